@@ -1,0 +1,145 @@
+# Everything runs from a private .venv, made on first use from hashed requirements:
+# a machine needs Python 3.11 or newer, pip and make, and nothing else.
+#
+#   make PYTHON=/path/to/python3.13 test    use that Python (takes effect when .venv is made)
+#   make lock LOCK_FLAGS=--upgrade          move the pins to the newest versions
+
+PYTHON ?=
+PYTEST_FLAGS ?=
+LOCK_FLAGS ?=
+
+# Two workers suit a two-core machine; more only help where there are more cores.
+WORKERS ?= 2
+
+CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11 python
+LOCK_TOOL := uv==0.13.7
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check --no-input
+CHECKED := $(PIP) install --quiet --require-hashes
+
+# Recipes share one .venv, and "the first failure stops" needs an order.
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# Settings of the caller's shell that would redirect the interpreter or pip away from .venv,
+# or make a child `make` of some test wait on our job server.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV __PYVENV_LAUNCHER__ MAKEFLAGS MFLAGS
+export PIP_USER := 0
+
+# An install that was cut short leaves .venv/.unfinished; a copied or moved tree leaves an editable
+# install that points at the old place; an upgraded system leaves a dead interpreter link.
+# In each case .venv is made again from nothing.
+SOUND := $(shell [ -x $(RUN) ] && [ ! -e $(VENV)/.unfinished ] \
+	&& [ "$$(cat $(VENV)/.python-stamp 2>/dev/null)" = "$$(pwd -P)" ] && echo yes)
+
+.PHONY: help demo venv test test-deep bench lint types contracts pytest format lock clean FORCE
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.runtime-stamp ## run the example: a process killed half-way, and the books that still balance
+	@$(RUN) examples/books.py
+
+venv: $(VENV)/.dev-stamp ## make or refresh .venv with everything that development needs
+
+test: lint types contracts pytest ## everything a change must pass; the first failure stops
+
+lint: venv ## ruff: rules and format
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+
+types: venv ## mypy, strict
+	$(RUN) -m mypy
+
+contracts: venv ## import-linter: layers import downwards only
+	$(VENV)/bin/lint-imports --no-logo
+
+pytest: venv
+	$(RUN) -m pytest -n $(WORKERS) $(PYTEST_FLAGS)
+
+test-deep: venv ## the long tests only: explorers, chaos, differential
+	$(RUN) -m pytest -n $(WORKERS) -m deep $(PYTEST_FLAGS)
+
+bench: venv ## measure
+	$(RUN) -m bench
+
+format: venv ## rewrite the sources into the project's format
+	$(RUN) -m ruff check --fix-only
+	$(RUN) -m ruff format
+
+clean: ## remove .venv and every cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+ifneq ($(SOUND),yes)
+$(VENV)/.python-stamp: FORCE
+endif
+
+# Prints the interpreter behind a virtual environment too, because the active environment may be
+# the very .venv that is about to be removed.
+define FIND_PYTHON
+probe='import sys; \
+v = sys.version_info; \
+print("%d.%d.%d" % v[:3] if v < (3, 11) else getattr(sys, "_base_executable", sys.executable)); \
+sys.exit(v < (3, 11))'; \
+found=; old=; \
+for candidate in $(if $(PYTHON),"$(PYTHON)",$(CANDIDATES)); do \
+	if answer=$$("$$candidate" -c "$$probe" 2>/dev/null); then found=$$answer; break; fi; \
+	old="$$old $$candidate is $${answer:-not installed};"; \
+done; \
+if [ -z "$$found" ]; then \
+	echo "perdure needs Python 3.11 or newer:$$old name one with make PYTHON=/path/to/python3" >&2; \
+	exit 1; \
+fi
+endef
+
+# Some systems ship Python and pip without ensurepip. There the system's pip fills the bare
+# environment; build.txt carries pip itself, so the environment has its own from then on.
+$(VENV)/.python-stamp:
+	@$(FIND_PYTHON); \
+	rm -rf $(VENV); \
+	echo "making $(VENV) with $$found"; \
+	"$$found" -m venv $(VENV) >/dev/null 2>&1 || { \
+		rm -rf $(VENV); \
+		"$$found" -m venv --without-pip $(VENV) \
+		&& "$$found" -m pip --disable-pip-version-check --python $(RUN) \
+			install --quiet --require-hashes -r requirements/build.txt; \
+	} || { rm -rf $(VENV); exit 1; }
+	@pwd -P > $@
+
+# --no-build-isolation: the build backend is the hashed one from build.txt, never a fresh download.
+$(VENV)/.runtime-stamp: $(VENV)/.python-stamp requirements/build.txt requirements/runtime.txt pyproject.toml
+	@echo "installing the runtime requirements"
+	@touch $(VENV)/.unfinished
+	@$(CHECKED) -r requirements/build.txt -r requirements/runtime.txt
+	@$(PIP) install --quiet --no-build-isolation --no-deps --editable .
+	@rm $(VENV)/.unfinished
+	@touch $@
+
+$(VENV)/.dev-stamp: $(VENV)/.runtime-stamp requirements/dev.txt
+	@echo "installing the development requirements"
+	@touch $(VENV)/.unfinished
+	@$(CHECKED) -r requirements/dev.txt
+	@rm $(VENV)/.unfinished
+	@touch $@
+
+# One pin per package across the three files, since they share one environment: each file is
+# constrained by those before it. The tool lives in a throw-away environment, so that locking
+# never depends on what is being locked.
+lock: ## write requirements/*.txt again from pyproject.toml and requirements/build.in
+	@$(FIND_PYTHON); \
+	tool=$$(mktemp -d) && trap 'rm -rf "$$tool"' EXIT && trap 'exit 130' INT TERM \
+	&& "$$found" -m venv "$$tool" \
+	&& "$$tool/bin/python" -m pip --disable-pip-version-check install --quiet '$(LOCK_TOOL)' \
+	&& compile() { \
+		"$$tool/bin/uv" pip compile --quiet --no-config --universal --python-version 3.11 \
+			--generate-hashes --no-emit-index-url --no-emit-find-links \
+			--custom-compile-command 'make lock' $(LOCK_FLAGS) "$$@" >/dev/null; \
+	} \
+	&& cd requirements \
+	&& compile build.in -o build.txt \
+	&& compile ../pyproject.toml -c build.txt -o runtime.txt \
+	&& compile ../pyproject.toml --extra dev -c build.txt -c runtime.txt -o dev.txt

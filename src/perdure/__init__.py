@@ -1,0 +1,1 @@
+"""Durable execution for Python: programs that survive the death of their process."""

@@ -1,0 +1,1 @@
+"""Load, decide with the core, commit one bundle."""

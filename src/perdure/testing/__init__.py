@@ -1,0 +1,1 @@
+"""Virtual clock, crash explorer and checkers, for perdure's tests and its users' tests."""
