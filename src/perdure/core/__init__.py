@@ -1,0 +1,1 @@
+"""Pure decisions over data: no SQL, no clock, no event loop, no randomness."""

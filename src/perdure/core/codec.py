@@ -1,0 +1,112 @@
+"""Values to bytes and back: typed JSON, faithful or refused. Never pickle.
+
+A value that JSON can't carry without loss (NaN, infinity, an object without a JSON form) is refused
+here, before anything is written; the type annotation decides what the bytes become when they are
+read.
+"""
+
+import json
+import math
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from perdure.core.errors import NotDecodable, NotEncodable, PayloadTooLarge
+from perdure.core.limits import MAX_PAYLOAD_BYTES
+
+T = TypeVar("T")
+
+
+class Codec(Protocol):
+    """Turns values into payload bytes and back. Encryption and compression wrap one codec in another."""
+
+    def encode(self, value: object, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
+        """Bytes of `value`; the same value gives the same bytes. Refuses what it can't carry."""
+        ...
+
+    def decode(self, payload: bytes, wanted: type[T]) -> T:
+        """The value of type `wanted` that `payload` holds."""
+        ...
+
+
+class JsonCodec:
+    """The default: JSON by msgspec, keys in sorted order, so that equal values hash alike."""
+
+    def __init__(self) -> None:
+        self._encoder = msgspec.json.Encoder(order="deterministic")
+
+    def encode(self, value: object, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
+        payload = self._to_json(value)
+        # JSON has no NaN and no infinity: msgspec writes null for them. No null, no need to look.
+        if b"null" in payload:
+            _refuse_non_finite(value)
+        if len(payload) > limit:
+            raise PayloadTooLarge(
+                f"payload of {len(payload):,} bytes is over the limit of {limit:,}",
+                "store it elsewhere and pass a reference",
+            )
+        return payload
+
+    def _to_json(self, value: object) -> bytes:
+        try:
+            return self._encoder.encode(value)
+        except TypeError:
+            # The sorting encoder takes string keys only; an int or enum key has a string form.
+            try:
+                json.loads(msgspec.json.encode(value), object_pairs_hook=_refuse_twins)
+                return self._encoder.encode(_plain(value))
+            except (TypeError, ValueError, RecursionError) as error:
+                raise _not_encodable(value, error) from error
+        except (ValueError, RecursionError) as error:
+            raise _not_encodable(value, error) from error
+
+    def decode(self, payload: bytes, wanted: type[T]) -> T:
+        try:
+            return msgspec.json.decode(payload, type=wanted)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
+            name = getattr(wanted, "__name__", wanted)
+            raise NotDecodable(
+                f"payload is not a {name} ({error})",
+                "the annotation must describe the value that was stored",
+            ) from error
+
+
+def _not_encodable(value: object, error: Exception) -> NotEncodable:
+    return NotEncodable(
+        f"a value of type {type(value).__qualname__!r} can't be stored ({error})",
+        "use JSON-like values, dataclasses, msgspec structs, enums, dates, bytes, UUIDs or Decimals",
+    )
+
+
+def _plain(value: object) -> Any:
+    """Dicts with text keys, sorted lists in place of sets, and what JSON has; nothing else."""
+    return msgspec.to_builtins(value, str_keys=True, order="deterministic")
+
+
+def _refuse_twins(pairs: list[tuple[str, object]]) -> None:
+    """Two keys of one dict, such as 1 and "1", may have the same text; one would be lost."""
+    seen = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise NotEncodable(
+                f"two keys of one dict are both written as {key!r}",
+                "use keys of one type, or rename one",
+            )
+        seen.add(key)
+
+
+def _refuse_non_finite(value: object) -> None:
+    try:
+        found = [("$", _plain(value))]
+    except RecursionError as error:
+        raise _not_encodable(value, error) from error
+    while found:  # not by recursion: a value may nest deeper than Python calls may
+        where, item = found.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            raise NotEncodable(
+                f"{item} at {where} has no JSON form", "use None or a string for a missing number"
+            )
+        if isinstance(item, dict):
+            found.extend((f"{where}.{key}", inner) for key, inner in item.items())
+        elif isinstance(item, list | tuple):
+            found.extend((f"{where}[{index}]", inner) for index, inner in enumerate(item))

@@ -1,0 +1,43 @@
+"""Names of accounts: `step:root.3` holds an activity ledger, `message:m_...` a message ledger."""
+
+from typing import Final, NewType
+
+from perdure.core.errors import InvalidId
+from perdure.core.ids import Guid, StepId
+from perdure.core.ledger.digits import ACTIVITY, MESSAGE, Layout
+from perdure.core.ledger.posting import post
+
+AccountId = NewType("AccountId", str)
+"""An account within its run."""
+
+_STEP: Final = "step:"
+_MESSAGE: Final = "message:"
+
+
+def step_account(step_id: StepId) -> AccountId:
+    if not step_id:
+        raise InvalidId("a step account without a step", "pass the step's id, such as 'root.3'")
+    return AccountId(_STEP + step_id)
+
+
+def message_account(guid: Guid) -> AccountId:
+    if not guid:
+        raise InvalidId("a message account without a message", "pass the message's GUID")
+    return AccountId(_MESSAGE + guid)
+
+
+def kind_of(account: AccountId) -> Layout:
+    """The layout by which the account's digits are read."""
+    if account.startswith(_STEP) and account != _STEP:
+        return ACTIVITY
+    if account.startswith(_MESSAGE) and account != _MESSAGE:
+        return MESSAGE
+    raise InvalidId(
+        f"{account!r} is not an account",
+        "name accounts with `step_account(step_id)` or `message_account(guid)`",
+    )
+
+
+def post_to(account: AccountId, balance: int, increment: int) -> int:
+    """`post`, by the layout that the account's name tells."""
+    return post(balance, increment, kind_of(account))

@@ -1,0 +1,32 @@
+"""Hard limits, each with its reason. A limit is checked before anything is changed."""
+
+from typing import Final
+
+LEDGER_DIGITS: Final = 15
+"""Width of every account: fits a 64-bit integer and a float64 without loss."""
+
+MAX_BALANCE: Final = 10**LEDGER_DIGITS - 1
+
+MAX_ATTEMPTS: Final = 99
+"""Entry attempts have two digits; the hundredth would carry into the finalize digit."""
+
+MAX_ENTRIES: Final = 99_999_999
+"""Leg-2 entries have eight digits; one more would carry into the reserved digits."""
+
+MAX_DEPTH: Final = 64
+"""Depth of a call tree: bounds the length of ids, which are part of every key."""
+
+MAX_SEQUENCE: Final = 2**32 - 1
+"""Children of one node of the call tree, and the width of each number of a path."""
+
+MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024
+"""One input, result or value. A larger one belongs in an artifact store, with a reference here."""
+
+MAX_SIGNAL_BYTES: Final = 64 * 1024
+"""One signal's payload: signals are buffered in the state of a run."""
+
+MAX_NAME_LENGTH: Final = 255
+"""Names of programs, tasks, signals, queues, hosts and scopes: they are parts of keys."""
+
+MAX_KEY_LENGTH: Final = 1024
+"""A start key or an idempotency key that the caller chooses."""
