@@ -1,0 +1,106 @@
+"""Entries: an event at its place in the hash chain.
+
+An entry's hash covers the hash before it, its place, its time, the event without its payload, and
+SHA-256(nonce + payload). Because the chain holds only that digest, a payload can be erased (the
+nonce with it, so that a short payload can't be guessed from the digest) and every hash still
+verifies.
+"""
+
+from functools import reduce
+from hashlib import sha256
+from operator import or_
+
+import msgspec
+
+from perdure.core.errors import CorruptJournal
+from perdure.core.ids import RunId
+from perdure.core.journal.events import EVENTS, Carrier, Event
+
+NONCE_BYTES = 16
+HASH_BYTES = 32
+
+_NO_PAYLOAD = bytes(HASH_BYTES)
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(reduce(or_, EVENTS)).decode
+_replace = msgspec.structs.replace
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One row of a journal, as it is stored.
+
+    `body` is the event's JSON without its payload. `sealed` is nonce + payload; once the payload is erased it
+    is `None`, and `erased` keeps the digest in its place.
+    """
+
+    seq: int
+    at_ms: int
+    body: str
+    prev: bytes
+    sealed: bytes | None = None
+    erased: bytes | None = None
+
+    @property
+    def hash(self) -> bytes:
+        if self.sealed is not None:
+            digest = sha256(self.sealed).digest()
+        else:
+            digest = self.erased or _NO_PAYLOAD
+        place = self.seq.to_bytes(8, "big") + self.at_ms.to_bytes(8, "big")
+        return sha256(self.prev + place + digest + self.body.encode()).digest()
+
+    @property
+    def payload(self) -> bytes | None:
+        return None if self.sealed is None else self.sealed[NONCE_BYTES:]
+
+    @property
+    def event(self) -> Event:
+        """The event with its payload, or without it once that is erased."""
+        try:
+            event = _decode(self.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise CorruptJournal(
+                f"entry {self.seq} can't be read ({error})",
+                "run `verify` to find what was changed, and restore the row from a backup",
+            ) from error
+        if self.sealed is None:
+            return event
+        if not isinstance(event, Carrier):
+            raise CorruptJournal(
+                f"entry {self.seq} has a payload, but {type(event).__name__} carries none",
+                "run `verify` to find what was changed, and restore the row from a backup",
+            )
+        return _replace(event, payload=self.payload)
+
+
+def genesis(run_id: RunId) -> bytes:
+    """The hash that stands before a run's first entry: a journal can't pass for another run's."""
+    return sha256(b"perdure journal " + run_id.encode()).digest()
+
+
+def make_entry(seq: int, at_ms: int, event: Event, prev: bytes, nonce: bytes) -> Entry:
+    """Seal an event at its place. The nonce is used only if the event has a payload."""
+    if isinstance(event, Carrier) and event.payload is not None:
+        body = _encode(_replace(event, payload=None)).decode()
+        return Entry(seq, at_ms, body, prev, nonce + event.payload)
+    return Entry(seq, at_ms, _encode(event).decode(), prev)
+
+
+def erase(entry: Entry) -> Entry:
+    """The entry without its payload; its hash is unchanged."""
+    if entry.sealed is None:
+        return entry
+    return _replace(entry, sealed=None, erased=sha256(entry.sealed).digest())
+
+
+def event_to_json(event: Event) -> bytes:
+    """The stable JSON form of an event, payload included (as base64)."""
+    return _encode(event)
+
+
+def event_from_json(text: bytes) -> Event:
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptJournal(
+            f"not an event ({error})", "pass the JSON form that `event_to_json` gives"
+        ) from error

@@ -1,0 +1,328 @@
+"""The facts that a journal can hold: 28 immutable structures with a stable JSON form.
+
+Twenty describe an execution, in five groups; seven more serve the run contract (approval, pause,
+skips, authorization, continuation); `Posted` records digits that change no state. The name of a
+class is the `type` in its JSON form and never changes; a new field has a default, and is left out
+of the JSON while it has it.
+
+`payload` holds what a user put in (an input, a result, an error, a signal's value) as codec bytes.
+It is kept apart from the rest of the event, so that it can be erased later without breaking the
+hash chain.
+
+`guid` names the message by which a fact arrived. `staged` marks an event of the three-step
+protocol: it posts its own digit only, because the step's entry and the spawning of children have
+entries of their own.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from perdure.core.ids import Guid, RunId, SetId, StepId
+from perdure.core.ledger import AccountId
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """One fact."""
+
+
+class Carrier(Event, frozen=True, kw_only=True):
+    """A fact with a payload; `None` means that it has none, or that it was erased."""
+
+    payload: bytes | None = None
+
+
+# Lifecycle
+
+
+class ExecutionStarted(Carrier, frozen=True):
+    """Always the first, save for an approval. The payload is the input; the body is an open obligation.
+
+    `root` is the promise root in hex. A graph names its `trigger` and the `guid` that began the run.
+    """
+
+    program: str
+    component_digest: str
+    root: str
+    version: str = ""
+    parent_id: str | None = None
+    idempotency_key: str | None = None
+    trigger: StepId | None = None
+    guid: Guid | None = None
+
+
+class Terminal(Carrier, frozen=True, kw_only=True):
+    """The last entry. `released` obligations close with it, so that the semaphore ends at 0.
+
+    In a graph `guid` is the message that closed the run, and `step` the step that it finalizes.
+    """
+
+    released: int
+    guid: Guid | None = None
+    step: StepId | None = None
+
+
+class ExecutionCompleted(Terminal, frozen=True):
+    """The program returned; the payload is its result."""
+
+
+class ExecutionFailed(Terminal, frozen=True):
+    """The program raised; the payload is the error."""
+
+
+class CancelRequested(Event, frozen=True):
+    """Somebody wants the run to stop; clean-up steps may still run."""
+
+    reason: str = ""
+    guid: Guid | None = None
+
+
+class ExecutionCancelled(Terminal, frozen=True):
+    """The cancellation is complete."""
+
+    reason: str = ""
+
+
+# Side effects: scheduled, started, completed
+
+
+class InvokeKind(StrEnum):
+    FUNCTION = "function"
+    HTTP = "http"
+    BRANCH = "branch"
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How often and how patiently a failed attempt is repeated."""
+
+    attempts: int = 1
+    first_ms: int = 1000
+    factor: float = 2.0
+    ceiling_ms: int = 60_000
+
+
+class InvokeScheduled(Carrier, frozen=True):
+    """The intent, durable before the effect. The payload is the input."""
+
+    promise_id: StepId
+    function_name: str
+    kind: InvokeKind = InvokeKind.FUNCTION
+    retry_policy: RetryPolicy | None = None
+    staged: bool = False
+
+
+class InvokeStarted(Event, frozen=True):
+    promise_id: StepId
+    attempt: int
+
+
+class InvokeCompleted(Carrier, frozen=True):
+    """The outcome, cached for replay. The payload is the result, or the error if not `ok`."""
+
+    promise_id: StepId
+    attempt: int
+    ok: bool = True
+    guid: Guid | None = None
+    staged: bool = False
+
+
+class InvokeRetrying(Carrier, frozen=True):
+    """An attempt failed and there will be another. The payload is the error."""
+
+    promise_id: StepId
+    failed_attempt: int
+    retry_at_ms: int
+
+
+# Nondeterminism: a value captured once
+
+
+class RandomGenerated(Event, frozen=True):
+    promise_id: StepId
+    value: int
+
+
+class TimeRecorded(Event, frozen=True):
+    promise_id: StepId
+    time_us: int
+
+
+# Control flow
+
+
+class TimerScheduled(Event, frozen=True):
+    promise_id: StepId
+    duration_ms: int
+    fire_at_ms: int
+    staged: bool = False
+
+
+class TimerFired(Event, frozen=True):
+    promise_id: StepId
+    guid: Guid | None = None
+    staged: bool = False
+
+
+class SignalDelivered(Carrier, frozen=True):
+    """A signal reached the run and is buffered. `delivery_id` counts from 1 for each name."""
+
+    signal_name: str
+    delivery_id: int
+    guid: Guid | None = None
+
+
+class SignalReceived(Carrier, frozen=True):
+    """The program consumed the oldest buffered delivery of that name."""
+
+    promise_id: StepId
+    signal_name: str
+    delivery_id: int
+
+
+class AwaitKind(StrEnum):
+    SINGLE = "single"
+    ANY = "any"
+    ALL = "all"
+    SIGNAL = "signal"
+
+
+class AwaitSignal(msgspec.Struct, frozen=True):
+    """What an await of kind `signal` waits for."""
+
+    name: str
+    promise_id: StepId
+
+
+class ExecutionAwaiting(Event, frozen=True):
+    """The program can't go on before what it waits for has happened."""
+
+    waiting_on: tuple[StepId, ...]
+    kind: AwaitKind = AwaitKind.SINGLE
+    signal: AwaitSignal | None = None
+
+
+class ExecutionResumed(Event, frozen=True):
+    """The wait is satisfied and the program goes on."""
+
+
+# Concurrency: which result was consumed, in which order
+
+
+class JoinSetCreated(Event, frozen=True):
+    join_set_id: SetId
+
+
+class JoinSetSubmitted(Event, frozen=True):
+    join_set_id: SetId
+    promise_id: StepId
+
+
+class JoinSetAwaited(Event, frozen=True):
+    """A replay marker. The result is that of the promise's `InvokeCompleted`: it is not stored
+    twice, so erasing it there erases it everywhere."""
+
+    join_set_id: SetId
+    promise_id: StepId
+
+
+# The run contract
+
+
+class RunApproved(Event, frozen=True):
+    """Admitted, not begun. The only event that may stand before `ExecutionStarted`."""
+
+    by: str = ""
+
+
+class RunPaused(Event, frozen=True):
+    """The program is held: facts still arrive, but it takes no step."""
+
+    reason: str = ""
+
+
+class RunResumed(Event, frozen=True):
+    """The program is no longer held."""
+
+
+class StepSkipped(Event, frozen=True):
+    """The step will never run and counts as completed. `released` is 1 if it was scheduled."""
+
+    promise_id: StepId
+    reason: str = ""
+    released: int = 0
+
+
+class SignalAccepted(Event, frozen=True):
+    """An operator's signal was authorized. Recorded before its effect; changes no state."""
+
+    signal_id: str
+    signal_type: str
+    by: str = ""
+
+
+class SignalRejected(Event, frozen=True):
+    """An operator's signal was denied."""
+
+    signal_id: str
+    signal_type: str
+    by: str = ""
+    reason: str = ""
+
+
+class RunContinued(Terminal, frozen=True):
+    """The run ends here and goes on as `next_run`, with a fresh journal."""
+
+    next_run: RunId
+
+
+# Digits without a state
+
+
+class Posting(msgspec.Struct, frozen=True, array_like=True):
+    """An increment to one account."""
+
+    account: AccountId
+    increment: int
+
+
+class Posted(Event, frozen=True):
+    """Digits that certify work without changing the state: an entry attempt, a spawn.
+
+    `semaphore` is the change in open obligations that goes with them.
+    """
+
+    label: str
+    postings: tuple[Posting, ...]
+    semaphore: int = 0
+
+
+EVENTS: tuple[type[Event], ...] = (
+    ExecutionStarted,
+    ExecutionCompleted,
+    ExecutionFailed,
+    CancelRequested,
+    ExecutionCancelled,
+    InvokeScheduled,
+    InvokeStarted,
+    InvokeCompleted,
+    InvokeRetrying,
+    RandomGenerated,
+    TimeRecorded,
+    TimerScheduled,
+    TimerFired,
+    SignalDelivered,
+    SignalReceived,
+    ExecutionAwaiting,
+    ExecutionResumed,
+    JoinSetCreated,
+    JoinSetSubmitted,
+    JoinSetAwaited,
+    RunApproved,
+    RunPaused,
+    RunResumed,
+    StepSkipped,
+    SignalAccepted,
+    SignalRejected,
+    RunContinued,
+    Posted,
+)

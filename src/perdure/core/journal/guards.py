@@ -1,0 +1,237 @@
+"""State guards: what a run may do next, enforced by the function that appends.
+
+Invariants speak about any journal; guards speak about the life of a run: the program acts only
+while it runs, facts are taken in while the run is open, nothing happens twice. A refused event
+changes nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from perdure.core.errors import IllegalAppend
+from perdure.core.ids import StepId
+from perdure.core.journal import events as e
+from perdure.core.journal.state import State, Status
+
+
+def _refuse(guard: str, event: e.Event, why: str, remedy: str) -> NoReturn:
+    raise IllegalAppend(guard, f"{guard}: {type(event).__name__} is refused, {why}", remedy)
+
+
+def _program_runs(state: State, event: e.Event) -> None:
+    """Only a program that runs can act: it is not blocked, not held, not over.
+
+    While cancelling it runs too: its clean-up steps are steps like others.
+    """
+    if state.status not in (Status.RUNNING, Status.CANCELLING) or state.wait is not None:
+        why = f"the run is {state.status}" + (" and waits" if state.wait is not None else "")
+        _refuse("program_runs", event, why, "append ExecutionResumed first")
+    if state.paused:
+        _refuse("program_runs", event, "the run is paused", "append RunResumed first")
+
+
+def _start(state: State, event: e.ExecutionStarted) -> None:
+    if state.status not in (Status.PENDING, Status.APPROVED):
+        _refuse("starts_once", event, f"the run is {state.status}", "start another run")
+
+
+def _approve(state: State, event: e.RunApproved) -> None:
+    if state.status is not Status.PENDING:
+        _refuse("starts_once", event, f"the run is {state.status}", "approve before the start")
+
+
+def _fail(state: State, event: e.ExecutionFailed) -> None:
+    _program_runs(state, event)
+    _close_books(state, event)
+
+
+def _finish(state: State, event: e.ExecutionCompleted | e.RunContinued) -> None:
+    """Complete and continue with no step open: at most the program itself is released."""
+    _program_runs(state, event)
+    if event.released > 1:
+        why = f"{event.released - 1} steps are open"
+        _refuse("steps_are_settled", event, why, "complete, cancel or skip them first")
+    _close_books(state, event)
+
+
+def _cancelled(state: State, event: e.ExecutionCancelled) -> None:
+    _close_books(state, event)
+
+
+def _close_books(state: State, event: e.Terminal) -> None:
+    if event.released != state.semaphore:
+        why = f"it releases {event.released} obligations, but {state.semaphore} are open"
+        _refuse("books_close", event, why, "a terminal entry brings the semaphore to 0")
+
+
+def _cancel(state: State, event: e.CancelRequested) -> None:
+    if state.cancel_requested:
+        _refuse("cancels_once", event, "the run is cancelling", "acknowledge the second request")
+
+
+def _new_place(state: State, event: e.Event, place: str) -> None:
+    _program_runs(state, event)
+    _free_place(state, event, place)
+
+
+def _free_place(state: State, event: e.Event, place: str) -> None:
+    """A place in the call tree is taken once, by one operation; a skip takes it too."""
+    if (
+        place in state.scheduled
+        or place in state.timers
+        or place in state.allocated
+        or place in state.completed
+    ):
+        _refuse("place_is_free", event, f"{place} is taken", "allocate the next child id")
+
+
+def _schedule(
+    state: State,
+    event: e.InvokeScheduled | e.TimerScheduled | e.RandomGenerated | e.TimeRecorded,
+) -> None:
+    _new_place(state, event, event.promise_id)
+
+
+def _create_set(state: State, event: e.JoinSetCreated) -> None:
+    _new_place(state, event, event.join_set_id)
+
+
+def _submit(state: State, event: e.JoinSetSubmitted) -> None:
+    _program_runs(state, event)
+    if event.promise_id not in state.scheduled:
+        why = f"{event.promise_id} is not scheduled"
+        _refuse("member_is_scheduled", event, why, "append InvokeScheduled first")
+    if (event.join_set_id, event.promise_id) in state.members:
+        _refuse("submits_once", event, f"{event.promise_id} is a member", "submit it once")
+
+
+def _begin_attempt(state: State, event: e.InvokeStarted) -> None:
+    last = state.started.get(event.promise_id, 0).bit_length() - 1
+    if event.attempt != max(last, 0) + 1:
+        why = f"attempt {event.attempt} of {event.promise_id} follows attempt {max(last, 0)}"
+        _refuse("attempts_in_order", event, why, "number attempts 1, 2, 3 and so on")
+
+
+def _end_attempt(state: State, event: e.Event, step: StepId, attempt: int) -> None:
+    started = state.started.get(step, 0)
+    if started and attempt != started.bit_length() - 1:
+        why = f"attempt {attempt} of {step} is not the last that started"
+        _refuse("attempts_in_order", event, why, "drop the outcome of an abandoned attempt")
+
+
+def _complete(state: State, event: e.InvokeCompleted) -> None:
+    _settle_once(state, event, event.promise_id)
+    _end_attempt(state, event, event.promise_id, event.attempt)
+
+
+def _retry(state: State, event: e.InvokeRetrying) -> None:
+    _end_attempt(state, event, event.promise_id, event.failed_attempt)
+
+
+def _settle_once(state: State, event: e.Event, step: StepId) -> None:
+    if step in state.completed:
+        _refuse("settles_once", event, f"{step} is settled", "acknowledge the late message")
+
+
+def _fire(state: State, event: e.TimerFired) -> None:
+    _settle_once(state, event, event.promise_id)
+
+
+def _skip(state: State, event: e.StepSkipped) -> None:
+    """A step that is open closes its one obligation with the skip; any other has none to close."""
+    step = event.promise_id
+    _settle_once(state, event, step)
+    held = int(step in state.scheduled or step in state.timers)
+    if event.released != held:
+        why = f"it releases {event.released} obligations, but {step} holds {held}"
+        _refuse("releases_what_it_holds", event, why, f"append it with {held} released")
+
+
+def _deliver(state: State, event: e.SignalDelivered) -> None:
+    due = state.last_delivered.get(event.signal_name, 0) + 1
+    if event.delivery_id != due:
+        why = f"delivery {event.delivery_id} of {event.signal_name!r} comes where {due} is due"
+        _refuse("deliveries_in_order", event, why, "number deliveries of a name 1, 2, 3 and so on")
+
+
+def _receive(state: State, event: e.SignalReceived) -> None:
+    _free_place(state, event, event.promise_id)
+    due = state.last_received.get(event.signal_name, 0) + 1
+    if event.delivery_id > due:
+        why = f"delivery {event.delivery_id} of {event.signal_name!r} overtakes {due}"
+        _refuse("first_in_first_out", event, why, "consume the oldest delivery")
+    if state.paused:
+        _refuse("program_runs", event, "the run is paused", "append RunResumed first")
+    wait = state.wait
+    if wait is not None and event.promise_id not in wait.waiting_on:
+        why = f"the run waits on {', '.join(wait.waiting_on)}"
+        _refuse("program_runs", event, why, "append ExecutionResumed first")
+    if wait is not None and wait.signal is not None and wait.signal.name != event.signal_name:
+        why = f"{event.promise_id} waits for {wait.signal.name!r}"
+        _refuse("receives_what_it_awaits", event, why, "consume a delivery of that name")
+
+
+def _wait(state: State, event: e.ExecutionAwaiting) -> None:
+    _program_runs(state, event)
+    if not event.waiting_on:
+        _refuse("waits_for_something", event, "it waits on nothing", "name what it waits for")
+
+
+def _resume(state: State, event: e.ExecutionResumed) -> None:
+    if state.wait is None:
+        _refuse("wait_is_satisfied", event, "the run does not wait", "drop the event")
+    if not state.wait_is_satisfied:
+        why = f"{state.wait.kind} of {', '.join(state.wait.waiting_on)} has not happened"
+        _refuse("wait_is_satisfied", event, why, "append what happened first")
+
+
+def _pause(state: State, event: e.RunPaused) -> None:
+    if state.paused or state.status is Status.CANCELLING:
+        why = "the run is paused" if state.paused else "the run is cancelling"
+        _refuse("pauses_once", event, why, "drop the event")
+
+
+def _unpause(state: State, event: e.RunResumed) -> None:
+    if not state.paused:
+        _refuse("pauses_once", event, "the run is not paused", "drop the event")
+
+
+def _open(_: State, __: e.Event) -> None:
+    """Deliveries are taken in any state that is not terminal, which S-2 and S-4 see to."""
+
+
+_GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None]]] = {
+    e.ExecutionStarted: _start,
+    e.ExecutionCompleted: _finish,
+    e.ExecutionFailed: _fail,
+    e.CancelRequested: _cancel,
+    e.ExecutionCancelled: _cancelled,
+    e.InvokeScheduled: _schedule,
+    e.InvokeStarted: _begin_attempt,
+    e.InvokeCompleted: _complete,
+    e.InvokeRetrying: _retry,
+    e.RandomGenerated: _schedule,
+    e.TimeRecorded: _schedule,
+    e.TimerScheduled: _schedule,
+    e.TimerFired: _fire,
+    e.SignalDelivered: _deliver,
+    e.SignalReceived: _receive,
+    e.ExecutionAwaiting: _wait,
+    e.ExecutionResumed: _resume,
+    e.JoinSetCreated: _create_set,
+    e.JoinSetSubmitted: _submit,
+    e.JoinSetAwaited: _program_runs,
+    e.RunApproved: _approve,
+    e.RunPaused: _pause,
+    e.RunResumed: _unpause,
+    e.StepSkipped: _skip,
+    e.SignalAccepted: _open,
+    e.SignalRejected: _open,
+    e.RunContinued: _finish,
+    e.Posted: _open,
+}
+
+
+def guard(state: State, event: e.Event) -> None:
+    """Refuse `event` if a run in this state may not do that."""
+    _GUARDS[type(event)](state, event)

@@ -1,0 +1,164 @@
+"""The journal of one run: the only function that appends, and what an append hands to the store."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from perdure.core.errors import (
+    CorruptJournal,
+    InputError,
+    InvariantViolation,
+    LedgerError,
+    SemaphoreUnderflow,
+)
+from perdure.core.ids import RunId
+from perdure.core.journal import checker
+from perdure.core.journal import events as e
+from perdure.core.journal.entry import NONCE_BYTES, Entry, genesis, make_entry
+from perdure.core.journal.guards import guard
+from perdure.core.journal.postings import effect_of
+from perdure.core.journal.state import State, Status, apply
+from perdure.core.ledger import AccountId, located, post_to
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What one append adds to the books; it is committed whole or not at all.
+
+    `semaphore_before` is what the decision was made on: the store compares it with the locked row.
+    """
+
+    run_id: RunId
+    entries: tuple[Entry, ...]
+    postings: dict[AccountId, int]
+    seq_before: int
+    semaphore_before: int
+    semaphore_after: int
+    status: Status
+    head: bytes
+
+    @property
+    def seq_after(self) -> int:
+        return self.seq_before + len(self.entries)
+
+
+class Journal:
+    """A run's journal, in memory: its state and its end, not its entries.
+
+    `seq` is the number of entries, and so the sequence number of the next; `head` is the hash of the last.
+    """
+
+    def __init__(self, run_id: RunId) -> None:
+        self.run_id = run_id
+        self.state = State()
+        self.seq = 0
+        self.head = genesis(run_id)
+
+    def append(self, events: Sequence[e.Event], at_ms: int, entropy: bytes) -> Appended:
+        """Append all the events, or refuse them all and change nothing.
+
+        `entropy` holds at least 16 fresh random bytes for each event.
+        """
+        if len(entropy) < NONCE_BYTES * len(events):
+            raise InputError(
+                f"{len(entropy)} random bytes for {len(events)} events",
+                f"pass at least {NONCE_BYTES} fresh bytes for each",
+            )
+        state, head = self.state, self.head
+        mark = state.mark()
+        entries: list[Entry] = []
+        postings: dict[AccountId, int] = {}
+        try:
+            for number, event in enumerate(events):
+                seq = self.seq + number
+                broken = checker.broken_by(state, seq, seq, event)
+                if broken:
+                    raise _violation(self.run_id, seq, broken, _ENGINE_BUG)
+                self._admit(event, postings)
+                nonce = entropy[number * NONCE_BYTES : (number + 1) * NONCE_BYTES]
+                entry = make_entry(seq, at_ms, event, head, nonce)
+                head = entry.hash
+                entries.append(entry)
+        except Exception:
+            state.roll_back(mark)
+            raise
+        appended = Appended(
+            self.run_id,
+            tuple(entries),
+            postings,
+            self.seq,
+            mark[-1],
+            state.semaphore,
+            state.status,
+            head,
+        )
+        self.seq += len(entries)
+        self.head = head
+        return appended
+
+    def _admit(self, event: e.Event, postings: dict[AccountId, int]) -> None:
+        """Fold in one event that breaks no invariant, if guards, digits and semaphore allow it."""
+        state = self.state
+        guard(state, event)
+        posted, delta = effect_of(event)
+        for account, increment in posted:
+            balance = state.balances.get(account, 0)
+            state.put(state.balances, account, self._post(account, balance, increment))
+            postings[account] = postings.get(account, 0) + increment
+        if delta:
+            if state.semaphore + delta < 0:
+                raise SemaphoreUnderflow(
+                    f"{type(event).__name__} closes {-delta} obligations of run {self.run_id!r}, "
+                    f"but {state.semaphore} are open",
+                    "an obligation is closed once, by what opened it",
+                )
+            state.semaphore += delta
+        apply(state, event)
+
+    def _post(self, account: AccountId, balance: int, increment: int) -> int:
+        try:
+            return post_to(account, balance, increment)
+        except LedgerError as error:
+            kind, _, name = account.partition(":")
+            place = f"{kind} {name!r} of run {self.run_id!r}"
+            raise located(error, place, f"see 'perdure explain {self.run_id}'") from error
+
+    def replay(self, entries: Iterable[Entry]) -> None:
+        """Fold stored entries back in, judging each as when it was appended.
+
+        Raises on the first entry that does not continue the chain, and stays at the one before it:
+        readers halt on a gap. A change to the last entry shows in `head` only.
+        """
+        for entry in entries:
+            event = entry.event
+            broken = checker.broken_by(self.state, self.seq, entry.seq, event)
+            if broken:
+                raise _violation(self.run_id, entry.seq, broken, _CHANGED)
+            if entry.prev != self.head:
+                raise CorruptJournal(
+                    f"entry {entry.seq} of run {self.run_id!r} does not continue the hash chain",
+                    _CHANGED,
+                )
+            mark = self.state.mark()
+            try:
+                self._admit(event, {})
+            except Exception:
+                self.state.roll_back(mark)
+                raise
+            self.seq = entry.seq + 1
+            self.head = entry.hash
+
+
+_ENGINE_BUG: Final = "nothing was appended; an engine that asks for this has a bug"
+_CHANGED: Final = "run `verify` to find what was changed, and restore the row from a backup"
+
+
+def _violation(
+    run_id: RunId, seq: int, broken: Sequence[tuple[str, str]], remedy: str
+) -> InvariantViolation:
+    what = "; ".join(f"{name}: {detail}" for name, detail in broken)
+    return InvariantViolation(
+        tuple(name for name, _ in broken),
+        f"{what} (entry {seq} of run {run_id!r})",
+        remedy,
+    )

@@ -1,0 +1,136 @@
+"""The table between the two books: what each event posts to the ledger, and to the semaphore.
+
+It is a function of the event alone. The committer posts by it, and the audit recomputes by it.
+
+A workflow's step is whole: scheduling posts its entry and its first leg, completing posts its second leg.
+A staged step posts one digit per event, because its entry and its spawn are `Posted` entries.
+Values and join sets are not steps; they certify no effect and post nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from perdure.core.journal import events as e
+from perdure.core.ledger import (
+    ATTEMPT,
+    COMPLETED,
+    ENTRY,
+    FINALIZE,
+    LEG1_DONE,
+    SPAWNED,
+    TRIGGER_SEED,
+    WORK_DONE,
+    AccountId,
+    message_account,
+    step_account,
+)
+
+Postings: TypeAlias = tuple[tuple[AccountId, int], ...]
+Effect: TypeAlias = tuple[Postings, int]
+"""Postings and the change in open obligations."""
+
+FIRST_LEG = ATTEMPT + LEG1_DONE
+WHOLE_MESSAGE = WORK_DONE + SPAWNED
+
+_NOTHING: Effect = ((), 0)
+
+
+def _none(_: e.Event) -> Effect:
+    return _NOTHING
+
+
+def _started(event: e.ExecutionStarted) -> Effect:
+    postings: list[tuple[AccountId, int]] = []
+    if event.trigger is not None:
+        postings.append((step_account(event.trigger), TRIGGER_SEED))
+    if event.guid is not None:
+        postings.append((message_account(event.guid), WORK_DONE))
+    return tuple(postings), 1
+
+
+def _ended(event: e.Terminal) -> Effect:
+    postings: list[tuple[AccountId, int]] = []
+    if event.guid is not None:
+        postings.append((message_account(event.guid), COMPLETED))
+    if event.step is not None:
+        postings.append((step_account(event.step), FINALIZE))
+    return tuple(postings), -event.released
+
+
+def _scheduled(event: e.InvokeScheduled | e.TimerScheduled) -> Effect:
+    account = step_account(event.promise_id)
+    if event.staged:
+        return ((account, LEG1_DONE),), 0
+    return ((account, FIRST_LEG),), 1
+
+
+def _completed(event: e.InvokeCompleted | e.TimerFired) -> Effect:
+    if event.guid is None:
+        return ((step_account(event.promise_id), ENTRY),), -1
+    message = message_account(event.guid)
+    if event.staged:
+        return ((message, WORK_DONE),), 0
+    return ((step_account(event.promise_id), ENTRY), (message, ENTRY + WHOLE_MESSAGE)), -1
+
+
+def _delivered(event: e.SignalDelivered) -> Effect:
+    if event.guid is None:
+        return _NOTHING
+    return ((message_account(event.guid), event.delivery_id + WHOLE_MESSAGE),), 0
+
+
+def _received(event: e.SignalReceived) -> Effect:
+    return ((step_account(event.promise_id), FIRST_LEG + ENTRY),), 0
+
+
+def _cancel_requested(event: e.CancelRequested) -> Effect:
+    if event.guid is None:
+        return _NOTHING
+    return ((message_account(event.guid), ENTRY + WHOLE_MESSAGE),), 0
+
+
+def _skipped(event: e.StepSkipped) -> Effect:
+    if not event.released:
+        return _NOTHING
+    return ((step_account(event.promise_id), ENTRY),), -event.released
+
+
+def _posted(event: e.Posted) -> Effect:
+    return tuple((p.account, p.increment) for p in event.postings), event.semaphore
+
+
+TABLE: dict[type[e.Event], Callable[[Any], Effect]] = {
+    e.ExecutionStarted: _started,
+    e.ExecutionCompleted: _ended,
+    e.ExecutionFailed: _ended,
+    e.CancelRequested: _cancel_requested,
+    e.ExecutionCancelled: _ended,
+    e.InvokeScheduled: _scheduled,
+    e.InvokeStarted: _none,
+    e.InvokeCompleted: _completed,
+    e.InvokeRetrying: _none,
+    e.RandomGenerated: _none,
+    e.TimeRecorded: _none,
+    e.TimerScheduled: _scheduled,
+    e.TimerFired: _completed,
+    e.SignalDelivered: _delivered,
+    e.SignalReceived: _received,
+    e.ExecutionAwaiting: _none,
+    e.ExecutionResumed: _none,
+    e.JoinSetCreated: _none,
+    e.JoinSetSubmitted: _none,
+    e.JoinSetAwaited: _none,
+    e.RunApproved: _none,
+    e.RunPaused: _none,
+    e.RunResumed: _none,
+    e.StepSkipped: _skipped,
+    e.SignalAccepted: _none,
+    e.SignalRejected: _none,
+    e.RunContinued: _ended,
+    e.Posted: _posted,
+}
+
+
+def effect_of(event: e.Event) -> Effect:
+    """What `event` posts, and by how much it changes the number of open obligations."""
+    return TABLE[type(event)](event)

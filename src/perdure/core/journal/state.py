@@ -1,0 +1,281 @@
+"""The state of a run: a fold over its events.
+
+Seven events of an execution change the status, and pausing holds it; every other event only adds to
+the indexes in which guards, invariants and replay look things up, so that each of them costs O(1).
+"""
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any, Final
+
+from perdure.core.ids import SetId, StepId
+from perdure.core.journal import events as e
+from perdure.core.ledger import AccountId
+
+
+class Status(StrEnum):
+    PENDING = "pending"
+    APPROVED = "approved"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    CONTINUED = "continued"
+
+
+TERMINAL: Final = frozenset((Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.CONTINUED))
+
+_ABSENT: Final = object()
+
+
+class State:
+    """What a journal says is the case now.
+
+    `wait` is what the program is blocked on. It may be set while cancelling: clean-up steps block too, and
+    cancelling stays. The indexes are plain dicts, so that one undo log can take back a failed append.
+    """
+
+    __slots__ = (
+        "allocated",
+        "balances",
+        "cancel_requested",
+        "completed",
+        "consumed",
+        "deliveries",
+        "last_delivered",
+        "last_received",
+        "member_of",
+        "members",
+        "paused",
+        "scheduled",
+        "semaphore",
+        "set_counts",
+        "started",
+        "status",
+        "timers",
+        "undo",
+        "wait",
+    )
+
+    def __init__(self) -> None:
+        self.status = Status.PENDING
+        self.wait: e.ExecutionAwaiting | None = None
+        self.paused = False
+        self.cancel_requested = False
+        self.semaphore = 0
+        self.balances: dict[AccountId, int] = {}
+        self.scheduled: dict[StepId, bool] = {}
+        self.started: dict[StepId, int] = {}
+        """Attempts that started, as a bit each."""
+        self.completed: dict[StepId, bool] = {}
+        """Invokes, timers and signal waits that are over; true for an invoke."""
+        self.timers: dict[StepId, bool] = {}
+        self.allocated: dict[str, bool] = {}
+        """Places in the call tree that are neither invoke nor timer: values, signal waits, join sets."""
+        self.deliveries: dict[tuple[str, int], bytes | None] = {}
+        """Digest of each delivered signal; `None` once the payload is erased."""
+        self.consumed: dict[tuple[str, int], bool] = {}
+        self.last_delivered: dict[str, int] = {}
+        self.last_received: dict[str, int] = {}
+        self.set_counts: dict[SetId, tuple[int, int]] = {}
+        """Members submitted and members awaited."""
+        self.members: dict[tuple[SetId, StepId], bool] = {}
+        """Whether the member was awaited."""
+        self.member_of: dict[StepId, SetId] = {}
+        self.undo: list[tuple[dict[Any, Any], Any, Any]] = []
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.status in TERMINAL
+
+    @property
+    def wait_is_satisfied(self) -> bool:
+        """Whether what the program waits for has happened; false if it waits for nothing."""
+        if self.wait is None:
+            return False
+        happened = (step in self.completed for step in self.wait.waiting_on)
+        return any(happened) if self.wait.kind is e.AwaitKind.ANY else all(happened)
+
+    def put(self, index: dict[Any, Any], key: Any, value: Any) -> None:
+        """Set `index[key]`, and remember what was there."""
+        self.undo.append((index, key, index.get(key, _ABSENT)))
+        index[key] = value
+
+    def mark(self) -> tuple[Any, ...]:
+        """A point to roll back to; what happened before it is settled."""
+        self.undo.clear()
+        return self.status, self.wait, self.paused, self.cancel_requested, self.semaphore
+
+    def roll_back(self, mark: tuple[Any, ...]) -> None:
+        """Undo everything since `mark`."""
+        self.status, self.wait, self.paused, self.cancel_requested, self.semaphore = mark
+        for index, key, old in reversed(self.undo):
+            if old is _ABSENT:
+                del index[key]
+            else:
+                index[key] = old
+        self.undo.clear()
+
+
+def payload_digest(payload: bytes | None) -> bytes | None:
+    return None if payload is None else sha256(payload).digest()
+
+
+def _unchanged(state: State, event: e.Event) -> None:
+    pass
+
+
+def _approved(state: State, _: e.RunApproved) -> None:
+    if state.status is Status.PENDING:
+        state.status = Status.APPROVED
+
+
+def _started(state: State, _: e.ExecutionStarted) -> None:
+    state.status = Status.RUNNING
+
+
+def _end_as(status: Status) -> Callable[[State, e.Terminal], None]:
+    def end(state: State, _: e.Terminal) -> None:
+        state.status = status
+        state.wait = None
+
+    return end
+
+
+def _cancel_requested(state: State, _: e.CancelRequested) -> None:
+    # The program is woken to clean up, whatever it waited for, and even if it was held.
+    state.status = Status.CANCELLING
+    state.cancel_requested = True
+    state.wait = None
+    state.paused = False
+
+
+def _awaiting(state: State, event: e.ExecutionAwaiting) -> None:
+    state.wait = event
+    if state.status is not Status.CANCELLING:
+        state.status = Status.BLOCKED
+
+
+def _resumed(state: State, _: e.ExecutionResumed) -> None:
+    state.wait = None
+    if state.status is not Status.CANCELLING:
+        state.status = Status.RUNNING
+
+
+def _invoke_scheduled(state: State, event: e.InvokeScheduled) -> None:
+    state.put(state.scheduled, event.promise_id, True)
+
+
+def _invoke_started(state: State, event: e.InvokeStarted) -> None:
+    step = event.promise_id
+    state.put(state.started, step, state.started.get(step, 0) | 1 << event.attempt)
+
+
+def _invoke_completed(state: State, event: e.InvokeCompleted | e.StepSkipped) -> None:
+    state.put(state.completed, event.promise_id, True)
+
+
+def _settle(state: State, step: StepId) -> None:
+    """A timer or a signal wait is over."""
+    state.put(state.completed, step, state.completed.get(step, False))
+
+
+def _place_taken(state: State, event: e.RandomGenerated | e.TimeRecorded) -> None:
+    state.put(state.allocated, event.promise_id, True)
+
+
+def _timer_scheduled(state: State, event: e.TimerScheduled) -> None:
+    state.put(state.timers, event.promise_id, True)
+
+
+def _timer_fired(state: State, event: e.TimerFired) -> None:
+    _settle(state, event.promise_id)
+
+
+def _signal_delivered(state: State, event: e.SignalDelivered) -> None:
+    key = event.signal_name, event.delivery_id
+    state.put(state.deliveries, key, payload_digest(event.payload))
+    state.put(state.last_delivered, event.signal_name, event.delivery_id)
+
+
+def _signal_received(state: State, event: e.SignalReceived) -> None:
+    state.put(state.consumed, (event.signal_name, event.delivery_id), True)
+    state.put(state.last_received, event.signal_name, event.delivery_id)
+    state.put(state.allocated, event.promise_id, True)
+    _settle(state, event.promise_id)
+
+
+def _set_created(state: State, event: e.JoinSetCreated) -> None:
+    state.put(state.allocated, event.join_set_id, True)
+    counts = state.set_counts.get(event.join_set_id, (0, 0))
+    state.put(state.set_counts, event.join_set_id, counts)
+
+
+def _set_submitted(state: State, event: e.JoinSetSubmitted) -> None:
+    submitted, awaited = state.set_counts.get(event.join_set_id, (0, 0))
+    state.put(state.set_counts, event.join_set_id, (submitted + 1, awaited))
+    state.put(state.members, (event.join_set_id, event.promise_id), False)
+    state.put(state.member_of, event.promise_id, event.join_set_id)
+
+
+def _set_awaited(state: State, event: e.JoinSetAwaited) -> None:
+    submitted, awaited = state.set_counts.get(event.join_set_id, (0, 0))
+    state.put(state.set_counts, event.join_set_id, (submitted, awaited + 1))
+    state.put(state.members, (event.join_set_id, event.promise_id), True)
+
+
+def _paused(state: State, _: e.RunPaused) -> None:
+    state.paused = True
+
+
+def _unpaused(state: State, _: e.RunResumed) -> None:
+    state.paused = False
+
+
+_FOLD: dict[type[e.Event], Callable[[State, Any], None]] = {
+    e.ExecutionStarted: _started,
+    e.ExecutionCompleted: _end_as(Status.COMPLETED),
+    e.ExecutionFailed: _end_as(Status.FAILED),
+    e.CancelRequested: _cancel_requested,
+    e.ExecutionCancelled: _end_as(Status.CANCELLED),
+    e.InvokeScheduled: _invoke_scheduled,
+    e.InvokeStarted: _invoke_started,
+    e.InvokeCompleted: _invoke_completed,
+    e.InvokeRetrying: _unchanged,
+    e.RandomGenerated: _place_taken,
+    e.TimeRecorded: _place_taken,
+    e.TimerScheduled: _timer_scheduled,
+    e.TimerFired: _timer_fired,
+    e.SignalDelivered: _signal_delivered,
+    e.SignalReceived: _signal_received,
+    e.ExecutionAwaiting: _awaiting,
+    e.ExecutionResumed: _resumed,
+    e.JoinSetCreated: _set_created,
+    e.JoinSetSubmitted: _set_submitted,
+    e.JoinSetAwaited: _set_awaited,
+    e.RunApproved: _approved,
+    e.RunPaused: _paused,
+    e.RunResumed: _unpaused,
+    e.StepSkipped: _invoke_completed,
+    e.SignalAccepted: _unchanged,
+    e.SignalRejected: _unchanged,
+    e.RunContinued: _end_as(Status.CONTINUED),
+    e.Posted: _unchanged,
+}
+
+
+def apply(state: State, event: e.Event) -> None:
+    """Fold one event into the state. Does not judge it: guards and invariants do."""
+    _FOLD[type(event)](state, event)
+
+
+def fold(events: Iterable[e.Event]) -> State:
+    """The state that a journal's events lead to, balances aside."""
+    state = State()
+    for event in events:
+        apply(state, event)
+    state.undo.clear()
+    return state
