@@ -1,0 +1,1 @@
+"""The only SQL: bundles committed to SQLite or Postgres."""

@@ -1,0 +1,144 @@
+"""A bundle: primitive calls that commit or fail as one."""
+
+from collections.abc import Sequence
+
+from perdure.core.errors import InputError, InvalidId, PayloadTooLarge
+from perdure.core.ids import Guid, RunId, StepId, parse_run_id, require_guid_of
+from perdure.core.journal.journal import Appended
+from perdure.core.ledger import CLOSED, SPAWNED, Settlement, message_account
+from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
+from perdure.store.primitives import Fence
+from perdure.store.records import Message, NewRun, Work
+
+FIRST_EPOCH = 1
+MARKS = ("stale", "dead")
+
+
+class Bundle:
+    """Collects primitive calls. Bad input is refused here, before anything reaches the store."""
+
+    __slots__ = (
+        "acknowledged",
+        "appends",
+        "created",
+        "fences",
+        "finished",
+        "marked",
+        "messages",
+        "work",
+    )
+
+    def __init__(self) -> None:
+        self.created: list[tuple[NewRun, Appended]] = []
+        self.appends: list[tuple[Fence, Appended]] = []
+        self.fences: list[Fence] = []
+        self.messages: list[Message] = []
+        self.acknowledged: list[tuple[RunId, Guid]] = []
+        self.marked: list[tuple[RunId, Guid, str, str]] = []
+        self.work: list[Work] = []
+        self.finished: list[tuple[RunId, StepId, str]] = []
+
+    def create_run(self, run: NewRun, appended: Appended) -> Fence:
+        parse_run_id(run.run_id)
+        _require_length("scope", run.scope, MAX_NAME_LENGTH)
+        _require_length("program", run.program, MAX_NAME_LENGTH)
+        _require_length("key", run.key or "", MAX_KEY_LENGTH)
+        if appended.run_id != run.run_id or appended.seq_before != 0:
+            raise InputError(
+                f"run {run.run_id!r} is created with entries of {appended.run_id!r} from "
+                f"{appended.seq_before} on",
+                "create a run with the first entries of its own journal",
+            )
+        _require_payloads(appended)
+        self.created.append((run, appended))
+        fence = Fence(run.run_id, FIRST_EPOCH)
+        self.fences.append(fence)
+        return fence
+
+    def append(self, fence: Fence, appended: Appended) -> None:
+        if appended.run_id != fence.run_id:
+            raise InputError(
+                f"entries of run {appended.run_id!r} under the fence of {fence.run_id!r}",
+                "append under the fence of the run that the entries belong to",
+            )
+        _require_payloads(appended)
+        self.appends.append((fence, appended))
+        self.fences.append(fence)
+
+    def spawn(
+        self,
+        fence: Fence,
+        appended: Appended,
+        guid: Guid,
+        settlement: Settlement,
+        children: Sequence[Message],
+    ) -> None:
+        digits = appended.postings.get(message_account(guid), 0) // SPAWNED * SPAWNED
+        closed = digits // CLOSED % 10 == 1
+        stated = (settlement.before, settlement.after)
+        if digits // SPAWNED % 10 != 1 or closed != settlement.closed:
+            raise InputError(
+                f"message {guid!r} spawns without the digits that prove it",
+                "append a Posted entry with SPAWNED, and CLOSED exactly if the run closes",
+            )
+        if stated != (appended.semaphore_before, appended.semaphore_after):
+            raise InputError(
+                f"the settlement of {guid!r} takes the semaphore from {stated[0]} to {stated[1]}, its "
+                f"entries from {appended.semaphore_before} to {appended.semaphore_after}",
+                "settle the semaphore in the entries of one spawn, and nothing else",
+            )
+        self.append(fence, appended)
+        for child in children:
+            self.enqueue(child)
+
+    def enqueue(self, message: Message) -> None:
+        parse_run_id(message.run_id)
+        require_guid_of(message.guid, message.run_id)
+        _require_payload(f"message {message.guid!r}", message.payload)
+        self.messages.append(message)
+
+    def acknowledge(self, fence: Fence, guid: Guid) -> None:
+        self.fences.append(fence)
+        self.acknowledged.append((fence.run_id, guid))
+
+    def mark(self, fence: Fence, guid: Guid, state: str, reason: str) -> None:
+        if state not in MARKS:
+            raise InputError(f"a message can't be marked {state!r}", f"use one of {MARKS}")
+        self.fences.append(fence)
+        self.marked.append((fence.run_id, guid, state, reason))
+
+    def put_work(self, fence: Fence, work: Work) -> None:
+        if work.run_id != fence.run_id:
+            raise InputError(
+                f"work of run {work.run_id!r} under the fence of {fence.run_id!r}",
+                "put work under the fence of its own run",
+            )
+        require_guid_of(work.guid, work.run_id)
+        _require_length("queue", work.queue, MAX_NAME_LENGTH)
+        _require_payload(f"work {work.step!r}", work.payload)
+        self.fences.append(fence)
+        self.work.append(work)
+
+    def finish_work(self, run_id: RunId, step: StepId, token: str) -> None:
+        self.finished.append((run_id, step, token))
+
+
+def _require_payload(what: str, payload: bytes | None) -> None:
+    if payload is not None and len(payload) > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"{what} carries {len(payload):,} bytes, over the limit of {MAX_PAYLOAD_BYTES:,}",
+            "store the payload elsewhere and pass a reference",
+        )
+
+
+def _require_payloads(appended: Appended) -> None:
+    for entry in appended.entries:
+        if entry.sealed is not None and len(entry.sealed) > MAX_PAYLOAD_BYTES:
+            _require_payload(f"entry {entry.seq} of run {appended.run_id!r}", entry.payload)
+
+
+def _require_length(what: str, text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise InvalidId(
+            f"{what} of {len(text)} characters ({text[:20]!r}...)", f"use at most {limit}"
+        )

@@ -1,0 +1,90 @@
+"""The committer: bundles of many runs share one physical commit.
+
+While a group is on its way to disk, bundles queue; then they go as the next group. So one submitter
+pays one commit, and five hundred pay one commit together.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from perdure.core.errors import CommitRejected, StoreClosed
+from perdure.store.bundle import Bundle
+
+Write = Callable[[Sequence[Bundle]], Awaitable[list[CommitRejected | None]]]
+
+MAX_GROUP = 1000
+"""Bundles in a group: bounds the time that the newest bundle waits for the oldest."""
+
+MAX_QUEUED = 4000
+"""Bundles that wait for their turn; beyond it, submitters wait to be let in."""
+
+
+class Committer:
+    """One per host and store. Belongs to the event loop that made it."""
+
+    def __init__(
+        self, write: Write, *, max_group: int = MAX_GROUP, max_queued: int = MAX_QUEUED
+    ) -> None:
+        self._write = write
+        self._max_group = max_group
+        self._queue: deque[tuple[Bundle, asyncio.Future[None]]] = deque()
+        self._room = asyncio.Semaphore(max_queued)
+        self._writing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def commit(self, bundle: Bundle) -> None:
+        """Return when the bundle is durable; raise `CommitRejected` if it was not written.
+
+        Bundles are taken in the order of the calls. To stop waiting does not take a bundle back.
+        """
+        self._require_open()
+        await self._room.acquire()
+        if self._closed:
+            self._room.release()
+            self._require_open()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((bundle, done))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_groups())
+        # To cancel the caller cancels this future only: the bundle stays in its place.
+        await done
+
+    async def close(self) -> None:
+        """Refuse new bundles; return when all that were accepted are decided."""
+        self._closed = True
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store is closed", "commit before closing it")
+
+    async def _write_groups(self) -> None:
+        try:
+            while self._queue:
+                count = min(len(self._queue), self._max_group)
+                await self._write_group([self._queue.popleft() for _ in range(count)])
+        finally:
+            self._writing = None
+
+    async def _write_group(self, group: list[tuple[Bundle, asyncio.Future[None]]]) -> None:
+        try:
+            outcomes = await self._write([bundle for bundle, _ in group])
+        except BaseException as error:
+            for _, done in group:
+                if not done.done():
+                    done.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        finally:
+            for _ in group:
+                self._room.release()
+        for (_, done), outcome in zip(group, outcomes, strict=True):
+            if done.done():
+                continue
+            if outcome is None:
+                done.set_result(None)
+            else:
+                done.set_exception(outcome)

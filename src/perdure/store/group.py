@@ -1,0 +1,170 @@
+"""Bundles of many runs, merged into rows by table, so that a group costs a few statements.
+
+Pure: which bundles can't go together with the store is found by the database; which can't go
+together with each other, or follow a rejected one, is found here.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from perdure.core.errors import CommitRejected, StaleFence
+from perdure.core.ids import Guid, RunId, StepId
+from perdure.core.journal.journal import Appended
+from perdure.core.journal.state import TERMINAL
+from perdure.core.ledger import AccountId
+from perdure.store.bundle import FIRST_EPOCH, Bundle
+from perdure.store.primitives import Fence
+from perdure.store.records import Message, NewRun, Work
+
+
+class Head(msgspec.Struct):
+    """A run's row: what the group found it to be, and what it leaves.
+
+    `seq_before` is `None` if the group appends nothing, and only the epoch must hold.
+    """
+
+    run_id: RunId
+    epoch: int
+    seq_before: int | None
+    semaphore_before: int
+    last: Appended | None
+
+    @property
+    def closed_at_ms(self) -> int | None:
+        if self.last is None or self.last.status not in TERMINAL:
+            return None
+        return self.last.entries[-1].at_ms
+
+
+class Group:
+    """The rows that one physical commit writes, by table.
+
+    `bundles_of` and `finishers` find the bundles that a row concerns, by their position.
+    """
+
+    def __init__(self) -> None:
+        self.created: list[tuple[NewRun, Head]] = []
+        self.heads: dict[RunId, Head] = {}
+        """Rows of runs that existed before."""
+        self.appends: list[Appended] = []
+        self.postings: dict[tuple[RunId, AccountId], int] = {}
+        self.messages: list[Message] = []
+        self.acknowledged: list[tuple[RunId, Guid]] = []
+        self.marked: list[tuple[RunId, Guid, str, str]] = []
+        self.work: list[Work] = []
+        self.finished: list[tuple[RunId, StepId, str]] = []
+        self.bundles_of: dict[RunId, list[int]] = {}
+        self.finishers: dict[tuple[RunId, StepId], int] = {}
+        self.size = 0
+        """How many bundles were looked at; the rest must wait for the next group."""
+
+        self._born: dict[RunId, Head] = {}
+        self._keys: set[tuple[str, str, str]] = set()
+
+    def add(self, bundle: Bundle) -> None:
+        """Take in a bundle that fits."""
+        for run, appended in bundle.created:
+            head = Head(run.run_id, FIRST_EPOCH, 0, 0, appended)
+            self.created.append((run, head))
+            self._born[run.run_id] = head
+            if run.key is not None:
+                self._keys.add((run.scope, run.program, run.key))
+            self._add_books(appended)
+        for fence, appended in bundle.appends:
+            head = self._head(fence)
+            if head.last is None:
+                head.seq_before = appended.seq_before
+                head.semaphore_before = appended.semaphore_before
+            head.last = appended
+            self._add_books(appended)
+        for fence in bundle.fences:
+            self._head(fence)
+            self.bundles_of.setdefault(fence.run_id, []).append(self.size)
+        self.messages += bundle.messages
+        self.acknowledged += bundle.acknowledged
+        self.marked += bundle.marked
+        self.work += bundle.work
+        for finished in bundle.finished:
+            self.finished.append(finished)
+            self.finishers[finished[0], finished[1]] = self.size
+
+    def known(self, run_id: RunId) -> Head | None:
+        return self.heads.get(run_id) or self._born.get(run_id)
+
+    def must_wait(self, bundle: Bundle) -> bool:
+        """Whether the bundle creates what this group creates already: one of them is too late."""
+        return any(
+            run.run_id in self._born or (run.scope, run.program, run.key) in self._keys
+            for run, _ in bundle.created
+        )
+
+    def concerned(self, run_ids: Iterable[RunId]) -> set[int]:
+        """Positions of the bundles that write any of these runs."""
+        return {position for run_id in run_ids for position in self.bundles_of[run_id]}
+
+    def _head(self, fence: Fence) -> Head:
+        head = self.known(fence.run_id)
+        if head is None:
+            head = self.heads[fence.run_id] = Head(fence.run_id, fence.epoch, None, 0, None)
+        return head
+
+    def _add_books(self, appended: Appended) -> None:
+        self.appends.append(appended)
+        run_id, postings = appended.run_id, self.postings
+        for account, increment in appended.postings.items():
+            key = run_id, account
+            postings[key] = postings.get(key, 0) + increment
+
+
+def merge(bundles: Sequence[Bundle]) -> tuple[Group, dict[int, CommitRejected]]:
+    """The bundles from the first on that fit together, and those among them that fit nowhere."""
+    group = Group()
+    rejected: dict[int, CommitRejected] = {}
+    for bundle in bundles:
+        if bundle.created and group.must_wait(bundle):
+            break
+        misfit = _misfit(group, bundle)
+        if misfit is None:
+            group.add(bundle)
+        else:
+            rejected[group.size] = misfit
+            break_fences(bundle)
+        group.size += 1
+    return group, rejected
+
+
+def break_fences(bundle: Bundle) -> None:
+    """Let no later bundle of the same runs pass: they build on what was rejected."""
+    for fence in bundle.fences:
+        fence.broken = True
+
+
+def _misfit(group: Group, bundle: Bundle) -> CommitRejected | None:
+    for fence in bundle.fences:
+        if fence.broken:
+            return StaleFence(
+                f"an earlier bundle of run {fence.run_id!r} was rejected",
+                "drop the run from memory and load it again",
+            )
+        head = group.known(fence.run_id)
+        if head is not None and head.epoch != fence.epoch:
+            return stale(fence.run_id, fence.epoch)
+    last: dict[RunId, Appended] = {}
+    for fence, appended in bundle.appends:
+        head = group.known(fence.run_id)
+        before = last.get(fence.run_id) or (None if head is None else head.last)
+        if before is not None and (before.seq_after, before.semaphore_after) != (
+            appended.seq_before,
+            appended.semaphore_before,
+        ):
+            return stale(fence.run_id, fence.epoch)
+        last[fence.run_id] = appended
+    return None
+
+
+def stale(run_id: RunId, epoch: int) -> StaleFence:
+    return StaleFence(
+        f"run {run_id!r} is no longer as its owner of epoch {epoch} knew it",
+        "another host owns it now: drop the run from memory",
+    )

@@ -1,0 +1,1 @@
+"""Postgres: one database, many machines."""

@@ -1,0 +1,127 @@
+"""Connecting to Postgres, and the schema."""
+
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from perdure.core.errors import InvalidUrl, NotOurDatabase, StoreUnavailable
+from perdure.store.schema import known_version, migrations
+
+OLDEST = 14
+
+LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InterfaceError,
+    asyncpg.TooManyConnectionsError,
+    OSError,
+    EOFError,
+)
+"""The connection, not the statement, is at fault: connect again."""
+
+CONFLICT = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+"""Two transactions met: try again."""
+
+
+class Address:
+    """A Postgres URL, with our own options taken out of it.
+
+    `statement_cache_size=0` turns prepared statements off, for poolers that can't hold them.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query))
+        size = options.pop("statement_cache_size", "200")
+        if not size.isdigit():
+            raise InvalidUrl(
+                f"statement_cache_size={size!r} in the store's URL", "use a number, or 0 for none"
+            )
+        self.statement_cache_size = int(size)
+        self.dsn = urlunsplit(parts._replace(query=urlencode(options)))
+        host = parts.hostname or "localhost"
+        self.name = f"postgresql://{host}:{parts.port or 5432}{parts.path}"
+
+    async def connect(self) -> "asyncpg.Connection[Any]":
+        connection: asyncpg.Connection[Any] = await asyncpg.connect(
+            self.dsn,
+            statement_cache_size=self.statement_cache_size,
+            server_settings={"application_name": "perdure"},
+        )
+        return connection
+
+
+async def first_connection(address: Address) -> "asyncpg.Connection[Any]":
+    """Connect for the first time: here an error is the caller's to mend, so it is not retried."""
+    try:
+        connection = await address.connect()
+    except (*LOST, asyncpg.PostgresError, ValueError) as error:
+        raise StoreUnavailable(
+            f"{address.name} can't be reached ({type(error).__name__}: {error})",
+            "see that the server runs and that the URL's user, password and database are right",
+        ) from error
+    major = connection.get_server_version().major
+    if major < OLDEST:
+        await connection.close()
+        raise StoreUnavailable(
+            f"{address.name} is Postgres {major}", f"use Postgres {OLDEST} or newer"
+        )
+    return connection
+
+
+async def migrate(connection: "asyncpg.Connection[Any]", name: str) -> None:
+    """Bring the schema up to date, under the lock of the row that holds its version."""
+    scripts = migrations("postgres")
+    try:
+        await _lay_foundation(connection, name)
+        version = await _version(connection, name)
+        if version == len(scripts):
+            return
+        async with connection.transaction():
+            version = await _version(connection, name, lock=True)
+            for script in scripts[version:]:
+                await connection.execute(script)
+            await connection.execute(
+                "UPDATE perdure.meta SET value = $1 WHERE key = 'schema_version'", str(len(scripts))
+            )
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise StoreUnavailable(
+            f"{name} does not let this user make Perdure's tables ({error})",
+            "grant CREATE on the database, or open it once as its owner",
+        ) from error
+
+
+async def _version(connection: "asyncpg.Connection[Any]", name: str, *, lock: bool = False) -> int:
+    value = await connection.fetchval(
+        "SELECT value FROM perdure.meta WHERE key = 'schema_version'" + lock * " FOR UPDATE"
+    )
+    return known_version(name, value, "postgres")
+
+
+async def _lay_foundation(connection: "asyncpg.Connection[Any]", name: str) -> None:
+    """The schema and the row that holds its version. Two hosts that start at once both succeed."""
+    while await connection.fetchval("SELECT to_regclass('perdure.meta') IS NULL"):
+        await _require_room(connection, name)
+        try:
+            async with connection.transaction():
+                await connection.execute("CREATE SCHEMA IF NOT EXISTS perdure")
+                await connection.execute(
+                    "CREATE TABLE perdure.meta (key text NOT NULL PRIMARY KEY, value text NOT NULL)"
+                )
+                await connection.execute("INSERT INTO perdure.meta VALUES ('schema_version', '0')")
+        except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
+            continue
+
+
+async def _require_room(connection: "asyncpg.Connection[Any]", name: str) -> None:
+    stranger = await connection.fetchval(
+        "SELECT min(relname) FROM pg_class WHERE relnamespace = to_regnamespace('perdure')"
+    )
+    if stranger is not None:
+        raise NotOurDatabase(
+            f"{name} has a schema 'perdure' that Perdure did not make (it holds {stranger!r})",
+            "rename that schema, or use another database",
+        )

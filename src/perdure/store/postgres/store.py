@@ -1,0 +1,235 @@
+"""The Postgres store: one connection that commits, a small pool for everything else."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from perdure.core.errors import CommitRejected, StoreClosed
+from perdure.core.ids import HostId, RunId
+from perdure.core.journal.entry import Entry
+from perdure.core.ledger import AccountId
+from perdure.core.limits import MAX_SEQUENCE
+from perdure.store.bundle import Bundle
+from perdure.store.committer import Committer
+from perdure.store.group import Group
+from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
+from perdure.store.postgres.writing import Connection, apply, landed
+from perdure.store.primitives import Fence
+from perdure.store.records import Books, Claim, Message, Run
+from perdure.store.rowforms import claim_from, entry_from, message_from, run_from
+from perdure.store.statements import statements
+from perdure.store.writer import write
+
+T = TypeVar("T")
+_SQL = statements("postgres")
+
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 5.0
+_POOL_SIZE = 4
+
+
+class PostgresStore:
+    """Open with `PostgresStore.open`."""
+
+    def __init__(self, address: Address, connection: Connection) -> None:
+        self._address = address
+        self._connection: Connection | None = connection
+        self._idle: asyncio.Queue[Connection | None] = asyncio.Queue()
+        for _ in range(_POOL_SIZE):
+            self._idle.put_nowait(None)
+        self._committer = Committer(self._write)
+        self._closed = False
+
+    @classmethod
+    async def open(cls, url: str) -> "PostgresStore":
+        address = Address(url)
+        connection = await first_connection(address)
+        try:
+            await migrate(connection, address.name)
+        except BaseException:
+            await connection.close()
+            raise
+        return cls(address, connection)
+
+    @property
+    def name(self) -> str:
+        return self._address.name
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._committer.close()
+        connections = [self._connection]
+        connections += [await self._idle.get() for _ in range(_POOL_SIZE)]
+        for connection in connections:
+            if connection is not None:
+                await _let_go(connection)
+
+    async def commit(self, bundle: Bundle) -> None:
+        await self._committer.commit(bundle)
+
+    async def _write(self, bundles: Sequence[Bundle]) -> list[CommitRejected | None]:
+        return await write(bundles, self._apply)
+
+    async def _apply(self, group: Group) -> dict[int, CommitRejected]:
+        """Apply until it is decided. After a lost connection, first see what became of it."""
+        in_doubt = False
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = await self._address.connect()
+                if in_doubt and await landed(self._connection, group):
+                    return {}
+                in_doubt = True
+                return await apply(self._connection, group)
+            except CONFLICT:
+                in_doubt = False
+            except LOST:
+                await self._drop_connection()
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+    async def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+    async def claim_runs(self, owner: HostId, limit: int) -> list[Run]:
+        rows = await self._fetch("claim_runs", owner, limit)
+        return sorted(map(run_from, rows), key=lambda run: run.run_id)
+
+    async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
+        rows = await self._fetch("take_over", from_owner, owner, limit)
+        return sorted(map(run_from, rows), key=lambda run: run.run_id)
+
+    async def release_run(self, fence: Fence) -> bool:
+        return bool(await self._count("release_run", fence.run_id, fence.epoch))
+
+    async def claim_work(
+        self,
+        host: HostId,
+        queues: Sequence[str],
+        token: str,
+        now_ms: int,
+        lease_ms: int,
+        limit: int,
+    ) -> list[Claim]:
+        rows = await self._fetch(
+            "claim_work", list(queues), now_ms, limit, token, host, now_ms + lease_ms
+        )
+        claims = map(claim_from, rows)
+        return sorted(claims, key=lambda c: (-c.work.priority, c.work.run_id, c.work.step))
+
+    async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
+        runs = [claim.work.run_id for claim in claims]
+        steps = [claim.work.step for claim in claims]
+        tokens = [claim.token for claim in claims]
+        rows = await self._fetch("renew_work", runs, steps, tokens, lease_until_ms)
+        held = {(row[0], row[1]) for row in rows}
+        return [claim for claim in claims if (claim.work.run_id, claim.work.step) in held]
+
+    async def return_work(self, host: HostId, now_ms: int) -> int:
+        return await self._count("return_work", host, now_ms)
+
+    async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
+        return await self._count("erase_payloads", run_id, first, end)
+
+    async def run(self, run_id: RunId) -> Run | None:
+        rows = await self._fetch("select_run", run_id)
+        return run_from(rows[0]) if rows else None
+
+    async def run_by_key(self, scope: str, program: str, key: str) -> Run | None:
+        rows = await self._fetch("select_run_by_key", scope, program, key)
+        return run_from(rows[0]) if rows else None
+
+    async def open_runs(
+        self, owner: HostId | None, after: RunId | None = None, limit: int = 1000
+    ) -> list[Run]:
+        rows = await self._fetch("select_open_runs", owner, after or "", limit)
+        return [run_from(row) for row in rows]
+
+    async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:
+        end = MAX_SEQUENCE if end is None else end
+        return [entry_from(row) for row in await self._fetch("select_entries", run_id, first, end)]
+
+    async def balance(self, run_id: RunId, account: AccountId) -> int:
+        rows = await self._fetch("select_balance", run_id, account)
+        return rows[0][0] if rows else 0
+
+    async def balances(self, run_id: RunId) -> dict[AccountId, int]:
+        rows = await self._fetch("select_balances", run_id)
+        return {AccountId(account): balance for account, balance in rows}
+
+    async def due_messages(self, owner: HostId, now_ms: int, limit: int) -> list[Message]:
+        rows = await self._fetch("select_due_messages", owner, now_ms, limit)
+        return [message_from(row) for row in rows]
+
+    async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
+        rows = await self._fetch("select_messages", run_id)
+        return [(message_from(row[:7]), row[7], row[8]) for row in rows]
+
+    async def books(self) -> AsyncIterator[Books]:
+        after = ""
+        while (books := await self._use(partial(_next_books, after=after))) is not None:
+            yield books
+            after = books.run_id
+
+    async def _fetch(self, name: str, *values: Any) -> list[Any]:
+        return await self._use(lambda connection: connection.fetch(_SQL[name], *values))
+
+    async def _count(self, name: str, *values: Any) -> int:
+        status = await self._use(lambda connection: connection.execute(_SQL[name], *values))
+        return int(status.rpartition(" ")[2])
+
+    async def _use(self, job: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run `job` on a free connection, again on a new one if that is lost.
+
+        A change whose outcome is unknown is made again: each is written so that this is harmless
+        (what was claimed twice is found by `open_runs`, or comes back when its lease ends).
+        """
+        wait_s = _FIRST_WAIT_S
+        while True:
+            if self._closed:
+                raise StoreClosed("the store is closed", "use it before closing it")
+            connection = await self._idle.get()
+            try:
+                if connection is None or connection.is_closed():
+                    connection = await self._address.connect()
+                return await job(connection)
+            except CONFLICT:
+                pass
+            except LOST:
+                if connection is not None:
+                    connection.terminate()
+                connection = None
+            finally:
+                self._idle.put_nowait(connection)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+
+async def _let_go(connection: Connection) -> None:
+    try:
+        await connection.close(timeout=5)
+    except (*LOST, TimeoutError):
+        connection.terminate()
+
+
+async def _next_books(connection: Connection, *, after: str) -> Books | None:
+    """Both books of the run that follows `after`, as one snapshot shows them."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        run_id = await connection.fetchval(_SQL["select_next_run_id"], after)
+        if run_id is None:
+            return None
+        run = await connection.fetchrow(_SQL["select_run"], run_id)
+        entries = await connection.fetch(_SQL["select_entries"], run_id, 0, MAX_SEQUENCE)
+        balances = await connection.fetch(_SQL["select_balances"], run_id)
+    return Books(
+        RunId(run_id),
+        None if run is None else run_from(run),
+        tuple(map(entry_from, entries)),
+        {AccountId(account): balance for account, balance in balances},
+    )

@@ -1,0 +1,129 @@
+"""Applying a group to Postgres, in one transaction."""
+
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from perdure.core.errors import CommitRejected
+from perdure.core.ids import RunId
+from perdure.core.journal.entry import Entry
+from perdure.store.group import Group
+from perdure.store.rejections import run_exists, stale_token, unfit_heads
+from perdure.store.rowforms import (
+    Row,
+    created_rows,
+    event_rows,
+    head_rows,
+    message_rows,
+    posting_rows,
+    work_rows,
+)
+from perdure.store.statements import statements
+from perdure.store.writer import StatementRefused
+
+_SQL = statements("postgres")
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[Any]
+else:
+    Connection = asyncpg.Connection
+
+
+class _RollBack(Exception):
+    """Carries the statement that found that not all rows fit."""
+
+
+async def apply(connection: Connection, group: Group) -> dict[int, CommitRejected]:
+    """Commit the group, or roll it back and say which bundles must leave it."""
+    while True:
+        misfits = None
+        try:
+            async with connection.transaction():
+                misfits = await _write(connection, group)
+                if misfits is not None:
+                    raise _RollBack
+        except _RollBack:
+            # Empty if the rows changed back meanwhile: then all fit after all.
+            rejected = await misfits(connection, group) if misfits else {}
+            if rejected:
+                return rejected
+        except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
+            raise StatementRefused(str(error)) from error
+        else:
+            return {}
+
+
+async def _write(connection: Connection, group: Group) -> Any:
+    """Write all rows; or stop and return the function that finds out which do not fit."""
+
+    async def run(name: str, rows: list[Any]) -> int:
+        if not rows:
+            return 0
+        status = await connection.execute(_SQL[name], *_columns(rows))
+        return int(status.rpartition(" ")[2])
+
+    if await run("create_runs", created_rows(group)) != len(group.created):
+        return _taken
+    if await run("advance_runs", head_rows(group)) != len(group.heads):
+        return _unfit
+    if await run("finish_work", group.finished) != len(group.finished):
+        return _lost_work
+    await run("append_events", event_rows(group))
+    await run("post", posting_rows(group))
+    await run("enqueue", message_rows(group))
+    await run("acknowledge", group.acknowledged)
+    await run("mark", group.marked)
+    await run("put_work", work_rows(group))
+    return None
+
+
+def _columns(rows: list[Row]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+async def _taken(connection: Connection, group: Group) -> dict[int, CommitRejected]:
+    rejected: dict[int, CommitRejected] = {}
+    for run, _ in group.created:
+        row = await connection.fetchrow(_SQL["select_run"], run.run_id)
+        if row is None and run.key is not None:
+            row = await connection.fetchrow(
+                _SQL["select_run_by_key"], run.scope, run.program, run.key
+            )
+        if row is not None:
+            reason = run_exists(run, RunId(row[0]))
+            rejected |= dict.fromkeys(group.concerned([run.run_id]), reason)
+    return rejected
+
+
+async def _unfit(connection: Connection, group: Group) -> dict[int, CommitRejected]:
+    rows = await connection.fetch(_SQL["select_runs_by_id"], list(group.heads))
+    return unfit_heads(group, [tuple(row) for row in rows])
+
+
+async def _lost_work(connection: Connection, group: Group) -> dict[int, CommitRejected]:
+    rows = await connection.fetch(_SQL["select_held_work"], *_columns(group.finished))
+    held = {(row[0], row[1]) for row in rows}
+    return {
+        group.finishers[run_id, step]: stale_token(run_id, step)
+        for run_id, step, _ in group.finished
+        if (run_id, step) not in held
+    }
+
+
+async def landed(connection: Connection, group: Group) -> bool:
+    """Whether a group whose commit was cut off is in the store.
+
+    The run's lock makes a transaction that is still ending end first. One run tells for all,
+    because the group is one transaction. A group that appends nothing may be written again as it is.
+    """
+    heads = [head for _, head in group.created] + list(group.heads.values())
+    last = next((head.last for head in heads if head.last is not None), None)
+    if last is None:
+        return False
+    async with connection.transaction():
+        run = await connection.fetchrow(_SQL["lock_run"], last.run_id)
+        if run is None or run["seq"] < last.seq_after:
+            return False
+        end = last.seq_after
+        rows = await connection.fetch(_SQL["select_entries"], last.run_id, end - 1, end)
+    return len(rows) == 1 and Entry(*rows[0]).hash == last.head

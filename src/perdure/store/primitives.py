@@ -1,0 +1,89 @@
+"""What commits atomically. Engines decide; these primitives are all that they can do to the store.
+
+Correctness is defined by what a primitive commits, not by what an engine intends: each one states
+its guarantee. Calls are collected in a `Bundle`, and a bundle commits whole or not at all.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from perdure.core.ids import Guid, RunId, StepId
+from perdure.core.journal.journal import Appended
+from perdure.core.ledger import Settlement
+from perdure.store.records import Message, NewRun, Work
+
+
+class Fence:
+    """The right to write one run: an epoch, while no bundle under it has been rejected.
+
+    A takeover bumps the epoch in the store, so that every bundle under the old one is rejected. A
+    rejected bundle breaks the fence, because the journal in memory is then ahead of the store: the
+    run must be loaded again, under a new fence.
+    """
+
+    __slots__ = ("broken", "epoch", "run_id")
+
+    def __init__(self, run_id: RunId, epoch: int) -> None:
+        self.run_id = run_id
+        self.epoch = epoch
+        self.broken = False
+
+
+class Primitives(Protocol):
+    """The writes that a bundle may hold."""
+
+    def create_run(self, run: NewRun, appended: Appended) -> Fence:
+        """Commits: the run, its first entries, their postings and its semaphore.
+
+        Rejects the bundle with `RunExists` if the run's key is taken: nothing of it is written.
+        """
+        ...
+
+    def append(self, fence: Fence, appended: Appended) -> None:
+        """Commits: entries, their postings, the semaphore and the run's head.
+
+        Rejects the bundle with `StaleFence` unless the run, locked, still has the fence's epoch and
+        the sequence and semaphore that the entries were decided on.
+        """
+        ...
+
+    def spawn(
+        self,
+        fence: Fence,
+        appended: Appended,
+        guid: Guid,
+        settlement: Settlement,
+        children: Sequence[Message],
+    ) -> None:
+        """Commits: the children's messages, the semaphore delta, the message's spawned digit and,
+        if the run closes by it, the message's closed bit.
+
+        The compound primitive of step 2. The settlement says what the semaphore was and becomes;
+        the store compares *was* with the locked row and rejects the bundle if it differs, so that
+        the closed bit is decided on the row and not on a memory of it.
+        """
+        ...
+
+    def enqueue(self, message: Message) -> None:
+        """Commits: a message to a run, once per GUID. Anyone may send; the run's row is not touched."""
+        ...
+
+    def acknowledge(self, fence: Fence, guid: Guid) -> None:
+        """Commits: the message is gone, with the bundle that certifies its effect."""
+        ...
+
+    def mark(self, fence: Fence, guid: Guid, state: str, reason: str) -> None:
+        """Commits: the message stays, out of delivery, as `stale` or `dead`, with the reason."""
+        ...
+
+    def put_work(self, fence: Fence, work: Work) -> None:
+        """Commits: a task on a queue, once per step."""
+        ...
+
+    def finish_work(self, run_id: RunId, step: StepId, token: str) -> None:
+        """Commits: the task is off the queue.
+
+        Rejects the bundle with `StaleToken` if it was claimed again meanwhile, so that a slow host's
+        result does not stand beside another's.
+        """
+        ...

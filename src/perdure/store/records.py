@@ -1,0 +1,84 @@
+"""What the store keeps besides the journal: runs, messages, work. Plain values, no behaviour."""
+
+import msgspec
+
+from perdure.core.ids import Guid, HostId, RunId, StepId
+from perdure.core.journal.entry import Entry
+from perdure.core.journal.state import Status
+from perdure.core.ledger import AccountId
+
+
+class NewRun(msgspec.Struct, frozen=True):
+    """A run that is about to exist. `key` is unique over scope and program."""
+
+    run_id: RunId
+    program: str
+    created_at_ms: int
+    scope: str = ""
+    version: str = ""
+    digest: str = ""
+    key: str | None = None
+    owner: HostId | None = None
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run as stored. `seq` counts its entries; `head` is the hash of the last one."""
+
+    run_id: RunId
+    scope: str
+    program: str
+    version: str
+    digest: str
+    key: str | None
+    owner: HostId | None
+    epoch: int
+    seq: int
+    head: bytes
+    semaphore: int
+    status: Status
+    created_at_ms: int
+    closed_at_ms: int | None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A durable transition addressed to a run.
+
+    `arrival` sorts the messages of a run; it is never a cursor, because commit order is not arrival order.
+    """
+
+    run_id: RunId
+    guid: Guid
+    kind: str
+    due_at_ms: int
+    arrival: int
+    step: StepId | None = None
+    payload: bytes | None = None
+
+
+class Work(msgspec.Struct, frozen=True):
+    """A task for any host that serves the queue. Its result travels as the message `guid`."""
+
+    run_id: RunId
+    step: StepId
+    guid: Guid
+    queue: str
+    available_at_ms: int
+    priority: int = 0
+    payload: bytes | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Work that a host may do until its lease ends; `token` proves it. `claims` counts the claims so far."""
+
+    work: Work
+    token: str
+    claims: int
+
+
+class Books(msgspec.Struct, frozen=True):
+    """Both books of one run, read in one snapshot. `run` is `None` if only its rows are left."""
+
+    run_id: RunId
+    run: Run | None
+    entries: tuple[Entry, ...]
+    balances: dict[AccountId, int]

@@ -1,0 +1,47 @@
+"""Why a bundle was rejected, in words."""
+
+from collections.abc import Iterable
+
+from perdure.core.errors import CommitRejected, RunExists, StaleToken, UnknownRun
+from perdure.core.ids import RunId, StepId
+from perdure.store.group import Group, stale
+from perdure.store.records import NewRun
+
+
+def run_exists(wanted: NewRun, holder: RunId) -> RunExists:
+    what = f"key {wanted.key!r} of program {wanted.program!r}"
+    if holder == wanted.run_id:
+        what = f"run {wanted.run_id!r}"
+    return RunExists(
+        holder, f"{what} exists already (run {holder!r})", "use that run, or another key"
+    )
+
+
+def stale_token(run_id: RunId, step: StepId) -> StaleToken:
+    return StaleToken(
+        f"work {step!r} of run {run_id!r} is no longer claimed under this token",
+        "its lease ended and another host has it, or it is done: drop the result",
+    )
+
+
+def unfit_heads(
+    group: Group, found: Iterable[tuple[str, int, int, int]]
+) -> dict[int, CommitRejected]:
+    """Who must leave a group, given the (id, epoch, seq, semaphore) that its runs really have."""
+    stored = {run_id: (epoch, seq, semaphore) for run_id, epoch, seq, semaphore in found}
+    rejected: dict[int, CommitRejected] = {}
+    for head in group.heads.values():
+        row = stored.get(head.run_id)
+        reason: CommitRejected
+        if row is None:
+            reason = UnknownRun(
+                f"there is no run {head.run_id!r} in this store", "open the store that holds it"
+            )
+        elif row[0] != head.epoch or (
+            head.seq_before is not None and row[1:] != (head.seq_before, head.semaphore_before)
+        ):
+            reason = stale(head.run_id, head.epoch)
+        else:
+            continue
+        rejected |= dict.fromkeys(group.concerned([head.run_id]), reason)
+    return rejected

@@ -1,0 +1,109 @@
+"""A group's values in the order in which the statements take them, and rows as values again."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from perdure.core.ids import Guid, RunId, StepId
+from perdure.core.journal.entry import Entry
+from perdure.core.journal.state import Status
+from perdure.store.group import Group, Head
+from perdure.store.records import Claim, Message, Run, Work
+
+Row = tuple[Any, ...]
+
+
+def created_rows(group: Group) -> list[Row]:
+    return [
+        (
+            run.run_id,
+            run.scope,
+            run.program,
+            run.version,
+            run.digest,
+            run.key,
+            run.owner,
+            head.epoch,
+            *_after(head),
+            run.created_at_ms,
+            head.closed_at_ms,
+        )
+        for run, head in group.created
+    ]
+
+
+def head_rows(group: Group) -> list[Row]:
+    """In the order of ids, which is the order in which rows are locked."""
+    return [
+        (
+            head.run_id,
+            head.epoch,
+            head.seq_before,
+            head.semaphore_before,
+            *_after(head),
+            head.closed_at_ms,
+        )
+        for _, head in sorted(group.heads.items())
+    ]
+
+
+def _after(head: Head) -> Row:
+    last = head.last
+    if last is None:
+        return None, None, None, None
+    return last.seq_after, last.head, last.semaphore_after, last.status.value
+
+
+def event_rows(group: Group) -> list[Row]:
+    return [
+        (appended.run_id, e.seq, e.at_ms, e.body, e.prev, e.sealed, e.erased)
+        for appended in group.appends
+        for e in appended.entries
+    ]
+
+
+def posting_rows(group: Group) -> list[Row]:
+    return [(run_id, account, total) for (run_id, account), total in group.postings.items()]
+
+
+def message_rows(group: Group) -> list[Row]:
+    return [
+        (m.run_id, m.guid, m.kind, m.step, m.payload, m.due_at_ms, m.arrival)
+        for m in group.messages
+    ]
+
+
+def work_rows(group: Group) -> list[Row]:
+    return [
+        (w.run_id, w.step, w.guid, w.queue, w.priority, w.payload, w.available_at_ms)
+        for w in group.work
+    ]
+
+
+def run_from(row: Iterable[Any]) -> Run:
+    run = Run(*row)
+    return msgspec.structs.replace(run, status=Status(run.status))
+
+
+def entry_from(row: Iterable[Any]) -> Entry:
+    return Entry(*row)
+
+
+def message_from(row: Iterable[Any]) -> Message:
+    run_id, guid, kind, due_at_ms, arrival, step, payload = row
+    return Message(
+        RunId(run_id),
+        Guid(guid),
+        kind,
+        due_at_ms,
+        arrival,
+        None if step is None else StepId(step),
+        payload,
+    )
+
+
+def claim_from(row: Iterable[Any]) -> Claim:
+    run_id, step, guid, queue, available_at_ms, priority, payload, token, claims = row
+    work = Work(RunId(run_id), StepId(step), Guid(guid), queue, available_at_ms, priority, payload)
+    return Claim(work, token, claims)

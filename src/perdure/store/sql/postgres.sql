@@ -1,0 +1,188 @@
+-- Statements of the Postgres store. Rows come as one array per column and are unnested, so that a
+-- group costs one statement per table.
+
+-- name: create_runs
+-- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count tells.
+INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+                         created_at_ms, closed_at_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+                     $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::bigint[],
+                     $14::bigint[])
+ON CONFLICT DO NOTHING
+
+-- name: advance_runs
+-- Commits: sequence, head, semaphore and status, only where the fence holds and the decision was made on
+-- what the row says. A row with a NULL sequence changes nothing and only checks the epoch.
+-- Locks: the run rows, in the order of ids, so that two groups can't wait for each other.
+WITH locked AS (
+    SELECT id FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE perdure.run AS run
+SET seq = coalesce(b.seq, run.seq), head = coalesce(b.head, run.head),
+    semaphore = coalesce(b.semaphore, run.semaphore), status = coalesce(b.status, run.status),
+    closed_at_ms = coalesce(b.closed_at_ms, run.closed_at_ms)
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
+            $8::text[], $9::bigint[])
+         AS b (id, epoch, seq_before, semaphore_before, seq, head, semaphore, status, closed_at_ms)
+JOIN locked ON locked.id = b.id
+WHERE run.id = b.id AND run.epoch = b.epoch
+  AND (b.seq_before IS NULL OR (run.seq = b.seq_before AND run.semaphore = b.semaphore_before))
+
+-- name: append_events
+-- Commits: entries. The primary key lets no entry stand twice.
+INSERT INTO perdure.event (run_id, seq, at_ms, body, prev, sealed, erased)
+SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::bytea[])
+
+-- name: post
+-- Commits: postings, summed per account.
+INSERT INTO perdure.ledger AS ledger (run_id, account, balance)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
+ON CONFLICT (run_id, account) DO UPDATE SET balance = ledger.balance + excluded.balance
+
+-- name: enqueue
+-- Commits: messages, once per GUID.
+INSERT INTO perdure.message (run_id, guid, kind, step, payload, due_at_ms, arrival)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bigint[], $7::bigint[])
+ON CONFLICT (run_id, guid) DO NOTHING
+
+-- name: acknowledge
+-- Commits: messages are gone.
+DELETE FROM perdure.message AS message
+USING unnest($1::text[], $2::text[]) AS b (run_id, guid)
+WHERE message.run_id = b.run_id AND message.guid = b.guid
+
+-- name: mark
+-- Commits: messages out of delivery, with the reason.
+UPDATE perdure.message AS message
+SET state = b.state, reason = b.reason
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS b (run_id, guid, state, reason)
+WHERE message.run_id = b.run_id AND message.guid = b.guid
+
+-- name: put_work
+-- Commits: tasks on their queues, once per step.
+INSERT INTO perdure.work (run_id, step, guid, queue, priority, payload, available_at_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::bytea[], $7::bigint[])
+ON CONFLICT (run_id, step) DO NOTHING
+
+-- name: finish_work
+-- Commits: tasks off their queues, only by the token of the last claim: the count tells.
+DELETE FROM perdure.work AS work
+USING unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
+WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
+
+-- name: select_held_work
+-- Which of these claims still hold.
+SELECT work.run_id, work.step
+FROM perdure.work AS work
+JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
+  ON work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
+
+-- name: claim_work
+-- Commits: a token and a lease on tasks that are due and on nobody's lease.
+-- Locks: the tasks; those that another host is claiming now are skipped, not waited for.
+WITH due AS (
+    SELECT run_id, step FROM perdure.work
+    WHERE queue = ANY ($1::text[]) AND available_at_ms <= $2
+    ORDER BY priority DESC, available_at_ms, run_id, step
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE perdure.work AS work
+SET token = $4, host = $5, available_at_ms = $6, claims = claims + 1
+FROM due WHERE work.run_id = due.run_id AND work.step = due.step
+RETURNING work.run_id, work.step, guid, queue, available_at_ms, priority, payload, token, claims
+
+-- name: renew_work
+-- Commits: a longer lease, for those tasks that still have the token.
+UPDATE perdure.work AS work SET available_at_ms = $4
+FROM unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
+WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
+RETURNING work.run_id, work.step
+
+-- name: return_work
+-- Commits: a host's claimed tasks are due again, under no token.
+UPDATE perdure.work SET token = NULL, host = NULL, available_at_ms = $2 WHERE host = $1
+
+-- name: claim_runs
+-- Commits: ownership of open runs that have no owner, oldest first, each under a new epoch.
+-- Locks: the runs; those that another host is claiming now are skipped, not waited for.
+WITH free AS (
+    SELECT id FROM perdure.run WHERE owner IS NULL AND closed_at_ms IS NULL
+    ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE perdure.run AS run SET owner = $1, epoch = epoch + 1
+FROM free WHERE run.id = free.id
+RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+          created_at_ms, closed_at_ms
+
+-- name: take_over
+-- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
+-- Locks: the runs in the order of ids; waits for a commit of the old owner that is under way.
+WITH lost AS (
+    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL
+    ORDER BY id LIMIT $3 FOR NO KEY UPDATE
+)
+UPDATE perdure.run AS run SET owner = $2, epoch = epoch + 1
+FROM lost WHERE run.id = lost.id AND run.owner = $1
+RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+          created_at_ms, closed_at_ms
+
+-- name: release_run
+-- Commits: the run has no owner, under a new epoch; only by the owner of this epoch.
+UPDATE perdure.run SET owner = NULL, epoch = epoch + 1 WHERE id = $1 AND epoch = $2
+
+-- name: erase_payloads
+-- Commits: payloads are gone and their digests stand in their place, so that the chain still verifies.
+UPDATE perdure.event SET sealed = NULL, erased = sha256(sealed)
+WHERE run_id = $1 AND seq >= $2 AND seq < $3 AND sealed IS NOT NULL
+
+-- name: select_run
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms
+FROM perdure.run WHERE id = $1
+
+-- name: select_runs_by_id
+SELECT id, epoch, seq, semaphore FROM perdure.run WHERE id = ANY ($1::text[])
+
+-- name: lock_run
+-- Locks: one run, so that a commit whose outcome is unknown has ended, one way or the other.
+SELECT seq, head FROM perdure.run WHERE id = $1 FOR NO KEY UPDATE
+
+-- name: select_run_by_key
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms
+FROM perdure.run WHERE scope = $1 AND program = $2 AND key = $3
+
+-- name: select_open_runs
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms
+FROM perdure.run
+WHERE closed_at_ms IS NULL AND owner IS NOT DISTINCT FROM $1::text AND id > $2
+ORDER BY id LIMIT $3
+
+-- name: select_entries
+SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
+WHERE run_id = $1 AND seq >= $2 AND seq < $3 ORDER BY seq
+
+-- name: select_balance
+SELECT balance FROM perdure.ledger WHERE run_id = $1 AND account = $2
+
+-- name: select_balances
+SELECT account, balance FROM perdure.ledger WHERE run_id = $1
+
+-- name: select_due_messages
+-- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's.
+SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
+FROM perdure.message AS m JOIN perdure.run AS run ON run.id = m.run_id
+WHERE m.state = 'pending' AND m.due_at_ms <= $2 AND (run.owner = $1 OR run.owner IS NULL)
+ORDER BY m.arrival, m.guid LIMIT $3
+
+-- name: select_messages
+SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
+FROM perdure.message WHERE run_id = $1 ORDER BY arrival, guid
+
+-- name: select_next_run_id
+-- The next run of which any book has a row, whether or not the run itself is there.
+SELECT least((SELECT min(id) FROM perdure.run WHERE id > $1),
+             (SELECT min(run_id) FROM perdure.event WHERE run_id > $1),
+             (SELECT min(run_id) FROM perdure.ledger WHERE run_id > $1))

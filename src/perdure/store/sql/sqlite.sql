@@ -1,0 +1,155 @@
+-- Statements of the SQLite store. `:rows` stands for as many rows of parameters as there are.
+-- A write transaction is BEGIN IMMEDIATE: it holds the file's one write lock from the first statement.
+
+-- name: create_runs
+-- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count tells.
+INSERT INTO perdure_run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+                         created_at_ms, closed_at_ms)
+VALUES :rows
+ON CONFLICT DO NOTHING
+
+-- name: advance_runs
+-- Commits: sequence, head, semaphore and status, only where the fence holds and the decision was made on
+-- what the row says. A row with a NULL sequence changes nothing and only checks the epoch.
+UPDATE perdure_run AS run
+SET seq = coalesce(b.column5, run.seq), head = coalesce(b.column6, run.head),
+    semaphore = coalesce(b.column7, run.semaphore), status = coalesce(b.column8, run.status),
+    closed_at_ms = coalesce(b.column9, run.closed_at_ms)
+FROM (VALUES :rows) AS b
+WHERE run.id = b.column1 AND run.epoch = b.column2
+  AND (b.column3 IS NULL OR (run.seq = b.column3 AND run.semaphore = b.column4))
+
+-- name: append_events
+-- Commits: entries. The primary key lets no entry stand twice.
+INSERT INTO perdure_event (run_id, seq, at_ms, body, prev, sealed, erased)
+VALUES :rows
+
+-- name: post
+-- Commits: postings, summed per account.
+INSERT INTO perdure_ledger (run_id, account, balance)
+VALUES :rows
+ON CONFLICT (run_id, account) DO UPDATE SET balance = balance + excluded.balance
+
+-- name: enqueue
+-- Commits: messages, once per GUID.
+INSERT INTO perdure_message (run_id, guid, kind, step, payload, due_at_ms, arrival)
+VALUES :rows
+ON CONFLICT (run_id, guid) DO NOTHING
+
+-- name: acknowledge
+-- Commits: messages are gone.
+DELETE FROM perdure_message WHERE (run_id, guid) IN (VALUES :rows)
+
+-- name: mark
+-- Commits: messages out of delivery, with the reason.
+UPDATE perdure_message AS message
+SET state = b.column3, reason = b.column4
+FROM (VALUES :rows) AS b
+WHERE message.run_id = b.column1 AND message.guid = b.column2
+
+-- name: put_work
+-- Commits: tasks on their queues, once per step.
+INSERT INTO perdure_work (run_id, step, guid, queue, priority, payload, available_at_ms)
+VALUES :rows
+ON CONFLICT (run_id, step) DO NOTHING
+
+-- name: finish_work
+-- Commits: tasks off their queues, only by the token of the last claim: the count tells.
+DELETE FROM perdure_work WHERE (run_id, step, token) IN (VALUES :rows)
+
+-- name: claim_work
+-- Commits: a token and a lease on tasks that are due and on nobody's lease.
+UPDATE perdure_work
+SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + 1
+WHERE (run_id, step) IN (
+    SELECT run_id, step FROM perdure_work
+    WHERE queue IN (SELECT value FROM json_each(:queues)) AND available_at_ms <= :now_ms
+    ORDER BY priority DESC, available_at_ms, run_id, step
+    LIMIT :limit
+)
+RETURNING run_id, step, guid, queue, available_at_ms, priority, payload, token, claims
+
+-- name: renew_work
+-- Commits: a longer lease, for those tasks that still have the token.
+UPDATE perdure_work SET available_at_ms = :lease_until_ms
+WHERE run_id = :run_id AND step = :step AND token = :token
+
+-- name: return_work
+-- Commits: a host's claimed tasks are due again, under no token.
+UPDATE perdure_work SET token = NULL, host = NULL, available_at_ms = :now_ms WHERE host = :host
+
+-- name: claim_runs
+-- Commits: ownership of open runs that have no owner, oldest first, each under a new epoch.
+UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
+WHERE id IN (
+    SELECT id FROM perdure_run WHERE owner IS NULL AND closed_at_ms IS NULL ORDER BY id LIMIT :limit
+)
+RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+          created_at_ms, closed_at_ms
+
+-- name: take_over
+-- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
+UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
+WHERE id IN (
+    SELECT id FROM perdure_run WHERE owner = :from_owner AND closed_at_ms IS NULL ORDER BY id LIMIT :limit
+)
+RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+          created_at_ms, closed_at_ms
+
+-- name: release_run
+-- Commits: the run has no owner, under a new epoch; only by the owner of this epoch.
+UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE id = :run_id AND epoch = :epoch
+
+-- name: erase_payload
+-- Commits: the payload is gone and its digest stands in its place, so that the chain still verifies.
+UPDATE perdure_event SET sealed = NULL, erased = :digest
+WHERE run_id = :run_id AND seq = :seq AND sealed IS NOT NULL
+
+-- name: select_run
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms
+FROM perdure_run WHERE id = :run_id
+
+-- name: select_runs_by_id
+SELECT id, epoch, seq, semaphore FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: select_run_by_key
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms
+FROM perdure_run WHERE scope = :scope AND program = :program AND key = :key
+
+-- name: select_open_runs
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms
+FROM perdure_run
+WHERE closed_at_ms IS NULL AND owner IS :owner AND id > :after
+ORDER BY id LIMIT :limit
+
+-- name: select_entries
+SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
+WHERE run_id = :run_id AND seq >= :first AND seq < :end ORDER BY seq
+
+-- name: select_balance
+SELECT balance FROM perdure_ledger WHERE run_id = :run_id AND account = :account
+
+-- name: select_balances
+SELECT account, balance FROM perdure_ledger WHERE run_id = :run_id
+
+-- name: select_due_messages
+-- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's.
+SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
+FROM perdure_message AS m JOIN perdure_run AS run ON run.id = m.run_id
+WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms AND (run.owner = :owner OR run.owner IS NULL)
+ORDER BY m.arrival, m.guid LIMIT :limit
+
+-- name: select_messages
+SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
+FROM perdure_message WHERE run_id = :run_id ORDER BY arrival, guid
+
+-- name: select_next_run_id
+-- The next run of which any book has a row, whether or not the run itself is there.
+SELECT min(id) FROM (
+    SELECT min(id) AS id FROM perdure_run WHERE id > :after
+    UNION ALL SELECT min(run_id) FROM perdure_event WHERE run_id > :after
+    UNION ALL SELECT min(run_id) FROM perdure_ledger WHERE run_id > :after
+)

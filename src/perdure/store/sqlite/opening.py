@@ -1,0 +1,124 @@
+"""Opening a SQLite file: durable settings, patience with locks, and the schema."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import apsw
+
+from perdure.core.errors import NotOurDatabase, StoreUnavailable
+from perdure.store.schema import known_version, migrations
+from perdure.store.sqlite.foreign import descriptors
+
+MEMORY = ":memory:"
+T = TypeVar("T")
+
+_BUSY_MS = 10_000
+_STATEMENTS = 512
+
+
+def connect(path: str) -> apsw.Connection:
+    """A connection that waits for locks and makes each commit durable."""
+    if path == MEMORY:
+        connection = apsw.Connection(MEMORY, statementcachesize=_STATEMENTS)
+        connection.execute("PRAGMA foreign_keys = OFF")
+        return connection
+    file = Path(path)
+    descriptors.require_ours(file)
+    before = descriptors.open_on(file)
+    try:
+        connection = apsw.Connection(path, statementcachesize=_STATEMENTS)
+        connection.set_busy_timeout(_BUSY_MS)
+        patiently(lambda: _configure(connection))
+    except (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError) as error:
+        raise StoreUnavailable(
+            f"{path} can't be opened for writing ({error})",
+            "use a file in a directory that exists and that this user may write to",
+        ) from error
+    except apsw.NotADBError as error:
+        raise NotOurDatabase(
+            f"{path} is not a SQLite database", "use a new file, or the right one"
+        ) from error
+    descriptors.adopt(file, before)
+    return connection
+
+
+def _configure(connection: apsw.Connection) -> None:
+    # WAL: readers do not wait for the writer. FULL: a commit that returned survives a power cut.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    connection.execute("PRAGMA cache_size = -65536")
+
+
+def patiently(attempt: Callable[[], T]) -> T:
+    """Call until the file is not locked: another process's lock delays a run, it never fails it.
+
+    SQLite's own busy timeout has passed when `BusyError` is raised, so this loop does not spin.
+    """
+    while True:
+        try:
+            return attempt()
+        except (apsw.BusyError, apsw.LockedError):
+            time.sleep(0.01)
+
+
+def migrate(connection: apsw.Connection, path: str, *, adopt: bool) -> None:
+    """Bring the schema up to date, under the file's write lock."""
+    scripts = migrations("sqlite")
+    version = _version(connection, path, adopt=adopt)
+    if version == len(scripts):
+        return
+    patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+    try:
+        version = _version(connection, path, adopt=adopt)
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS perdure_meta"
+            " (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
+        )
+        for script in scripts[version:]:
+            connection.execute(script)
+        connection.execute(
+            "INSERT INTO perdure_meta VALUES ('schema_version', ?)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (str(len(scripts)),),
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: apsw.Connection, path: str, *, adopt: bool) -> int:
+    """The schema version that the file has; 0 if it has none of our tables."""
+    tables = {
+        cast("str", name)
+        for (name,) in patiently(
+            lambda: connection.execute(
+                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            ).fetchall()
+        )
+    }
+    if "perdure_meta" not in tables:
+        _require_room(path, tables, adopt=adopt)
+        return 0
+    value: Any = connection.execute(
+        "SELECT value FROM perdure_meta WHERE key = 'schema_version'"
+    ).get
+    return known_version(path, value, "sqlite")
+
+
+def _require_room(path: str, tables: set[str], *, adopt: bool) -> None:
+    ours = sorted(name for name in tables if name.startswith("perdure_"))
+    if ours:
+        raise NotOurDatabase(
+            f"{path} has tables named {', '.join(ours)} that Perdure did not make",
+            "rename them, or use another file",
+        )
+    if tables and not adopt:
+        raise NotOurDatabase(
+            f"{path} belongs to another program (it has the table {min(tables)!r})",
+            "use a new file, or add '?adopt=true' to the URL to keep Perdure's tables beside them",
+        )

@@ -1,0 +1,255 @@
+"""The SQLite store: a writer thread, a reader thread, and the committer in front of them."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from perdure.core.errors import CommitRejected, StoreClosed
+from perdure.core.ids import HostId, RunId
+from perdure.core.journal.entry import Entry
+from perdure.core.ledger import AccountId
+from perdure.core.limits import MAX_SEQUENCE
+from perdure.store.bundle import Bundle
+from perdure.store.committer import Committer
+from perdure.store.group import Group
+from perdure.store.primitives import Fence
+from perdure.store.records import Books, Claim, Message, Run
+from perdure.store.rowforms import claim_from, entry_from, message_from, run_from
+from perdure.store.sqlite.foreign import descriptors
+from perdure.store.sqlite.opening import MEMORY, connect, migrate, patiently
+from perdure.store.sqlite.thread import ConnectionThread
+from perdure.store.sqlite.writing import apply, in_transaction
+from perdure.store.statements import statements
+from perdure.store.writer import write
+
+T = TypeVar("T")
+_SQL = statements("sqlite")
+_LOOK_EVERY = 64
+"""After so many groups the writer looks for a second SQLite library on its file."""
+
+
+class SqliteStore:
+    """Open with `SqliteStore.open`. A store in memory has one connection for everything."""
+
+    def __init__(self, path: str, writer: ConnectionThread, reader: ConnectionThread) -> None:
+        self._path = path
+        self._writer = writer
+        self._reader = reader
+        self._committer = Committer(self._write)
+        self._groups = 0
+        self._closed = False
+
+    @classmethod
+    async def open(cls, path: str, *, adopt: bool = False) -> "SqliteStore":
+        def first_connection() -> apsw.Connection:
+            connection = connect(path)
+            migrate(connection, path, adopt=adopt)
+            return connection
+
+        writer = ConnectionThread(f"perdure-writer {path}", first_connection)
+        reader = writer
+        try:
+            await writer.open()
+            if path != MEMORY:
+                reader = ConnectionThread(f"perdure-reader {path}", lambda: connect(path))
+                await reader.open()
+        except BaseException:
+            await writer.close()
+            raise
+        return cls(path, writer, reader)
+
+    @property
+    def name(self) -> str:
+        return f"sqlite:///{self._path}"
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._committer.close()
+            await self._reader.close()
+            await self._writer.close()
+
+    async def commit(self, bundle: Bundle) -> None:
+        await self._committer.commit(bundle)
+
+    async def _write(self, bundles: Sequence[Bundle]) -> list[CommitRejected | None]:
+        return await write(bundles, self._apply)
+
+    async def _apply(self, group: Group) -> dict[int, CommitRejected]:
+        self._groups += 1
+        look = self._path != MEMORY and self._groups % _LOOK_EVERY == 0
+
+        def job(connection: apsw.Connection) -> dict[int, CommitRejected]:
+            if look:
+                descriptors.require_ours(Path(self._path))
+            return apply(connection, group)
+
+        return await self._writer.run(job)
+
+    async def claim_runs(self, owner: HostId, limit: int) -> list[Run]:
+        rows = await self._change("claim_runs", owner=owner, limit=limit)
+        return sorted(map(run_from, rows), key=lambda run: run.run_id)
+
+    async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
+        rows = await self._change("take_over", from_owner=from_owner, owner=owner, limit=limit)
+        return sorted(map(run_from, rows), key=lambda run: run.run_id)
+
+    async def release_run(self, fence: Fence) -> bool:
+        return bool(await self._count("release_run", run_id=fence.run_id, epoch=fence.epoch))
+
+    async def claim_work(
+        self,
+        host: HostId,
+        queues: Sequence[str],
+        token: str,
+        now_ms: int,
+        lease_ms: int,
+        limit: int,
+    ) -> list[Claim]:
+        rows = await self._change(
+            "claim_work",
+            host=host,
+            queues=msgspec.json.encode(queues).decode(),
+            token=token,
+            now_ms=now_ms,
+            lease_until_ms=now_ms + lease_ms,
+            limit=limit,
+        )
+        claims = map(claim_from, rows)
+        return sorted(claims, key=lambda c: (-c.work.priority, c.work.run_id, c.work.step))
+
+    async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
+        def renew(connection: apsw.Connection) -> list[Claim]:
+            def one(claim: Claim) -> bool:
+                where = {
+                    "run_id": claim.work.run_id,
+                    "step": claim.work.step,
+                    "token": claim.token,
+                    "lease_until_ms": lease_until_ms,
+                }
+                connection.execute(_SQL["renew_work"], where)
+                return connection.changes() == 1
+
+            held: list[Claim] = in_transaction(connection, lambda: [c for c in claims if one(c)])
+            return held
+
+        return await self._writer.run(renew)
+
+    async def return_work(self, host: HostId, now_ms: int) -> int:
+        return await self._count("return_work", host=host, now_ms=now_ms)
+
+    async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
+        def erase(connection: apsw.Connection) -> int:
+            def all_of_them() -> int:
+                where = {"run_id": run_id, "first": first, "end": end}
+                rows: list[Any] = connection.execute(_SQL["select_entries"], where).fetchall()
+                sealed = [entry for entry in map(entry_from, rows) if entry.sealed is not None]
+                for entry in sealed:
+                    digest = sha256(entry.sealed or b"").digest()
+                    what = {"run_id": run_id, "seq": entry.seq, "digest": digest}
+                    connection.execute(_SQL["erase_payload"], what)
+                return len(sealed)
+
+            erased: int = in_transaction(connection, all_of_them)
+            return erased
+
+        return await self._writer.run(erase)
+
+    async def run(self, run_id: RunId) -> Run | None:
+        rows = await self._select("select_run", run_id=run_id)
+        return run_from(rows[0]) if rows else None
+
+    async def run_by_key(self, scope: str, program: str, key: str) -> Run | None:
+        rows = await self._select("select_run_by_key", scope=scope, program=program, key=key)
+        return run_from(rows[0]) if rows else None
+
+    async def open_runs(
+        self, owner: HostId | None, after: RunId | None = None, limit: int = 1000
+    ) -> list[Run]:
+        rows = await self._select("select_open_runs", owner=owner, after=after or "", limit=limit)
+        return [run_from(row) for row in rows]
+
+    async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:
+        end = MAX_SEQUENCE if end is None else end
+        rows = await self._select("select_entries", run_id=run_id, first=first, end=end)
+        return [entry_from(row) for row in rows]
+
+    async def balance(self, run_id: RunId, account: AccountId) -> int:
+        rows = await self._select("select_balance", run_id=run_id, account=account)
+        return rows[0][0] if rows else 0
+
+    async def balances(self, run_id: RunId) -> dict[AccountId, int]:
+        rows = await self._select("select_balances", run_id=run_id)
+        return {AccountId(account): balance for account, balance in rows}
+
+    async def due_messages(self, owner: HostId, now_ms: int, limit: int) -> list[Message]:
+        rows = await self._select("select_due_messages", owner=owner, now_ms=now_ms, limit=limit)
+        return [message_from(row) for row in rows]
+
+    async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
+        rows = await self._select("select_messages", run_id=run_id)
+        return [(message_from(row[:7]), row[7], row[8]) for row in rows]
+
+    async def books(self) -> AsyncIterator[Books]:
+        after = ""
+        while (books := await self._read(partial(_next_books, after=after))) is not None:
+            yield books
+            after = books.run_id
+
+    async def _read(self, job: Callable[[apsw.Connection], T]) -> T:
+        if self._closed:
+            raise StoreClosed("the store is closed", "read before closing it")
+        return await self._reader.run(job)
+
+    async def _select(self, name: str, **values: Any) -> list[Any]:
+        return await self._read(
+            lambda c: patiently(lambda: c.execute(_SQL[name], values).fetchall())
+        )
+
+    async def _change(self, name: str, **values: Any) -> list[Any]:
+        """One writing statement in a transaction of its own; the rows that it returns."""
+        return await self._writer.run(
+            lambda c: in_transaction(c, lambda: c.execute(_SQL[name], values).fetchall())
+        )
+
+    async def _count(self, name: str, **values: Any) -> int:
+        """One writing statement in a transaction of its own; how many rows it changed."""
+
+        def job(connection: apsw.Connection) -> int:
+            def change() -> int:
+                connection.execute(_SQL[name], values)
+                return connection.changes()
+
+            changed: int = in_transaction(connection, change)
+            return changed
+
+        return await self._writer.run(job)
+
+
+def _next_books(connection: apsw.Connection, *, after: str) -> Books | None:
+    """Both books of the run that follows `after`, as one snapshot shows them."""
+
+    def read(name: str, **values: Any) -> list[Any]:
+        return connection.execute(_SQL[name], values).fetchall()
+
+    connection.execute("BEGIN")
+    try:
+        run_id = read("select_next_run_id", after=after)[0][0]
+        if run_id is None:
+            return None
+        runs = read("select_run", run_id=run_id)
+        entries = read("select_entries", run_id=run_id, first=0, end=MAX_SEQUENCE)
+        balances = read("select_balances", run_id=run_id)
+    finally:
+        connection.execute("COMMIT")
+    return Books(
+        RunId(run_id),
+        run_from(runs[0]) if runs else None,
+        tuple(map(entry_from, entries)),
+        {AccountId(account): balance for account, balance in balances},
+    )

@@ -1,0 +1,117 @@
+"""Applying a group to SQLite, inside the connection's thread."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+from perdure.core.errors import CommitRejected, StoreUnavailable
+from perdure.core.ids import RunId
+from perdure.store.group import Group
+from perdure.store.rejections import run_exists, stale_token, unfit_heads
+from perdure.store.rowforms import (
+    created_rows,
+    event_rows,
+    head_rows,
+    message_rows,
+    posting_rows,
+    work_rows,
+)
+from perdure.store.sqlite.opening import patiently
+from perdure.store.sqlite.rows import execute_rows
+from perdure.store.statements import statements
+from perdure.store.writer import StatementRefused
+
+_SQL = statements("sqlite")
+
+
+def in_transaction(connection: apsw.Connection, work: Callable[[], Any]) -> Any:
+    """Run `work` under the file's write lock and commit; on any error nothing is changed."""
+    patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+    try:
+        result = work()
+        patiently(lambda: connection.execute("COMMIT"))
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
+class _Rejected(Exception):
+    def __init__(self, rejected: dict[int, CommitRejected]) -> None:
+        self.rejected = rejected
+
+
+def apply(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
+    """Commit the group, or roll it back and say which bundles must leave it."""
+    try:
+        while True:
+            try:
+                in_transaction(connection, lambda: _write(connection, group))
+            except _Rejected as rejection:
+                # Empty if another process changed the rows back meanwhile: then all fit after all.
+                if rejection.rejected:
+                    return rejection.rejected
+            else:
+                return {}
+    except apsw.ConstraintError as error:
+        raise StatementRefused(str(error)) from error
+    except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError) as error:
+        raise StoreUnavailable(
+            f"SQLite could not write ({error})", "see to the disk; the runs go on after a restart"
+        ) from error
+
+
+def _write(connection: apsw.Connection, group: Group) -> None:
+    def run(name: str, rows: list[Any]) -> int:
+        return execute_rows(connection, _SQL[name], rows) if rows else 0
+
+    if run("create_runs", created_rows(group)) != len(group.created):
+        raise _Rejected(_taken(connection, group))
+    if run("advance_runs", head_rows(group)) != len(group.heads):
+        raise _Rejected(_unfit(connection, group))
+    if run("finish_work", group.finished) != len(group.finished):
+        raise _Rejected(_lost_work(connection, group))
+    run("append_events", event_rows(group))
+    run("post", posting_rows(group))
+    run("enqueue", message_rows(group))
+    run("acknowledge", group.acknowledged)
+    run("mark", group.marked)
+    run("put_work", work_rows(group))
+
+
+def _taken(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
+    """Which new runs exist already. The group is rolled back first, so none of them is ours."""
+    connection.execute("ROLLBACK")
+    rejected: dict[int, CommitRejected] = {}
+    for run, _ in group.created:
+        row = connection.execute(_SQL["select_run"], {"run_id": run.run_id}).fetchone()
+        if row is None and run.key is not None:
+            where = {"scope": run.scope, "program": run.program, "key": run.key}
+            row = connection.execute(_SQL["select_run_by_key"], where).fetchone()
+        if row is not None:
+            reason = run_exists(run, RunId(str(row[0])))
+            rejected |= dict.fromkeys(group.concerned([run.run_id]), reason)
+    return rejected
+
+
+def _unfit(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
+    connection.execute("ROLLBACK")
+    ids = json.dumps(list(group.heads))
+    found: Any = connection.execute(_SQL["select_runs_by_id"], {"ids": ids}).fetchall()
+    return unfit_heads(group, found)
+
+
+def _lost_work(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
+    connection.execute("ROLLBACK")
+    rejected: dict[int, CommitRejected] = {}
+    for run_id, step, token in group.finished:
+        row = connection.execute(
+            "SELECT 1 FROM perdure_work WHERE run_id = ? AND step = ? AND token = ?",
+            (run_id, step, token),
+        ).fetchone()
+        if row is None:
+            rejected[group.finishers[run_id, step]] = stale_token(run_id, step)
+    return rejected

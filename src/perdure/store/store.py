@@ -1,0 +1,110 @@
+"""A store: the books on disk. What both databases offer, and how one is opened.
+
+Writes go through bundles and the committer. What is not part of a run's own life (claiming work,
+taking over runs, erasing a payload) is a primitive of its own here, each one transaction. Reads are
+for recovery: they rebuild what memory lost.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from perdure.core.ids import HostId, RunId
+from perdure.core.journal.entry import Entry
+from perdure.core.ledger import AccountId
+from perdure.store.bundle import Bundle
+from perdure.store.primitives import Fence
+from perdure.store.records import Books, Claim, Message, Run
+
+
+class Store(Protocol):
+    """The books, their messages and their work. Times are milliseconds, and always arguments."""
+
+    @property
+    def name(self) -> str:
+        """The database, without credentials: for messages to people."""
+        ...
+
+    async def close(self) -> None:
+        """Decide every accepted bundle, then let go of the database."""
+        ...
+
+    async def commit(self, bundle: Bundle) -> None:
+        """Return when the bundle is durable; raise `CommitRejected` if it was not written."""
+        ...
+
+    async def claim_runs(self, owner: HostId, limit: int) -> list[Run]:
+        """Commits: ownership of open runs that have none, each under a new epoch."""
+        ...
+
+    async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
+        """Commits: ownership of another owner's open runs, each under a new epoch.
+
+        From then on every bundle of the old owner is rejected.
+        """
+        ...
+
+    async def release_run(self, fence: Fence) -> bool:
+        """Commits: the run has no owner. False if it was not this owner's any more."""
+        ...
+
+    async def claim_work(
+        self,
+        host: HostId,
+        queues: Sequence[str],
+        token: str,
+        now_ms: int,
+        lease_ms: int,
+        limit: int,
+    ) -> list[Claim]:
+        """Commits: a token and a lease on the most urgent tasks that are due.
+
+        Two hosts never get the same task, unless the first one's lease has ended.
+        """
+        ...
+
+    async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
+        """Commits: a longer lease. Returns those claims that still hold."""
+        ...
+
+    async def return_work(self, host: HostId, now_ms: int) -> int:
+        """Commits: a host's claimed tasks are due again, for others. Returns how many."""
+        ...
+
+    async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
+        """Commits: payloads of entries `first` to `end` - 1 are gone. The chain still verifies."""
+        ...
+
+    async def run(self, run_id: RunId) -> Run | None: ...
+
+    async def run_by_key(self, scope: str, program: str, key: str) -> Run | None: ...
+
+    async def open_runs(
+        self, owner: HostId | None, after: RunId | None = None, limit: int = 1000
+    ) -> list[Run]:
+        """Runs of one owner (or of none) that are not over, in the order of ids."""
+        ...
+
+    async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:
+        """Entries `first` to `end` - 1 of a journal, in order."""
+        ...
+
+    async def balance(self, run_id: RunId, account: AccountId) -> int:
+        """One account; 0 if nothing was posted to it."""
+        ...
+
+    async def balances(self, run_id: RunId) -> dict[AccountId, int]: ...
+
+    async def due_messages(self, owner: HostId, now_ms: int, limit: int) -> list[Message]:
+        """Messages that are pending and due, to runs that are this owner's or nobody's.
+
+        Level-triggered: a message is here until it is acknowledged or marked.
+        """
+        ...
+
+    async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
+        """All messages of a run with their state and reason, in the order of arrival."""
+        ...
+
+    def books(self) -> AsyncIterator[Books]:
+        """Both books of every run, each read in one snapshot, however short."""
+        ...
