@@ -2,10 +2,9 @@
 
 import msgspec
 
+from perdure.core.books import Ending
 from perdure.core.ids import Guid, HostId, RunId, StepId
-from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import Status
-from perdure.core.ledger import AccountId
 
 
 class NewRun(msgspec.Struct, frozen=True):
@@ -38,6 +37,11 @@ class Run(msgspec.Struct, frozen=True):
     status: Status
     created_at_ms: int
     closed_at_ms: int | None
+
+    @property
+    def ending(self) -> Ending:
+        """What this row says of the run's books."""
+        return Ending(self.seq, self.head, self.semaphore, self.status)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -73,12 +77,3 @@ class Claim(msgspec.Struct, frozen=True):
     work: Work
     token: str
     claims: int
-
-
-class Books(msgspec.Struct, frozen=True):
-    """Both books of one run, read in one snapshot. `run` is `None` if only its rows are left."""
-
-    run_id: RunId
-    run: Run | None
-    entries: tuple[Entry, ...]
-    balances: dict[AccountId, int]

@@ -8,12 +8,13 @@ for recovery: they rebuild what memory lost.
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from perdure.core.books import Books
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
-from perdure.store.records import Books, Claim, Message, Run
+from perdure.store.records import Claim, Message, Run
 
 
 class Store(Protocol):

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from perdure.core.books import Books
 from perdure.core.errors import CommitRejected, StoreClosed
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
@@ -16,7 +17,7 @@ from perdure.store.group import Group
 from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
 from perdure.store.postgres.writing import Connection, apply, landed
 from perdure.store.primitives import Fence
-from perdure.store.records import Books, Claim, Message, Run
+from perdure.store.records import Claim, Message, Run
 from perdure.store.rowforms import claim_from, entry_from, message_from, run_from
 from perdure.store.statements import statements
 from perdure.store.writer import write
@@ -229,7 +230,7 @@ async def _next_books(connection: Connection, *, after: str) -> Books | None:
         balances = await connection.fetch(_SQL["select_balances"], run_id)
     return Books(
         RunId(run_id),
-        None if run is None else run_from(run),
+        None if run is None else run_from(run).ending,
         tuple(map(entry_from, entries)),
         {AccountId(account): balance for account, balance in balances},
     )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
+from perdure.core.books import Books
 from perdure.core.errors import CommitRejected, StoreClosed
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
@@ -18,7 +19,7 @@ from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer
 from perdure.store.group import Group
 from perdure.store.primitives import Fence
-from perdure.store.records import Books, Claim, Message, Run
+from perdure.store.records import Claim, Message, Run
 from perdure.store.rowforms import claim_from, entry_from, message_from, run_from
 from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.opening import MEMORY, connect, migrate, patiently
@@ -249,7 +250,7 @@ def _next_books(connection: apsw.Connection, *, after: str) -> Books | None:
         connection.execute("COMMIT")
     return Books(
         RunId(run_id),
-        run_from(runs[0]) if runs else None,
+        run_from(runs[0]).ending if runs else None,
         tuple(map(entry_from, entries)),
         {AccountId(account): balance for account, balance in balances},
     )
