@@ -59,7 +59,7 @@ def message_guid(run_id: RunId, *parts: str) -> Guid:
 
     A result's parts are its step and logical attempt, so a result that is sent twice is one message.
     """
-    return Guid(f"m_{run_id[2:]}_{digest_of(*(part.encode() for part in parts)).hex()[:32]}")
+    return Guid(f"m_{run_id[2:]}_{digest_of(*map(_utf8, parts)).hex()[:32]}")
 
 
 def guid_run(guid: str) -> RunId:
@@ -81,6 +81,15 @@ def require_guid_of(guid: str, run_id: RunId) -> Guid:
             "a GUID names one message to one run; make a new one for each run",
         )
     return Guid(guid)
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidId(
+            f"{text!a} has no UTF-8 form ({error})", "take out the lone surrogates"
+        ) from error
 
 
 def digest_of(*parts: bytes) -> bytes:
@@ -171,4 +180,4 @@ class JoinSetId:
 def promise_root(digest: bytes, parent: PromiseId | None, key: str) -> bytes:
     """The root hash of a run: which code, called from where, under which key."""
     caller = b"" if parent is None else parent.root + str(parent).encode()
-    return digest_of(digest, caller, key.encode())
+    return digest_of(digest, caller, _utf8(key))

@@ -9,10 +9,11 @@ verifies.
 from functools import reduce
 from hashlib import sha256
 from operator import or_
+from struct import Struct
 
 import msgspec
 
-from perdure.core.errors import CorruptJournal
+from perdure.core.errors import CorruptJournal, NotEncodable
 from perdure.core.ids import RunId
 from perdure.core.journal.events import EVENTS, Carrier, Event
 
@@ -20,6 +21,7 @@ NONCE_BYTES = 16
 HASH_BYTES = 32
 
 _NO_PAYLOAD = bytes(HASH_BYTES)
+_PLACE = Struct(">QQ").pack
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(reduce(or_, EVENTS)).decode
 _replace = msgspec.structs.replace
@@ -45,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True):
             digest = sha256(self.sealed).digest()
         else:
             digest = self.erased or _NO_PAYLOAD
-        place = self.seq.to_bytes(8, "big") + self.at_ms.to_bytes(8, "big")
+        place = _PLACE(self.seq, self.at_ms)
         return sha256(self.prev + place + digest + self.body.encode()).digest()
 
     @property
@@ -80,9 +82,19 @@ def genesis(run_id: RunId) -> bytes:
 def make_entry(seq: int, at_ms: int, event: Event, prev: bytes, nonce: bytes) -> Entry:
     """Seal an event at its place. The nonce is used only if the event has a payload."""
     if isinstance(event, Carrier) and event.payload is not None:
-        body = _encode(_replace(event, payload=None)).decode()
+        body = _body(seq, _replace(event, payload=None))
         return Entry(seq, at_ms, body, prev, nonce + event.payload)
-    return Entry(seq, at_ms, _encode(event).decode(), prev)
+    return Entry(seq, at_ms, _body(seq, event), prev)
+
+
+def _body(seq: int, event: Event) -> str:
+    try:
+        return _encode(event).decode()
+    except UnicodeEncodeError as error:
+        raise NotEncodable(
+            f"entry {seq} ({type(event).__name__}) has a text without a UTF-8 form ({error})",
+            "take out the lone surrogates, which come from decoding bytes as text",
+        ) from error
 
 
 def erase(entry: Entry) -> Entry:

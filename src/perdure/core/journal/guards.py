@@ -106,15 +106,14 @@ def _submit(state: State, event: e.JoinSetSubmitted) -> None:
 
 
 def _begin_attempt(state: State, event: e.InvokeStarted) -> None:
-    last = state.started.get(event.promise_id, 0).bit_length() - 1
-    if event.attempt != max(last, 0) + 1:
-        why = f"attempt {event.attempt} of {event.promise_id} follows attempt {max(last, 0)}"
+    last = state.started.get(event.promise_id, 0)
+    if event.attempt != last + 1:
+        why = f"attempt {event.attempt} of {event.promise_id} follows attempt {last}"
         _refuse("attempts_in_order", event, why, "number attempts 1, 2, 3 and so on")
 
 
 def _end_attempt(state: State, event: e.Event, step: StepId, attempt: int) -> None:
-    started = state.started.get(step, 0)
-    if started and attempt != started.bit_length() - 1:
+    if attempt != state.started.get(step, attempt):
         why = f"attempt {attempt} of {step} is not the last that started"
         _refuse("attempts_in_order", event, why, "drop the outcome of an abandoned attempt")
 

@@ -40,6 +40,7 @@ class State:
 
     __slots__ = (
         "allocated",
+        "attempts",
         "balances",
         "cancel_requested",
         "completed",
@@ -69,7 +70,8 @@ class State:
         self.balances: dict[AccountId, int] = {}
         self.scheduled: dict[StepId, bool] = {}
         self.started: dict[StepId, int] = {}
-        """Attempts that started, as a bit each."""
+        """The last attempt that started."""
+        self.attempts: dict[tuple[StepId, int], bool] = {}
         self.completed: dict[StepId, bool] = {}
         """Invokes, timers and signal waits that are over; true for an invoke."""
         self.timers: dict[StepId, bool] = {}
@@ -94,10 +96,12 @@ class State:
     @property
     def wait_is_satisfied(self) -> bool:
         """Whether what the program waits for has happened; false if it waits for nothing."""
-        if self.wait is None:
+        wait = self.wait
+        if wait is None:
             return False
-        happened = (step in self.completed for step in self.wait.waiting_on)
-        return any(happened) if self.wait.kind is e.AwaitKind.ANY else all(happened)
+        if wait.kind is e.AwaitKind.ANY:
+            return any(step in self.completed for step in wait.waiting_on)
+        return self.completed.keys() >= set(wait.waiting_on)
 
     def put(self, index: dict[Any, Any], key: Any, value: Any) -> None:
         """Set `index[key]`, and remember what was there."""
@@ -170,8 +174,8 @@ def _invoke_scheduled(state: State, event: e.InvokeScheduled) -> None:
 
 
 def _invoke_started(state: State, event: e.InvokeStarted) -> None:
-    step = event.promise_id
-    state.put(state.started, step, state.started.get(step, 0) | 1 << event.attempt)
+    state.put(state.started, event.promise_id, event.attempt)
+    state.put(state.attempts, (event.promise_id, event.attempt), True)
 
 
 def _invoke_completed(state: State, event: e.InvokeCompleted | e.StepSkipped) -> None:
