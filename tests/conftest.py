@@ -13,6 +13,8 @@ import pytest
 
 from tests.postgres_server import PostgresServer
 
+pytest.register_assert_rewrite("tests.engine.exploring")
+
 SERVER = pytest.StashKey[PostgresServer]()
 
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from perdure.core.errors import InputError, InvalidId, PayloadTooLarge
+from perdure.core.errors import InputError, PayloadTooLarge
 from perdure.core.ids import Guid, RunId, StepId, parse_run_id, require_guid_of
 from perdure.core.journal.journal import Appended
 from perdure.core.ledger import CLOSED, SPAWNED, Settlement, message_account
 from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
+from perdure.core.messages import Message, Work
 from perdure.store.primitives import Fence
-from perdure.store.records import Message, NewRun, Work
+from perdure.store.records import NewRun
+from perdure.store.values import MAX_STEP_BYTES, require_integer, require_text
 
 FIRST_EPOCH = 1
 MARKS = ("stale", "dead")
@@ -39,17 +41,19 @@ class Bundle:
         self.finished: list[tuple[RunId, StepId, str]] = []
 
     def create_run(self, run: NewRun, appended: Appended) -> Fence:
-        parse_run_id(run.run_id)
-        _require_length("scope", run.scope, MAX_NAME_LENGTH)
-        _require_length("program", run.program, MAX_NAME_LENGTH)
-        _require_length("key", run.key or "", MAX_KEY_LENGTH)
+        _require_run(run)
+        if any(_collide(run, other) for other, _ in self.created):
+            raise InputError(
+                f"run {run.run_id!r} (key {run.key!r}) is created twice in one bundle",
+                "create a run once",
+            )
         if appended.run_id != run.run_id or appended.seq_before != 0:
             raise InputError(
                 f"run {run.run_id!r} is created with entries of {appended.run_id!r} from "
                 f"{appended.seq_before} on",
                 "create a run with the first entries of its own journal",
             )
-        _require_payloads(appended)
+        _require_books(appended)
         self.created.append((run, appended))
         fence = Fence(run.run_id, FIRST_EPOCH)
         self.fences.append(fence)
@@ -61,7 +65,7 @@ class Bundle:
                 f"entries of run {appended.run_id!r} under the fence of {fence.run_id!r}",
                 "append under the fence of the run that the entries belong to",
             )
-        _require_payloads(appended)
+        _require_books(appended)
         self.appends.append((fence, appended))
         self.fences.append(fence)
 
@@ -94,16 +98,23 @@ class Bundle:
     def enqueue(self, message: Message) -> None:
         parse_run_id(message.run_id)
         require_guid_of(message.guid, message.run_id)
+        require_text("kind", message.kind, MAX_NAME_LENGTH)
+        require_text("step", message.step or "", MAX_STEP_BYTES)
+        require_integer("due_at_ms", message.due_at_ms)
+        require_integer("arrival", message.arrival)
         _require_payload(f"message {message.guid!r}", message.payload)
         self.messages.append(message)
 
     def acknowledge(self, fence: Fence, guid: Guid) -> None:
+        require_text("guid", guid)
         self.fences.append(fence)
         self.acknowledged.append((fence.run_id, guid))
 
     def mark(self, fence: Fence, guid: Guid, state: str, reason: str) -> None:
         if state not in MARKS:
             raise InputError(f"a message can't be marked {state!r}", f"use one of {MARKS}")
+        require_text("guid", guid)
+        require_text("reason", reason)
         self.fences.append(fence)
         self.marked.append((fence.run_id, guid, state, reason))
 
@@ -114,13 +125,40 @@ class Bundle:
                 "put work under the fence of its own run",
             )
         require_guid_of(work.guid, work.run_id)
-        _require_length("queue", work.queue, MAX_NAME_LENGTH)
+        require_text("queue", work.queue, MAX_NAME_LENGTH)
+        require_text("step", work.step, MAX_STEP_BYTES)
+        require_integer("available_at_ms", work.available_at_ms)
+        require_integer("priority", work.priority, 32)
         _require_payload(f"work {work.step!r}", work.payload)
         self.fences.append(fence)
         self.work.append(work)
 
     def finish_work(self, run_id: RunId, step: StepId, token: str) -> None:
+        parse_run_id(run_id)
+        require_text("step", step, MAX_STEP_BYTES)
+        require_text("token", token)
+        if any((run_id, step) == other[:2] for other in self.finished):
+            raise InputError(
+                f"work {step!r} of run {run_id!r} is finished twice in one bundle",
+                "finish each task once",
+            )
         self.finished.append((run_id, step, token))
+
+
+def _require_run(run: NewRun) -> None:
+    parse_run_id(run.run_id)
+    require_text("scope", run.scope, MAX_NAME_LENGTH)
+    require_text("program", run.program, MAX_NAME_LENGTH)
+    require_text("version", run.version, MAX_NAME_LENGTH)
+    require_text("digest", run.digest, MAX_NAME_LENGTH)
+    require_text("key", run.key or "", MAX_KEY_LENGTH)
+    require_text("owner", run.owner or "", MAX_NAME_LENGTH)
+    require_integer("created_at_ms", run.created_at_ms)
+
+
+def _collide(run: NewRun, other: NewRun) -> bool:
+    keys = (run.scope, run.program, run.key), (other.scope, other.program, other.key)
+    return run.run_id == other.run_id or (run.key is not None and keys[0] == keys[1])
 
 
 def _require_payload(what: str, payload: bytes | None) -> None:
@@ -131,14 +169,10 @@ def _require_payload(what: str, payload: bytes | None) -> None:
         )
 
 
-def _require_payloads(appended: Appended) -> None:
+def _require_books(appended: Appended) -> None:
+    for account in appended.postings:
+        require_text("account", account, MAX_STEP_BYTES + len("message:"))
     for entry in appended.entries:
+        require_integer("at_ms", entry.at_ms)
         if entry.sealed is not None and len(entry.sealed) > MAX_PAYLOAD_BYTES:
             _require_payload(f"entry {entry.seq} of run {appended.run_id!r}", entry.payload)
-
-
-def _require_length(what: str, text: str, limit: int) -> None:
-    if len(text) > limit:
-        raise InvalidId(
-            f"{what} of {len(text)} characters ({text[:20]!r}...)", f"use at most {limit}"
-        )

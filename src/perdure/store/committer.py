@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from perdure.core.errors import CommitRejected, StoreClosed
 from perdure.store.bundle import Bundle
+from perdure.store.group import break_fences
 
 Write = Callable[[Sequence[Bundle]], Awaitable[list[CommitRejected | None]]]
 
@@ -36,10 +37,16 @@ class Committer:
     async def commit(self, bundle: Bundle) -> None:
         """Return when the bundle is durable; raise `CommitRejected` if it was not written.
 
-        Bundles are taken in the order of the calls. To stop waiting does not take a bundle back.
+        Bundles are taken in the order of the calls. To stop waiting does not take a bundle back once
+        it is in the queue; before that it is not written, and breaks its fences.
         """
         self._require_open()
-        await self._room.acquire()
+        try:
+            await self._room.acquire()
+        except BaseException:
+            # The caller left before the bundle was taken: later bundles of its runs build on nothing.
+            break_fences(bundle)
+            raise
         if self._closed:
             self._room.release()
             self._require_open()

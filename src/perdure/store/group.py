@@ -13,9 +13,10 @@ from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.journal import Appended
 from perdure.core.journal.state import TERMINAL
 from perdure.core.ledger import AccountId
+from perdure.core.messages import Message, Work
 from perdure.store.bundle import FIRST_EPOCH, Bundle
 from perdure.store.primitives import Fence
-from perdure.store.records import Message, NewRun, Work
+from perdure.store.records import NewRun
 
 
 class Head(msgspec.Struct):
@@ -93,15 +94,29 @@ class Group:
         return self.heads.get(run_id) or self._born.get(run_id)
 
     def must_wait(self, bundle: Bundle) -> bool:
-        """Whether the bundle creates what this group creates already: one of them is too late."""
-        return any(
-            run.run_id in self._born or (run.scope, run.program, run.key) in self._keys
-            for run, _ in bundle.created
-        )
+        """Whether the bundle contends with this group for a key, a task or a run.
+
+        Then one of the two is too late, and only the database knows which: the bundle goes next.
+        """
+        for run, _ in bundle.created:
+            if run.run_id in self._born or (run.scope, run.program, run.key) in self._keys:
+                return True
+        for run_id, step, _ in bundle.finished:
+            if (run_id, step) in self.finishers:
+                return True
+        for fence in bundle.fences:
+            head = self.known(fence.run_id)
+            if head is not None and head.epoch != fence.epoch:
+                return True
+        return any(not self._continued_by(appended) for appended in _first_appends(bundle))
 
     def concerned(self, run_ids: Iterable[RunId]) -> set[int]:
         """Positions of the bundles that write any of these runs."""
         return {position for run_id in run_ids for position in self.bundles_of[run_id]}
+
+    def _continued_by(self, appended: Appended) -> bool:
+        head = self.known(appended.run_id)
+        return head is None or head.last is None or _follows(appended, head.last)
 
     def _head(self, fence: Fence) -> Head:
         head = self.known(fence.run_id)
@@ -122,14 +137,14 @@ def merge(bundles: Sequence[Bundle]) -> tuple[Group, dict[int, CommitRejected]]:
     group = Group()
     rejected: dict[int, CommitRejected] = {}
     for bundle in bundles:
-        if bundle.created and group.must_wait(bundle):
-            break
-        misfit = _misfit(group, bundle)
-        if misfit is None:
-            group.add(bundle)
-        else:
+        misfit = _misfit(bundle)
+        if misfit is not None:
             rejected[group.size] = misfit
             break_fences(bundle)
+        elif group.must_wait(bundle):
+            break
+        else:
+            group.add(bundle)
         group.size += 1
     return group, rejected
 
@@ -140,27 +155,39 @@ def break_fences(bundle: Bundle) -> None:
         fence.broken = True
 
 
-def _misfit(group: Group, bundle: Bundle) -> CommitRejected | None:
+def _misfit(bundle: Bundle) -> CommitRejected | None:
     for fence in bundle.fences:
         if fence.broken:
             return StaleFence(
                 f"an earlier bundle of run {fence.run_id!r} was rejected",
                 "drop the run from memory and load it again",
             )
-        head = group.known(fence.run_id)
-        if head is not None and head.epoch != fence.epoch:
-            return stale(fence.run_id, fence.epoch)
-    last: dict[RunId, Appended] = {}
+    last = {run.run_id: appended for run, appended in bundle.created}
     for fence, appended in bundle.appends:
-        head = group.known(fence.run_id)
-        before = last.get(fence.run_id) or (None if head is None else head.last)
-        if before is not None and (before.seq_after, before.semaphore_after) != (
-            appended.seq_before,
-            appended.semaphore_before,
-        ):
+        before = last.get(fence.run_id)
+        if before is not None and not _follows(appended, before):
             return stale(fence.run_id, fence.epoch)
         last[fence.run_id] = appended
     return None
+
+
+def _first_appends(bundle: Bundle) -> Iterable[Appended]:
+    """What each run that existed before the bundle appends first in it."""
+    if len(bundle.appends) == 1 and not bundle.created:
+        return [bundle.appends[0][1]]
+    first = {appended.run_id: appended for _, appended in reversed(bundle.appends)}
+    for run, _ in bundle.created:
+        first.pop(run.run_id, None)
+    return first.values()
+
+
+def _follows(appended: Appended, before: Appended) -> bool:
+    """By hash too: two memories of one run may be equally long."""
+    return (
+        appended.seq_before == before.seq_after
+        and appended.semaphore_before == before.semaphore_after
+        and (not appended.entries or appended.entries[0].prev == before.head)
+    )
 
 
 def stale(run_id: RunId, epoch: int) -> StaleFence:

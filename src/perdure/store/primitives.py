@@ -10,7 +10,8 @@ from typing import Protocol
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.journal import Appended
 from perdure.core.ledger import Settlement
-from perdure.store.records import Message, NewRun, Work
+from perdure.core.messages import Message, Work
+from perdure.store.records import NewRun
 
 
 class Fence:

@@ -1,10 +1,11 @@
-"""What the store keeps besides the journal: runs, messages, work. Plain values, no behaviour."""
+"""What the store keeps of runs and of claimed work. Plain values."""
 
 import msgspec
 
 from perdure.core.books import Ending
-from perdure.core.ids import Guid, HostId, RunId, StepId
+from perdure.core.ids import HostId, RunId
 from perdure.core.journal.state import Status
+from perdure.core.messages import Work
 
 
 class NewRun(msgspec.Struct, frozen=True):
@@ -42,33 +43,6 @@ class Run(msgspec.Struct, frozen=True):
     def ending(self) -> Ending:
         """What this row says of the run's books."""
         return Ending(self.seq, self.head, self.semaphore, self.status)
-
-
-class Message(msgspec.Struct, frozen=True):
-    """A durable transition addressed to a run.
-
-    `arrival` sorts the messages of a run; it is never a cursor, because commit order is not arrival order.
-    """
-
-    run_id: RunId
-    guid: Guid
-    kind: str
-    due_at_ms: int
-    arrival: int
-    step: StepId | None = None
-    payload: bytes | None = None
-
-
-class Work(msgspec.Struct, frozen=True):
-    """A task for any host that serves the queue. Its result travels as the message `guid`."""
-
-    run_id: RunId
-    step: StepId
-    guid: Guid
-    queue: str
-    available_at_ms: int
-    priority: int = 0
-    payload: bytes | None = None
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -8,13 +8,15 @@ import msgspec
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import Status
+from perdure.core.messages import Message, Work
 from perdure.store.group import Group, Head
-from perdure.store.records import Claim, Message, Run, Work
+from perdure.store.records import Claim, Run
 
 Row = tuple[Any, ...]
 
 
 def created_rows(group: Group) -> list[Row]:
+    """In the order of keys, so that hosts that start the same keys at once wait in one line."""
     return [
         (
             run.run_id,
@@ -23,13 +25,13 @@ def created_rows(group: Group) -> list[Row]:
             run.version,
             run.digest,
             run.key,
-            run.owner,
+            run.owner if head.closed_at_ms is None else None,
             head.epoch,
             *_after(head),
             run.created_at_ms,
             head.closed_at_ms,
         )
-        for run, head in group.created
+        for run, head in sorted(group.created, key=lambda created: created[0].key or "")
     ]
 
 

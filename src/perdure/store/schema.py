@@ -14,10 +14,10 @@ def migrations(dialect: str) -> tuple[str, ...]:
     return tuple(script.read_text(encoding="utf-8") for script in scripts)
 
 
-def known_version(place: str, value: str | None, dialect: str) -> int:
+def known_version(place: str, value: object, dialect: str) -> int:
     """A stored schema version as a number that this code can handle."""
     newest = len(migrations(dialect))
-    if value is None or not value.isdecimal():
+    if not isinstance(value, str) or not value.isdecimal():
         raise NotOurDatabase(
             f"{place} has Perdure's meta table, but no schema version in it ({value!r})",
             "restore it from a backup, or use another database",
@@ -28,3 +28,11 @@ def known_version(place: str, value: str | None, dialect: str) -> int:
             "upgrade Perdure on this host before it opens the store",
         )
     return int(value)
+
+
+def strange_tables(place: str, error: Exception) -> NotOurDatabase:
+    """Tables by our names whose shape or number is not what their schema version says."""
+    return NotOurDatabase(
+        f"{place} has tables by Perdure's names that do not fit their schema version ({error})",
+        "restore it from a backup, or use another database",
+    )

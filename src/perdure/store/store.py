@@ -12,9 +12,10 @@ from perdure.core.books import Books
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
+from perdure.core.messages import Message
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Message, Run
+from perdure.store.records import Claim, Run
 
 
 class Store(Protocol):

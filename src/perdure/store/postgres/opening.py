@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from perdure.core.errors import InvalidUrl, NotOurDatabase, StoreUnavailable
-from perdure.store.schema import known_version, migrations
+from perdure.store.schema import known_version, migrations, strange_tables
 
 OLDEST = 14
 
@@ -16,6 +16,7 @@ LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.InterfaceError,
+    asyncpg.StatementCompletionUnknownError,
     asyncpg.TooManyConnectionsError,
     OSError,
     EOFError,
@@ -36,14 +37,14 @@ class Address:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
         size = options.pop("statement_cache_size", "200")
-        if not size.isdigit():
+        if not size.isdecimal():
             raise InvalidUrl(
                 f"statement_cache_size={size!r} in the store's URL", "use a number, or 0 for none"
             )
         self.statement_cache_size = int(size)
         self.dsn = urlunsplit(parts._replace(query=urlencode(options)))
-        host = parts.hostname or "localhost"
-        self.name = f"postgresql://{host}:{parts.port or 5432}{parts.path}"
+        place = parts.netloc.rpartition("@")[2] or "localhost"
+        self.name = f"postgresql://{place}{parts.path}"
 
     async def connect(self) -> "asyncpg.Connection[Any]":
         connection: asyncpg.Connection[Any] = await asyncpg.connect(
@@ -58,7 +59,7 @@ async def first_connection(address: Address) -> "asyncpg.Connection[Any]":
     """Connect for the first time: here an error is the caller's to mend, so it is not retried."""
     try:
         connection = await address.connect()
-    except (*LOST, asyncpg.PostgresError, ValueError) as error:
+    except (*LOST, asyncpg.PostgresError, OverflowError, ValueError) as error:
         raise StoreUnavailable(
             f"{address.name} can't be reached ({type(error).__name__}: {error})",
             "see that the server runs and that the URL's user, password and database are right",
@@ -74,24 +75,31 @@ async def first_connection(address: Address) -> "asyncpg.Connection[Any]":
 
 async def migrate(connection: "asyncpg.Connection[Any]", name: str) -> None:
     """Bring the schema up to date, under the lock of the row that holds its version."""
-    scripts = migrations("postgres")
     try:
         await _lay_foundation(connection, name)
-        version = await _version(connection, name)
-        if version == len(scripts):
-            return
-        async with connection.transaction():
-            version = await _version(connection, name, lock=True)
-            for script in scripts[version:]:
-                await connection.execute(script)
-            await connection.execute(
-                "UPDATE perdure.meta SET value = $1 WHERE key = 'schema_version'", str(len(scripts))
-            )
+        while await _version(connection, name) < len(migrations("postgres")):
+            try:
+                await _run_scripts(connection, name)
+            except CONFLICT:
+                continue
+    except (asyncpg.UndefinedColumnError, asyncpg.DuplicateTableError) as error:
+        raise strange_tables(name, error) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise StoreUnavailable(
             f"{name} does not let this user make Perdure's tables ({error})",
             "grant CREATE on the database, or open it once as its owner",
         ) from error
+
+
+async def _run_scripts(connection: "asyncpg.Connection[Any]", name: str) -> None:
+    scripts = migrations("postgres")
+    async with connection.transaction():
+        version = await _version(connection, name, lock=True)
+        for script in scripts[version:]:
+            await connection.execute(script)
+        await connection.execute(
+            "UPDATE perdure.meta SET value = $1 WHERE key = 'schema_version'", str(len(scripts))
+        )
 
 
 async def _version(connection: "asyncpg.Connection[Any]", name: str, *, lock: bool = False) -> int:
@@ -117,8 +125,10 @@ async def _lay_foundation(connection: "asyncpg.Connection[Any]", name: str) -> N
 
 
 async def _require_room(connection: "asyncpg.Connection[Any]", name: str) -> None:
+    # Looks for the meta table once more: another host may have laid it since we last looked.
     stranger = await connection.fetchval(
         "SELECT min(relname) FROM pg_class WHERE relnamespace = to_regnamespace('perdure')"
+        " AND to_regclass('perdure.meta') IS NULL"
     )
     if stranger is not None:
         raise NotOurDatabase(

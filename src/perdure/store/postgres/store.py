@@ -5,21 +5,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+import asyncpg
+
 from perdure.core.books import Books
-from perdure.core.errors import CommitRejected, StoreClosed
+from perdure.core.errors import CommitRejected, StoreClosed, StoreUnavailable
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_SEQUENCE
+from perdure.core.messages import Message
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer
 from perdure.store.group import Group
 from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
 from perdure.store.postgres.writing import Connection, apply, landed
 from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Message, Run
+from perdure.store.records import Claim, Run
 from perdure.store.rowforms import claim_from, entry_from, message_from, run_from
 from perdure.store.statements import statements
+from perdure.store.values import require_storable
 from perdure.store.writer import write
 
 T = TypeVar("T")
@@ -84,12 +88,19 @@ class PostgresStore:
                     self._connection = await self._address.connect()
                 if in_doubt and await landed(self._connection, group):
                     return {}
-                in_doubt = True
-                return await apply(self._connection, group)
+                doubted, in_doubt = in_doubt, True
+                rejected = await apply(self._connection, group)
+                # What rejects it may be itself: by now a commit that was still ending has ended.
+                if rejected and doubted and await landed(self._connection, group):
+                    return {}
+                return rejected
             except CONFLICT:
-                in_doubt = False
+                # Whoever reports a conflict has rolled back; what was in doubt before still is.
+                pass
             except LOST:
                 await self._drop_connection()
+            except asyncpg.PostgresError as error:
+                raise _unavailable(self.name, error) from error
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
@@ -179,9 +190,11 @@ class PostgresStore:
             after = books.run_id
 
     async def _fetch(self, name: str, *values: Any) -> list[Any]:
+        require_storable(values)
         return await self._use(lambda connection: connection.fetch(_SQL[name], *values))
 
     async def _count(self, name: str, *values: Any) -> int:
+        require_storable(values)
         status = await self._use(lambda connection: connection.execute(_SQL[name], *values))
         return int(status.rpartition(" ")[2])
 
@@ -206,10 +219,19 @@ class PostgresStore:
                 if connection is not None:
                     connection.terminate()
                 connection = None
+            except asyncpg.PostgresError as error:
+                raise _unavailable(self.name, error) from error
             finally:
                 self._idle.put_nowait(connection)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+
+def _unavailable(name: str, error: asyncpg.PostgresError) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{name} refused a statement ({type(error).__name__}: {error})",
+        "see to the server and to this user's rights; the runs go on after a restart",
+    )
 
 
 async def _let_go(connection: Connection) -> None:

@@ -29,6 +29,14 @@ else:
     Connection = asyncpg.Connection
 
 
+REFUSED = (
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.DataError,
+    asyncpg.ProgramLimitExceededError,
+)
+"""A row is at fault, not the store: the other bundles of the group may still be written."""
+
+
 class _RollBack(Exception):
     """Carries the statement that found that not all rows fit."""
 
@@ -47,7 +55,7 @@ async def apply(connection: Connection, group: Group) -> dict[int, CommitRejecte
             rejected = await misfits(connection, group) if misfits else {}
             if rejected:
                 return rejected
-        except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
+        except REFUSED as error:
             raise StatementRefused(str(error)) from error
         else:
             return {}
@@ -114,11 +122,14 @@ async def landed(connection: Connection, group: Group) -> bool:
     """Whether a group whose commit was cut off is in the store.
 
     The run's lock makes a transaction that is still ending end first. One run tells for all,
-    because the group is one transaction. A group that appends nothing may be written again as it is.
+    because the group is one transaction; one that existed before, since a new run's row can't be
+    locked before it is there. A group that appends nothing may be written again as it is, save for
+    the tasks that it finished.
     """
-    heads = [head for _, head in group.created] + list(group.heads.values())
+    heads = [*group.heads.values(), *(head for _, head in group.created)]
     last = next((head.last for head in heads if head.last is not None), None)
     if last is None:
+        await _forget_finished(connection, group)
         return False
     async with connection.transaction():
         run = await connection.fetchrow(_SQL["lock_run"], last.run_id)
@@ -127,3 +138,14 @@ async def landed(connection: Connection, group: Group) -> bool:
         end = last.seq_after
         rows = await connection.fetch(_SQL["select_entries"], last.run_id, end - 1, end)
     return len(rows) == 1 and Entry(*rows[0]).hash == last.head
+
+
+async def _forget_finished(connection: Connection, group: Group) -> None:
+    """Do not finish again what is off its queue: only who held its token took it off.
+
+    If that was another host, after our lease had ended, its result has the same GUID as ours.
+    """
+    if group.finished:
+        rows = await connection.fetch(_SQL["lock_work"], *_columns(group.finished)[:2])
+        there = {(row[0], row[1]) for row in rows}
+        group.finished = [finished for finished in group.finished if finished[:2] in there]

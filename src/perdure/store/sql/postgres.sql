@@ -13,6 +13,7 @@ ON CONFLICT DO NOTHING
 -- name: advance_runs
 -- Commits: sequence, head, semaphore and status, only where the fence holds and the decision was made on
 -- what the row says. A row with a NULL sequence changes nothing and only checks the epoch.
+-- A run that closes has no owner: any host may deal with what still arrives for it.
 -- Locks: the run rows, in the order of ids, so that two groups can't wait for each other.
 WITH locked AS (
     SELECT id FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE
@@ -20,7 +21,8 @@ WITH locked AS (
 UPDATE perdure.run AS run
 SET seq = coalesce(b.seq, run.seq), head = coalesce(b.head, run.head),
     semaphore = coalesce(b.semaphore, run.semaphore), status = coalesce(b.status, run.status),
-    closed_at_ms = coalesce(b.closed_at_ms, run.closed_at_ms)
+    closed_at_ms = coalesce(b.closed_at_ms, run.closed_at_ms),
+    owner = CASE WHEN b.closed_at_ms IS NULL THEN run.owner END
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
             $8::text[], $9::bigint[])
          AS b (id, epoch, seq_before, semaphore_before, seq, head, semaphore, status, closed_at_ms)
@@ -76,6 +78,13 @@ SELECT work.run_id, work.step
 FROM perdure.work AS work
 JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
   ON work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
+
+-- name: lock_work
+-- Locks: tasks, so that a commit whose outcome is unknown has ended, one way or the other.
+SELECT work.run_id, work.step
+FROM perdure.work AS work
+JOIN unnest($1::text[], $2::text[]) AS b (run_id, step) ON work.run_id = b.run_id AND work.step = b.step
+FOR UPDATE OF work
 
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and on nobody's lease.

@@ -11,10 +11,12 @@ ON CONFLICT DO NOTHING
 -- name: advance_runs
 -- Commits: sequence, head, semaphore and status, only where the fence holds and the decision was made on
 -- what the row says. A row with a NULL sequence changes nothing and only checks the epoch.
+-- A run that closes has no owner: any host may deal with what still arrives for it.
 UPDATE perdure_run AS run
 SET seq = coalesce(b.column5, run.seq), head = coalesce(b.column6, run.head),
     semaphore = coalesce(b.column7, run.semaphore), status = coalesce(b.column8, run.status),
-    closed_at_ms = coalesce(b.column9, run.closed_at_ms)
+    closed_at_ms = coalesce(b.column9, run.closed_at_ms),
+    owner = CASE WHEN b.column9 IS NULL THEN run.owner END
 FROM (VALUES :rows) AS b
 WHERE run.id = b.column1 AND run.epoch = b.column2
   AND (b.column3 IS NULL OR (run.seq = b.column3 AND run.semaphore = b.column4))

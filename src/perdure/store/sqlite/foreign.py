@@ -7,6 +7,8 @@ that is not ours is refused.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
@@ -22,40 +24,50 @@ class Descriptors:
         self._lock = Lock()
         self._ours: dict[tuple[int, int], set[int]] = {}
 
-    def adopt(self, path: Path, before: set[int]) -> None:
-        """What was opened since `before` is ours."""
+    @contextmanager
+    def opening(self, path: Path) -> Iterator[None]:
+        """Refuse a file that something else in this process has open; what is opened here is ours.
+
+        The lock is held throughout: two threads that open one file at once must not take each other's
+        descriptors for a stranger's.
+        """
         with self._lock:
+            before = self._require_ours(path)
+            yield
             identity = _identity(path)
             if identity is not None:
-                ours = self._ours.setdefault(identity, set())
-                ours.update(_open_on(identity) - before)
-
-    def open_on(self, path: Path) -> set[int]:
-        identity = _identity(path)
-        return set() if identity is None else _open_on(identity)
+                self._ours.setdefault(identity, set()).update(_open_on(identity) - before)
 
     def require_ours(self, path: Path) -> None:
         """Refuse a file that something else in this process has open."""
         with self._lock:
-            identity = _identity(path)
-            if identity is None:
-                return
-            held = _open_on(identity)
-            ours = self._ours.get(identity, set())
-            ours &= held
-            if held - ours:
-                raise ForeignSqlite(
-                    f"{path} is open in this process by something other than Perdure (descriptors "
-                    f"{sorted(held - ours)})",
-                    "two SQLite libraries on one file lose data: close the other, and write beside "
-                    "a run through the store's own transactions",
-                )
+            self._require_ours(path)
+
+    def forget_closed(self) -> None:
+        """After closing a connection: its descriptor's number may be a stranger's next."""
+        with self._lock:
+            held = {identity: ours & _open_on(identity) for identity, ours in self._ours.items()}
+            self._ours = {identity: ours for identity, ours in held.items() if ours}
+
+    def _require_ours(self, path: Path) -> set[int]:
+        identity = _identity(path)
+        held = set() if identity is None else _open_on(identity)
+        strangers = held - self._ours.get(identity, set()) if identity else set()
+        if strangers:
+            raise ForeignSqlite(
+                f"{path} is open in this process by something other than Perdure (descriptors "
+                f"{sorted(strangers)})",
+                "two SQLite libraries on one file lose data: close the other, and write beside "
+                "a run through the store's own transactions",
+            )
+        return held
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:
+        # Not there, or out of reach: SQLite will say so when it opens the file.
         return None
     return status.st_dev, status.st_ino
 

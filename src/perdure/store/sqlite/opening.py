@@ -1,14 +1,15 @@
 """Opening a SQLite file: durable settings, patience with locks, and the schema."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import apsw
 
 from perdure.core.errors import NotOurDatabase, StoreUnavailable
-from perdure.store.schema import known_version, migrations
+from perdure.store.schema import known_version, migrations, strange_tables
 from perdure.store.sqlite.foreign import descriptors
 
 MEMORY = ":memory:"
@@ -20,33 +21,65 @@ _STATEMENTS = 512
 
 def connect(path: str) -> apsw.Connection:
     """A connection that waits for locks and makes each commit durable."""
-    if path == MEMORY:
-        connection = apsw.Connection(MEMORY, statementcachesize=_STATEMENTS)
-        connection.execute("PRAGMA foreign_keys = OFF")
+    return _open(path, _configure)
+
+
+def connect_first(path: str, *, adopt: bool) -> apsw.Connection:
+    """The same, and the schema is up to date."""
+
+    def prepare(connection: apsw.Connection) -> None:
+        # The settings are written into the file, so see first whose it is.
+        _version(connection, path, adopt=adopt)
+        _configure(connection)
+        migrate(connection, path, adopt=adopt)
+
+    return _open(path, prepare)
+
+
+def _open(path: str, prepare: Callable[[apsw.Connection], None]) -> apsw.Connection:
+    with _typed_errors(path):
+        with descriptors.opening(Path(path)) if path != MEMORY else nullcontext():
+            connection = apsw.Connection(path, statementcachesize=_STATEMENTS)
+        try:
+            connection.set_busy_timeout(_BUSY_MS)
+            prepare(connection)
+        except BaseException:
+            connection.close()
+            descriptors.forget_closed()
+            raise
         return connection
-    file = Path(path)
-    descriptors.require_ours(file)
-    before = descriptors.open_on(file)
+
+
+@contextmanager
+def _typed_errors(path: str) -> Iterator[None]:
     try:
-        connection = apsw.Connection(path, statementcachesize=_STATEMENTS)
-        connection.set_busy_timeout(_BUSY_MS)
-        patiently(lambda: _configure(connection))
-    except (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError) as error:
-        raise StoreUnavailable(
-            f"{path} can't be opened for writing ({error})",
-            "use a file in a directory that exists and that this user may write to",
-        ) from error
+        yield
     except apsw.NotADBError as error:
         raise NotOurDatabase(
             f"{path} is not a SQLite database", "use a new file, or the right one"
         ) from error
-    descriptors.adopt(file, before)
-    return connection
+    except apsw.CorruptError as error:
+        raise StoreUnavailable(
+            f"{path} is damaged ({error})", "restore it from a backup"
+        ) from error
+    except apsw.SQLError as error:
+        raise strange_tables(path, error) from error
+    except (
+        apsw.CantOpenError,
+        apsw.FullError,
+        apsw.IOError,
+        apsw.PermissionsError,
+        apsw.ReadOnlyError,
+    ) as error:
+        raise StoreUnavailable(
+            f"{path} can't be opened for writing ({error})",
+            "use a file in a directory that exists and that this user may write to",
+        ) from error
 
 
 def _configure(connection: apsw.Connection) -> None:
     # WAL: readers do not wait for the writer. FULL: a commit that returned survives a power cut.
-    connection.execute("PRAGMA journal_mode = WAL")
+    patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
     connection.execute("PRAGMA cache_size = -65536")

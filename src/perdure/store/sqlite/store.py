@@ -15,17 +15,19 @@ from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_SEQUENCE
+from perdure.core.messages import Message
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer
 from perdure.store.group import Group
 from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Message, Run
+from perdure.store.records import Claim, Run
 from perdure.store.rowforms import claim_from, entry_from, message_from, run_from
 from perdure.store.sqlite.foreign import descriptors
-from perdure.store.sqlite.opening import MEMORY, connect, migrate, patiently
+from perdure.store.sqlite.opening import MEMORY, connect, connect_first, patiently
 from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.sqlite.writing import apply, in_transaction
 from perdure.store.statements import statements
+from perdure.store.values import require_storable
 from perdure.store.writer import write
 
 T = TypeVar("T")
@@ -47,20 +49,18 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: str, *, adopt: bool = False) -> "SqliteStore":
-        def first_connection() -> apsw.Connection:
-            connection = connect(path)
-            migrate(connection, path, adopt=adopt)
-            return connection
-
-        writer = ConnectionThread(f"perdure-writer {path}", first_connection)
+        writer = ConnectionThread(
+            f"perdure-writer {path}", lambda: connect_first(path, adopt=adopt)
+        )
         reader = writer
+        if path != MEMORY:
+            reader = ConnectionThread(f"perdure-reader {path}", lambda: connect(path))
         try:
             await writer.open()
-            if path != MEMORY:
-                reader = ConnectionThread(f"perdure-reader {path}", lambda: connect(path))
+            if reader is not writer:
                 await reader.open()
         except BaseException:
-            await writer.close()
+            await _close(reader, writer)
             raise
         return cls(path, writer, reader)
 
@@ -72,8 +72,7 @@ class SqliteStore:
         if not self._closed:
             self._closed = True
             await self._committer.close()
-            await self._reader.close()
-            await self._writer.close()
+            await _close(self._reader, self._writer)
 
     async def commit(self, bundle: Bundle) -> None:
         await self._committer.commit(bundle)
@@ -112,6 +111,7 @@ class SqliteStore:
         lease_ms: int,
         limit: int,
     ) -> list[Claim]:
+        require_storable(queues)
         rows = await self._change(
             "claim_work",
             host=host,
@@ -139,7 +139,8 @@ class SqliteStore:
             held: list[Claim] = in_transaction(connection, lambda: [c for c in claims if one(c)])
             return held
 
-        return await self._writer.run(renew)
+        require_storable([lease_until_ms])
+        return await self._change_by(renew)
 
     async def return_work(self, host: HostId, now_ms: int) -> int:
         return await self._count("return_work", host=host, now_ms=now_ms)
@@ -159,7 +160,8 @@ class SqliteStore:
             erased: int = in_transaction(connection, all_of_them)
             return erased
 
-        return await self._writer.run(erase)
+        require_storable([run_id, first, end])
+        return await self._change_by(erase)
 
     async def run(self, run_id: RunId) -> Run | None:
         rows = await self._select("select_run", run_id=run_id)
@@ -207,14 +209,21 @@ class SqliteStore:
             raise StoreClosed("the store is closed", "read before closing it")
         return await self._reader.run(job)
 
+    async def _change_by(self, job: Callable[[apsw.Connection], T]) -> T:
+        if self._closed:
+            raise StoreClosed("the store is closed", "change it before closing it")
+        return await self._writer.run(job)
+
     async def _select(self, name: str, **values: Any) -> list[Any]:
+        require_storable(values.values())
         return await self._read(
             lambda c: patiently(lambda: c.execute(_SQL[name], values).fetchall())
         )
 
     async def _change(self, name: str, **values: Any) -> list[Any]:
         """One writing statement in a transaction of its own; the rows that it returns."""
-        return await self._writer.run(
+        require_storable(values.values())
+        return await self._change_by(
             lambda c: in_transaction(c, lambda: c.execute(_SQL[name], values).fetchall())
         )
 
@@ -229,7 +238,14 @@ class SqliteStore:
             changed: int = in_transaction(connection, change)
             return changed
 
-        return await self._writer.run(job)
+        require_storable(values.values())
+        return await self._change_by(job)
+
+
+async def _close(*threads: ConnectionThread) -> None:
+    for thread in threads:
+        await thread.close()
+    descriptors.forget_closed()
 
 
 def _next_books(connection: apsw.Connection, *, after: str) -> Books | None:

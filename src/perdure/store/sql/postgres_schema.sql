@@ -1,0 +1,146 @@
+-- The whole schema of a Postgres store as it is now. New stores are made by the migrations; this page is
+-- to be read, and a test proves that it equals them. SQLite has the same tables, named `perdure_run` and so on.
+--
+-- A store keeps two books of every run, and what is on its way to runs:
+--
+--   perdure.run      one row per run: who may write it, where its journal ends,    key: run
+--                    how many obligations are open
+--   perdure.event    the journal: what happened, in order, chained by hashes       key: run, seq
+--   perdure.ledger   the ledger: 15 digits per account, what has committed         key: run, account
+--   perdure.message  what somebody told a run and it has not taken in yet          key: run, GUID
+--   perdure.work     tasks that any host of the right queue may do                 key: run, step
+--   perdure.meta     what the store knows of itself: the schema version            key: name
+--
+-- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
+-- (epoch, seq, semaphore), and puts its work. Anyone may add a message. Whoever holds the token of a task may
+-- take it off its queue. Everything that one bundle writes commits in one transaction or not at all; the
+-- event and the posting that certify the same fact are therefore never apart.
+--
+-- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
+-- events, ledger and messages. Nothing locks a run row after any other row. The claims of work and of
+-- unowned runs skip what is locked, so they wait for nobody.
+--
+-- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
+-- a message may arrive before its run, and must not lock it. Ids compare bytewise (COLLATE "C"): cheaper, and the
+-- same order in every locale. Tables whose rows are updated in place keep room for that (fillfactor).
+
+CREATE SCHEMA perdure;
+
+-- key             name of the fact
+-- value           as text; 'schema_version' counts the migrations that have run
+CREATE TABLE perdure.meta (
+    key   text NOT NULL PRIMARY KEY,
+    value text NOT NULL
+);
+
+-- id              'r_' and a UUIDv7: later runs sort later, so inserts stay local
+-- scope           tenant, project or environment; '' if there is none
+-- program         name of the workflow or graph
+-- version, digest which code the run is pinned to
+-- key             the caller's start key, unique over scope and program; NULL if it gave none
+-- owner           the host that may write the run; NULL if none does
+-- epoch           bumped when the owner changes: a bundle under an older epoch is rejected
+-- seq             number of entries, and so the sequence number of the next
+-- head            hash of the last entry
+-- semaphore       open obligations; the run is over when it reads 0
+-- status          the state that the events fold to
+-- created_at_ms   when it was started
+-- closed_at_ms    when its last entry was written; NULL while it is open
+CREATE TABLE perdure.run (
+    id            text COLLATE "C" NOT NULL PRIMARY KEY,
+    scope         text COLLATE "C" NOT NULL,
+    program       text COLLATE "C" NOT NULL,
+    version       text NOT NULL,
+    digest        text NOT NULL,
+    key           text COLLATE "C",
+    owner         text COLLATE "C",
+    epoch         bigint NOT NULL,
+    seq           bigint NOT NULL,
+    head          bytea NOT NULL,
+    semaphore     bigint NOT NULL CHECK (semaphore >= 0),
+    status        text NOT NULL,
+    created_at_ms bigint NOT NULL,
+    closed_at_ms  bigint
+) WITH (fillfactor = 80);
+
+-- One run per start key.
+CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key) WHERE key IS NOT NULL;
+-- What a host must resume, and what nobody owns.
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL;
+
+-- run_id, seq     place in the journal; no gaps
+-- at_ms           when it was decided
+-- body            the event as JSON, without its payload
+-- prev            hash of the entry before it; of the run's id for the first
+-- sealed          nonce and payload; NULL if there is none, or if it was erased
+-- erased          SHA-256 of what was sealed, once that is erased, so that the chain still verifies
+CREATE TABLE perdure.event (
+    run_id text COLLATE "C" NOT NULL,
+    seq    bigint NOT NULL,
+    at_ms  bigint NOT NULL,
+    body   text NOT NULL,
+    prev   bytea NOT NULL,
+    sealed bytea,
+    erased bytea,
+    PRIMARY KEY (run_id, seq)
+);
+
+-- run_id          whose account it is
+-- account         'step:' and a step, or 'message:' and a GUID
+-- balance         sum of all postings to it; each digit certifies something
+CREATE TABLE perdure.ledger (
+    run_id  text COLLATE "C" NOT NULL,
+    account text COLLATE "C" NOT NULL,
+    balance bigint NOT NULL CHECK (balance BETWEEN 0 AND 999999999999999),
+    PRIMARY KEY (run_id, account)
+) WITH (fillfactor = 80);
+
+-- run_id, guid    to whom, and which: a message that is sent twice is one row
+-- kind            what it says: a result, a signal, a timer, a cancel
+-- step            the step that it concerns; NULL if it concerns the run
+-- payload         codec bytes
+-- due_at_ms       not delivered before; a timer is a message with a due time
+-- arrival         sorts the messages of a run; never a cursor, because commit order is not arrival order
+-- state           'pending', or out of delivery: 'stale' or 'dead'. Acknowledged ones are deleted
+-- reason          why it is out of delivery
+CREATE TABLE perdure.message (
+    run_id    text COLLATE "C" NOT NULL,
+    guid      text COLLATE "C" NOT NULL,
+    kind      text NOT NULL,
+    step      text,
+    payload   bytea,
+    due_at_ms bigint NOT NULL,
+    arrival   bigint NOT NULL,
+    state     text NOT NULL DEFAULT 'pending',
+    reason    text,
+    PRIMARY KEY (run_id, guid)
+);
+
+-- What is due now.
+CREATE INDEX message_due ON perdure.message (due_at_ms) WHERE state = 'pending';
+
+-- run_id, step    whose task it is: put twice, it is one row
+-- guid            the message that will carry its result
+-- queue           hosts that serve it may claim the task
+-- priority        higher goes first
+-- payload         codec bytes of the input
+-- available_at_ms not claimed before; while claimed, when the lease ends
+-- token           proof of the last claim; NULL before the first
+-- host            who claimed it last
+-- claims          how often it was claimed
+CREATE TABLE perdure.work (
+    run_id          text COLLATE "C" NOT NULL,
+    step            text COLLATE "C" NOT NULL,
+    guid            text NOT NULL,
+    queue           text COLLATE "C" NOT NULL,
+    priority        integer NOT NULL,
+    payload         bytea,
+    available_at_ms bigint NOT NULL,
+    token           text,
+    host            text,
+    claims          integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (run_id, step)
+);
+
+-- The most urgent task of a queue.
+CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms);

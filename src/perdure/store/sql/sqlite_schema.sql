@@ -1,0 +1,143 @@
+-- The whole schema of a SQLite store as it is now. New stores are made by the migrations; this page is
+-- to be read, and a test proves that it equals them. Postgres has the same tables in the schema `perdure`.
+--
+-- A store keeps two books of every run, and what is on its way to runs:
+--
+--   perdure_run      one row per run: who may write it, where its journal ends,    key: run
+--                    how many obligations are open
+--   perdure_event    the journal: what happened, in order, chained by hashes       key: run, seq
+--   perdure_ledger   the ledger: 15 digits per account, what has committed         key: run, account
+--   perdure_message  what somebody told a run and it has not taken in yet          key: run, GUID
+--   perdure_work     tasks that any host of the right queue may do                 key: run, step
+--   perdure_meta     what the store knows of itself: the schema version            key: name
+--
+-- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
+-- (epoch, seq, semaphore), and puts its work. Anyone may add a message. Whoever holds the token of a task may
+-- take it off its queue. Everything that one bundle writes commits in one transaction or not at all; the
+-- event and the posting that certify the same fact are therefore never apart.
+--
+-- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
+-- events, ledger and messages. Nothing locks a run row after any other row. On SQLite one lock covers the file
+-- (BEGIN IMMEDIATE), and the order is kept all the same.
+--
+-- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
+-- a message may arrive before its run, and must not lock it.
+
+-- key             name of the fact
+-- value           as text; 'schema_version' counts the migrations that have run
+CREATE TABLE perdure_meta (
+    key   TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- id              'r_' and a UUIDv7: later runs sort later, so inserts stay local
+-- scope           tenant, project or environment; '' if there is none
+-- program         name of the workflow or graph
+-- version, digest which code the run is pinned to
+-- key             the caller's start key, unique over scope and program; NULL if it gave none
+-- owner           the host that may write the run; NULL if none does
+-- epoch           bumped when the owner changes: a bundle under an older epoch is rejected
+-- seq             number of entries, and so the sequence number of the next
+-- head            hash of the last entry
+-- semaphore       open obligations; the run is over when it reads 0
+-- status          the state that the events fold to
+-- created_at_ms   when it was started
+-- closed_at_ms    when its last entry was written; NULL while it is open
+CREATE TABLE perdure_run (
+    id            TEXT NOT NULL PRIMARY KEY,
+    scope         TEXT NOT NULL,
+    program       TEXT NOT NULL,
+    version       TEXT NOT NULL,
+    digest        TEXT NOT NULL,
+    key           TEXT,
+    owner         TEXT,
+    epoch         INTEGER NOT NULL,
+    seq           INTEGER NOT NULL,
+    head          BLOB NOT NULL,
+    semaphore     INTEGER NOT NULL CHECK (semaphore >= 0),
+    status        TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    closed_at_ms  INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- One run per start key.
+CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key) WHERE key IS NOT NULL;
+-- What a host must resume, and what nobody owns.
+CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL;
+
+-- run_id, seq     place in the journal; no gaps
+-- at_ms           when it was decided
+-- body            the event as JSON, without its payload
+-- prev            hash of the entry before it; of the run's id for the first
+-- sealed          nonce and payload; NULL if there is none, or if it was erased
+-- erased          SHA-256 of what was sealed, once that is erased, so that the chain still verifies
+CREATE TABLE perdure_event (
+    run_id TEXT NOT NULL,
+    seq    INTEGER NOT NULL,
+    at_ms  INTEGER NOT NULL,
+    body   TEXT NOT NULL,
+    prev   BLOB NOT NULL,
+    sealed BLOB,
+    erased BLOB,
+    PRIMARY KEY (run_id, seq)
+) STRICT, WITHOUT ROWID;
+
+-- run_id          whose account it is
+-- account         'step:' and a step, or 'message:' and a GUID
+-- balance         sum of all postings to it; each digit certifies something
+CREATE TABLE perdure_ledger (
+    run_id  TEXT NOT NULL,
+    account TEXT NOT NULL,
+    balance INTEGER NOT NULL CHECK (balance BETWEEN 0 AND 999999999999999),
+    PRIMARY KEY (run_id, account)
+) STRICT, WITHOUT ROWID;
+
+-- run_id, guid    to whom, and which: a message that is sent twice is one row
+-- kind            what it says: a result, a signal, a timer, a cancel
+-- step            the step that it concerns; NULL if it concerns the run
+-- payload         codec bytes
+-- due_at_ms       not delivered before; a timer is a message with a due time
+-- arrival         sorts the messages of a run; never a cursor, because commit order is not arrival order
+-- state           'pending', or out of delivery: 'stale' or 'dead'. Acknowledged ones are deleted
+-- reason          why it is out of delivery
+CREATE TABLE perdure_message (
+    run_id    TEXT NOT NULL,
+    guid      TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    step      TEXT,
+    payload   BLOB,
+    due_at_ms INTEGER NOT NULL,
+    arrival   INTEGER NOT NULL,
+    state     TEXT NOT NULL DEFAULT 'pending',
+    reason    TEXT,
+    PRIMARY KEY (run_id, guid)
+) STRICT, WITHOUT ROWID;
+
+-- What is due now.
+CREATE INDEX perdure_message_due ON perdure_message (due_at_ms) WHERE state = 'pending';
+
+-- run_id, step    whose task it is: put twice, it is one row
+-- guid            the message that will carry its result
+-- queue           hosts that serve it may claim the task
+-- priority        higher goes first
+-- payload         codec bytes of the input
+-- available_at_ms not claimed before; while claimed, when the lease ends
+-- token           proof of the last claim; NULL before the first
+-- host            who claimed it last
+-- claims          how often it was claimed
+CREATE TABLE perdure_work (
+    run_id          TEXT NOT NULL,
+    step            TEXT NOT NULL,
+    guid            TEXT NOT NULL,
+    queue           TEXT NOT NULL,
+    priority        INTEGER NOT NULL,
+    payload         BLOB,
+    available_at_ms INTEGER NOT NULL,
+    token           TEXT,
+    host            TEXT,
+    claims          INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (run_id, step)
+) STRICT, WITHOUT ROWID;
+
+-- The most urgent task of a queue.
+CREATE INDEX perdure_work_queue ON perdure_work (queue, priority DESC, available_at_ms);

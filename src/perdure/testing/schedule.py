@@ -1,0 +1,62 @@
+"""Schedules: every decision that fate takes in a run of a program, enumerated.
+
+A program under exploration asks `choose` wherever something can go one way or another. The first
+option is what normally happens; any other is a *fault*. `schedules` runs through all ways to place up
+to a number of faults, by taking each run's recorded choices and deviating from them once more.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+class Choice(NamedTuple):
+    """What was asked, and which of how many options was taken."""
+
+    question: str
+    options: tuple[str, ...]
+    taken: int
+
+    def __str__(self) -> str:
+        return f"{self.question}: {self.options[self.taken]}"
+
+
+class Chooser:
+    """Takes the given options first, then the normal ones, and records all of them."""
+
+    def __init__(self, prefix: Sequence[int] = ()) -> None:
+        self._prefix = prefix
+        self.choices: list[Choice] = []
+
+    def choose(self, question: str, options: Sequence[str]) -> str:
+        place = len(self.choices)
+        taken = self._prefix[place] if place < len(self._prefix) else 0
+        self.choices.append(Choice(question, tuple(options), taken))
+        return options[taken]
+
+    @property
+    def faults(self) -> list[Choice]:
+        return [choice for choice in self.choices if choice.taken]
+
+
+class Schedules:
+    """All schedules with at most `max_faults` faults. Report each run's chooser before the next."""
+
+    def __init__(self, max_faults: int) -> None:
+        self._max_faults = max_faults
+        self._pending: list[tuple[int, ...]] = [()]
+
+    def __iter__(self) -> Iterator[Chooser]:
+        while self._pending:
+            prefix = self._pending.pop()
+            chooser = Chooser(prefix)
+            yield chooser
+            self._deviate(prefix, chooser)
+
+    def _deviate(self, prefix: tuple[int, ...], chooser: Chooser) -> None:
+        """Queue each way to go wrong once more, later than the faults that this run had."""
+        if sum(taken != 0 for taken in prefix) >= self._max_faults:
+            return
+        taken = tuple(choice.taken for choice in chooser.choices)
+        for place in range(len(prefix), len(taken)):
+            for option in range(1, len(chooser.choices[place].options)):
+                self._pending.append((*taken[:place], option))
