@@ -1,0 +1,97 @@
+"""The committer with the rows of a real step: every submitter owns a run and takes it step by step.
+
+`python -m bench.committer URL SUBMITTERS SECONDS` prints steps per second, the median time of one commit as
+its submitter sees it, and how many bundles shared a group, as JSON.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+import time
+
+from perdure.core.ids import HostId, StepId, new_run_id
+from perdure.core.journal.entry import NONCE_BYTES
+from perdure.core.journal.events import (
+    Event,
+    ExecutionAwaiting,
+    ExecutionResumed,
+    ExecutionStarted,
+    InvokeCompleted,
+    InvokeScheduled,
+    InvokeStarted,
+)
+from perdure.core.journal.journal import Appended, Journal
+from perdure.store.bundle import Bundle
+from perdure.store.opening import open_store
+from perdure.store.records import NewRun
+from perdure.store.store import Store
+
+INPUT = b'{"order": "order-42", "items": 3}'
+RESULT = b'{"total": 42, "currency": "EUR"}'
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Submitter:
+    """One run on the warm path: each step is one bundle."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._journal = Journal(new_run_id(now_ms(), os.urandom(10)))
+        self._step = 0
+        self.times: list[float] = []
+
+    async def start(self) -> None:
+        bundle = Bundle()
+        started = ExecutionStarted("bench", "digest", "00" * 32, payload=INPUT)
+        run = NewRun(self._journal.run_id, "bench", now_ms(), owner=HostId("bench"))
+        self._fence = bundle.create_run(run, self._append([started, *self._ask(0)]))
+        await self._store.commit(bundle)
+
+    async def run_until(self, end: float) -> None:
+        while time.perf_counter() < end:
+            step, self._step = self._step, self._step + 1
+            done = InvokeCompleted(StepId(f"root.{step}"), 1, payload=RESULT)
+            bundle = Bundle()
+            events = [done, ExecutionResumed(), *self._ask(self._step)]
+            bundle.append(self._fence, self._append(events))
+            began = time.perf_counter()
+            await self._store.commit(bundle)
+            self.times.append(time.perf_counter() - began)
+
+    def _ask(self, step: int) -> list[Event]:
+        place = StepId(f"root.{step}")
+        return [
+            InvokeScheduled(place, "charge", payload=INPUT),
+            ExecutionAwaiting((place,)),
+            InvokeStarted(place, 1),
+        ]
+
+    def _append(self, events: list[Event]) -> Appended:
+        return self._journal.append(events, now_ms(), os.urandom(NONCE_BYTES * len(events)))
+
+
+async def measure(url: str, submitters: int, seconds: float) -> dict[str, float]:
+    store = await open_store(url)
+    team = [Submitter(store) for _ in range(submitters)]
+    await asyncio.gather(*(member.start() for member in team))
+    began = time.perf_counter()
+    await asyncio.gather(*(member.run_until(began + seconds) for member in team))
+    spent = time.perf_counter() - began
+    await store.close()
+    times = [taken for member in team for taken in member.times]
+    return {"steps_per_s": len(times) / spent, "commit_ms": statistics.median(times) * 1000}
+
+
+def main() -> None:
+    url, submitters, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    figures = asyncio.run(measure(url, submitters, seconds))
+    sys.stdout.write(json.dumps(figures) + "\n")
+
+
+if __name__ == "__main__":
+    main()
