@@ -50,7 +50,9 @@ def compare(store: str, submitters: int, postgres: str) -> tuple[Figures, Figure
 
 def machine() -> str:
     cpus = Path("/proc/cpuinfo")
-    names = [x.partition(":")[2].strip() for x in cpus.read_text().splitlines() if "model name" in x]
+    names = [
+        x.partition(":")[2].strip() for x in cpus.read_text().splitlines() if "model name" in x
+    ]
     return (
         f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores; "
         f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}, "
@@ -61,7 +63,9 @@ def machine() -> str:
 def main() -> None:
     out = sys.stdout.write
     out(f"{machine()}; {ROUNDS} rounds of {SECONDS} s\n\n")
-    out("| store | submitters | floor steps/s | ours steps/s | ratio | floor commit | ours commit | ratio |\n")
+    out(
+        "| store | submitters | floor steps/s | ours steps/s | ratio | floor commit | ours commit | ratio |\n"
+    )
     out("|---|---:|---:|---:|---:|---:|---:|---:|\n")
     with PostgresServer() as server:
         for store in ("sqlite", "postgres"):

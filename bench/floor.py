@@ -57,7 +57,8 @@ def sqlite_floor(path: str, submitters: int, seconds: float) -> list[float]:
     connection.execute("PRAGMA cache_size = -65536")
     types = {"text": "TEXT", "integer": "INTEGER", "blob": "BLOB"}
     connection.execute(SCHEMA.format(**types, tail=" WITHOUT ROWID"))
-    runs, times = run_ids(submitters), []
+    runs = run_ids(submitters)
+    times: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         events, accounts = rows_of(runs, len(times))
@@ -75,7 +76,8 @@ async def postgres_floor(url: str, submitters: int, seconds: float) -> list[floa
     await connection.execute("DROP TABLE IF EXISTS floor_event, floor_ledger")
     types = {"text": "text", "integer": "bigint", "blob": "bytea"}
     await connection.execute(SCHEMA.format(**types, tail=""))
-    runs, times = run_ids(submitters), []
+    runs = run_ids(submitters)
+    times: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         events, accounts = rows_of(runs, len(times))

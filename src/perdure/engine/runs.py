@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from enum import Enum
 
-from perdure.core.errors import UnknownRun
-from perdure.core.ids import Guid, RunId
+from perdure.core.errors import CorruptJournal
+from perdure.core.ids import Guid
 from perdure.core.journal.entry import NONCE_BYTES
 from perdure.core.journal.events import Event
 from perdure.core.journal.journal import Appended, Journal
@@ -46,16 +46,20 @@ async def load_run(store: Store, run: Run) -> LoadedRun:
     """Rebuild a run from its entries, under the epoch of the given row."""
     journal = Journal(run.run_id)
     journal.replay(await store.entries(run.run_id, 0, run.seq))
+    if (journal.seq, journal.head) != (run.seq, run.head):
+        raise CorruptJournal(
+            f"the journal of run {run.run_id!r} does not end where its row says ({run.seq} entries)",
+            "run `verify` to find what was changed, and restore it from a backup",
+        )
     return LoadedRun(journal, Fence(run.run_id, run.epoch))
 
 
-async def load_own_run(store: Store, run_id: RunId) -> LoadedRun:
-    run = await store.run(run_id)
-    if run is None:
-        raise UnknownRun(
-            f"there is no run {run_id!r} in {store.name}", "open the store that holds it"
-        )
-    return await load_run(store, run)
+def create_run(bundle: Bundle, new: NewRun, events: Sequence[Event], sources: Sources) -> LoadedRun:
+    """Add a run's birth, with its first entries, to the bundle."""
+    journal = Journal(new.run_id)
+    entropy = sources.entropy(NONCE_BYTES * len(events))
+    appended = journal.append(events, sources.now_ms(), entropy)
+    return LoadedRun(journal, bundle.create_run(new, appended))
 
 
 async def commit_parts(
@@ -86,12 +90,9 @@ async def commit_start(
     mode: Mode = Mode.FUSED,
 ) -> LoadedRun:
     """Commit the birth of a run: its inception, and with it or after it the other parts."""
-    journal = Journal(new.run_id)
     inception, *rest = parts
-    entropy = sources.entropy(NONCE_BYTES * len(inception.events))
     bundle = Bundle()
-    appended = journal.append(inception.events, sources.now_ms(), entropy)
-    run = LoadedRun(journal, bundle.create_run(new, appended))
+    run = create_run(bundle, new, inception.events, sources)
     if mode is Mode.STEPWISE:
         await store.commit(bundle)
         await commit_parts(store, run, guid, rest, sources, mode)

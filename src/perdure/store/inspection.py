@@ -39,10 +39,10 @@ class Report(msgspec.Struct):
         return not self.findings
 
     def __str__(self) -> str:
-        seen = f"{self.runs:,} runs, {self.entries:,} entries, {self.accounts:,} accounts"
+        seen = f"runs {self.runs:,}, entries {self.entries:,}, accounts {self.accounts:,}"
         if self.is_clean:
             return f"{self.place}: clean ({seen})"
-        head = f"{self.place}: {len(self.findings):,} findings ({seen})"
+        head = f"{self.place}: findings {len(self.findings):,} ({seen})"
         return "\n  ".join([head, *map(str, self.findings)])
 
 

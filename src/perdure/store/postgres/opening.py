@@ -15,7 +15,10 @@ LOST = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.IdleSessionTimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what the driver says if it is asked between the end and its notice
     asyncpg.StatementCompletionUnknownError,
     asyncpg.TooManyConnectionsError,
     OSError,

@@ -29,14 +29,6 @@ else:
     Connection = asyncpg.Connection
 
 
-REFUSED = (
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.DataError,
-    asyncpg.ProgramLimitExceededError,
-)
-"""A row is at fault, not the store: the other bundles of the group may still be written."""
-
-
 class _RollBack(Exception):
     """Carries the statement that found that not all rows fit."""
 
@@ -55,7 +47,7 @@ async def apply(connection: Connection, group: Group) -> dict[int, CommitRejecte
             rejected = await misfits(connection, group) if misfits else {}
             if rejected:
                 return rejected
-        except REFUSED as error:
+        except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
             raise StatementRefused(str(error)) from error
         else:
             return {}
