@@ -44,10 +44,14 @@ def head_rows(group: Group) -> list[Row]:
             head.seq_before,
             head.semaphore_before,
             *_after(head),
-            head.closed_at_ms,
         )
         for _, head in sorted(group.heads.items())
     ]
+
+
+def closed_rows(group: Group) -> list[Row]:
+    closed = ((run_id, head.closed_at_ms) for run_id, head in sorted(group.heads.items()))
+    return [row for row in closed if row[1] is not None]
 
 
 def _after(head: Head) -> Row:

@@ -11,6 +11,7 @@ from perdure.store.group import Group
 from perdure.store.rejections import run_exists, stale_token, unfit_heads
 from perdure.store.rowforms import (
     Row,
+    closed_rows,
     created_rows,
     event_rows,
     head_rows,
@@ -68,6 +69,7 @@ async def _write(connection: Connection, group: Group) -> Any:
         return _unfit
     if await run("finish_work", group.finished) != len(group.finished):
         return _lost_work
+    await run("close_runs", closed_rows(group))
     await run("append_events", event_rows(group))
     await run("post", posting_rows(group))
     await run("enqueue", message_rows(group))

@@ -13,22 +13,25 @@ ON CONFLICT DO NOTHING
 -- name: advance_runs
 -- Commits: sequence, head, semaphore and status, only where the fence holds and the decision was made on
 -- what the row says. A row with a NULL sequence changes nothing and only checks the epoch.
--- A run that closes has no owner: any host may deal with what still arrives for it.
 -- Locks: the run rows, in the order of ids, so that two groups can't wait for each other.
 WITH locked AS (
     SELECT id FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE
 )
 UPDATE perdure.run AS run
 SET seq = coalesce(b.seq, run.seq), head = coalesce(b.head, run.head),
-    semaphore = coalesce(b.semaphore, run.semaphore), status = coalesce(b.status, run.status),
-    closed_at_ms = coalesce(b.closed_at_ms, run.closed_at_ms),
-    owner = CASE WHEN b.closed_at_ms IS NULL THEN run.owner END
+    semaphore = coalesce(b.semaphore, run.semaphore), status = coalesce(b.status, run.status)
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
-            $8::text[], $9::bigint[])
-         AS b (id, epoch, seq_before, semaphore_before, seq, head, semaphore, status, closed_at_ms)
+            $8::text[])
+         AS b (id, epoch, seq_before, semaphore_before, seq, head, semaphore, status)
 JOIN locked ON locked.id = b.id
 WHERE run.id = b.id AND run.epoch = b.epoch
   AND (b.seq_before IS NULL OR (run.seq = b.seq_before AND run.semaphore = b.semaphore_before))
+
+-- name: close_runs
+-- Commits: the time at which runs were over. They have no owner from then on: any host may deal with what
+-- still arrives for them. Apart from `advance_runs`, because only this one touches an index.
+UPDATE perdure.run AS run SET closed_at_ms = b.closed_at_ms, owner = NULL
+FROM unnest($1::text[], $2::bigint[]) AS b (id, closed_at_ms) WHERE run.id = b.id
 
 -- name: append_events
 -- Commits: entries. The primary key lets no entry stand twice.

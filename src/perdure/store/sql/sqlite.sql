@@ -11,15 +11,18 @@ ON CONFLICT DO NOTHING
 -- name: advance_runs
 -- Commits: sequence, head, semaphore and status, only where the fence holds and the decision was made on
 -- what the row says. A row with a NULL sequence changes nothing and only checks the epoch.
--- A run that closes has no owner: any host may deal with what still arrives for it.
 UPDATE perdure_run AS run
 SET seq = coalesce(b.column5, run.seq), head = coalesce(b.column6, run.head),
-    semaphore = coalesce(b.column7, run.semaphore), status = coalesce(b.column8, run.status),
-    closed_at_ms = coalesce(b.column9, run.closed_at_ms),
-    owner = CASE WHEN b.column9 IS NULL THEN run.owner END
+    semaphore = coalesce(b.column7, run.semaphore), status = coalesce(b.column8, run.status)
 FROM (VALUES :rows) AS b
 WHERE run.id = b.column1 AND run.epoch = b.column2
   AND (b.column3 IS NULL OR (run.seq = b.column3 AND run.semaphore = b.column4))
+
+-- name: close_runs
+-- Commits: the time at which runs were over. They have no owner from then on: any host may deal with what
+-- still arrives for them. Apart from `advance_runs`, because only this one touches an index.
+UPDATE perdure_run AS run SET closed_at_ms = b.column2, owner = NULL
+FROM (VALUES :rows) AS b WHERE run.id = b.column1
 
 -- name: append_events
 -- Commits: entries. The primary key lets no entry stand twice.

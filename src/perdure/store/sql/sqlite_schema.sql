@@ -35,7 +35,7 @@ CREATE TABLE perdure_meta (
 -- program         name of the workflow or graph
 -- version, digest which code the run is pinned to
 -- key             the caller's start key, unique over scope and program; NULL if it gave none
--- owner           the host that may write the run; NULL if none does
+-- owner           the host that may write the run; NULL if none does, and once the run is over
 -- epoch           bumped when the owner changes: a bundle under an older epoch is rejected
 -- seq             number of entries, and so the sequence number of the next
 -- head            hash of the last entry

@@ -5,7 +5,7 @@ interpreter lock once; row by row it does so for each, and beside a busy thread 
 be tens of times slower.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -15,25 +15,28 @@ import apsw
 _LARGEST = 128
 """Rows in one statement: the fastest size measured."""
 
+_EXACT = 16
+"""Up to so many rows have a statement of their own size: a step alone is one statement per table."""
+
 
 def execute_rows(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
     """Run `sql` with its `:rows` filled in; returns how many rows were changed."""
-    changed = 0
-    for chunk in _chunks(rows):
-        statement = _filled(sql, len(chunk[0]), len(chunk))
-        connection.execute(statement, tuple(chain.from_iterable(chunk)))
+    changed = start = 0
+    count, width = len(rows), len(rows[0])
+    while start < count:
+        size = _chunk(count - start)
+        values = tuple(chain.from_iterable(rows[start : start + size]))
+        connection.execute(_filled(sql, width, size), values)
         changed += connection.changes()
+        start += size
     return changed
 
 
-def _chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Cut into powers of two, so that few distinct statements need to be prepared."""
-    start, size = 0, _LARGEST
-    while start < len(rows):
-        while size > len(rows) - start:
-            size //= 2
-        yield rows[start : start + size]
-        start += size
+def _chunk(left: int) -> int:
+    """How many rows go next: few distinct sizes, so that few statements need to be prepared."""
+    if left >= _LARGEST:
+        return _LARGEST
+    return left if left <= _EXACT else 1 << left.bit_length() - 1
 
 
 @cache

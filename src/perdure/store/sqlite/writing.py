@@ -11,6 +11,7 @@ from perdure.core.ids import RunId
 from perdure.store.group import Group
 from perdure.store.rejections import run_exists, stale_token, unfit_heads
 from perdure.store.rowforms import (
+    closed_rows,
     created_rows,
     event_rows,
     head_rows,
@@ -74,6 +75,7 @@ def _write(connection: apsw.Connection, group: Group) -> None:
         raise _Rejected(_unfit(connection, group))
     if run("finish_work", group.finished) != len(group.finished):
         raise _Rejected(_lost_work(connection, group))
+    run("close_runs", closed_rows(group))
     run("append_events", event_rows(group))
     run("post", posting_rows(group))
     run("enqueue", message_rows(group))

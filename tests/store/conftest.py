@@ -1,0 +1,59 @@
+"""The stores that the conformance suite runs on. There is no fake among them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from perdure.store.opening import open_store
+from perdure.store.store import Store
+from tests.store.builders import assert_books_balance
+
+
+@pytest.fixture(params=["sqlite", "memory", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        url: str = request.getfixturevalue("fresh_postgres")
+        return url
+    return "sqlite:///:memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/store.db"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that several hosts can open."""
+    if request.param == "postgres":
+        url: str = request.getfixturevalue("fresh_postgres")
+        return url
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+@pytest.fixture
+def tampering() -> None:
+    """Asked for by tests that change the books behind the store's back."""
+
+
+@pytest.fixture
+async def store(store_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """An empty store of each kind. Whatever a test did to it, its books balance afterwards."""
+    opened = await open_store(store_url)
+    try:
+        yield opened
+        if "tampering" not in request.fixturenames:
+            await assert_books_balance(opened)
+    finally:
+        await opened.close()
+
+
+@pytest.fixture
+async def hosts(
+    shared_url: str, request: pytest.FixtureRequest
+) -> AsyncIterator[tuple[Store, Store]]:
+    """Two hosts on one store."""
+    first, second = await open_store(shared_url), await open_store(shared_url)
+    try:
+        yield first, second
+        if "tampering" not in request.fixturenames:
+            await assert_books_balance(first)
+    finally:
+        await first.close()
+        await second.close()

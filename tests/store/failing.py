@@ -1,0 +1,109 @@
+"""A Postgres connection that fails on cue: at the commit, before or after the server has done it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import asyncpg
+
+from perdure.store.postgres.store import PostgresStore
+from perdure.store.postgres.writing import Connection
+
+LOST: Final = asyncpg.ConnectionDoesNotExistError(
+    "connection was closed in the middle of operation"
+)
+
+
+class Failing:
+    """Passes everything on to a real connection, save for the ends of transactions."""
+
+    def __init__(self, real: Connection, end: "Callable[[Failing, Any], Any]") -> None:
+        self.real = real
+        self.end = end
+        self.left_open = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def transaction(self, **options: Any) -> "_Transaction":
+        return _Transaction(self, self.real.transaction(**options))
+
+    def terminate(self) -> None:
+        if not self.left_open:
+            self.real.terminate()
+
+
+class _Transaction:
+    def __init__(self, connection: Failing, real: Any) -> None:
+        self._connection = connection
+        self._real = real
+
+    async def __aenter__(self) -> None:
+        await self._real.start()
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            await self._real.rollback()
+        else:
+            await self._connection.end(self._connection, self._real)
+
+
+async def lose_before_commit(_: Failing, __: Any) -> None:
+    """The server never hears of the commit."""
+    raise LOST
+
+
+async def lose_after_commit(_: Failing, transaction: Any) -> None:
+    """The server commits, and its answer is lost."""
+    await transaction.commit()
+    raise LOST
+
+
+async def confuse_the_driver(_: Failing, __: Any) -> None:
+    """What the driver says if the server ended the connection and it has not noticed yet."""
+    raise asyncpg.InternalClientError("cannot switch to state 15; another operation is in progress")
+
+
+async def refuse_to_serialize(_: Failing, transaction: Any) -> None:
+    await transaction.rollback()
+    raise asyncpg.SerializationError("could not serialize access")
+
+
+async def deadlock(_: Failing, transaction: Any) -> None:
+    await transaction.rollback()
+    raise asyncpg.DeadlockDetectedError("deadlock detected")
+
+
+class SlowCommit:
+    """The connection is lost while the server still works on the commit, and ends it later."""
+
+    def __init__(self, delay_s: float) -> None:
+        self.delay_s = delay_s
+        self.ended: asyncio.Task[None] | None = None
+
+    async def __call__(self, connection: Failing, transaction: Any) -> None:
+        connection.left_open = True
+
+        async def end() -> None:
+            await asyncio.sleep(self.delay_s)
+            await transaction.commit()
+            await connection.real.close()
+
+        self.ended = asyncio.create_task(end())
+        raise LOST
+
+
+def fail_once(store: PostgresStore, end: Callable[[Failing, Any], Any]) -> None:
+    """The next transaction of the store's committing connection ends like this."""
+    real = store._connection
+    assert real is not None
+
+    async def once(connection: Failing, transaction: Any) -> None:
+        connection.end = _commit
+        await end(connection, transaction)
+
+    store._connection = cast("Connection", Failing(real, once))
+
+
+async def _commit(_: Failing, transaction: Any) -> None:
+    await transaction.commit()

@@ -1,0 +1,110 @@
+"""What a warm step costs, pinned: rows, statements and commits. A change here is a decision."""
+
+import asyncio
+
+import pytest
+
+from perdure.store.sqlite.store import SqliteStore
+from perdure.store.store import Store
+from tests.store.builders import TABLES, Driven, Meter, begun, raw, sending
+
+pytestmark = pytest.mark.asyncio
+
+
+async def rows(store: Store) -> dict[str, int]:
+    return {t: (await raw(store, f"SELECT count(*) FROM {{}}{t}"))[0][0] for t in TABLES}
+
+
+def verbs(meter: Meter) -> list[str]:
+    """Each statement by its first words."""
+    return [" ".join(sql.split()[:3]).rstrip(";") for sql in meter.statements]
+
+
+async def commit_all(store: Store, runs: list[Driven]) -> None:
+    await asyncio.gather(*(store.commit(run.step()) for run in runs))
+
+
+async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: Store) -> None:
+    run = await begun(store)
+    before = await rows(store)
+    bundle = run.step()
+    ((_, appended),) = bundle.appends
+    assert (len(appended.entries), len(appended.postings)) == (5, 2)
+    await store.commit(bundle)
+    after = await rows(store)
+    # Of the two balances one is new: the step before has its row already.
+    assert {table: after[table] - before[table] for table in TABLES} == {
+        "meta": 0,
+        "run": 0,
+        "event": 5,
+        "ledger": 1,
+        "message": 0,
+        "work": 0,
+    }
+
+
+async def test_statements_of_one_warm_step(store: Store) -> None:
+    run = await begun(store)
+    await store.commit(run.step())
+    meter = await Meter.of(store)
+    await store.commit(run.step())
+    assert meter.commits == 1
+    names = [verb.replace("perdure_", "perdure.") for verb in verbs(meter)]
+    sqlite = isinstance(store, SqliteStore)
+    assert names == [
+        "BEGIN IMMEDIATE" if sqlite else "BEGIN",
+        "UPDATE perdure.run AS" if sqlite else "WITH locked AS",
+        "INSERT INTO perdure.event",
+        "INSERT INTO perdure.ledger",
+        "COMMIT",
+    ]
+
+
+async def test_the_last_step_costs_one_statement_more(store: Store) -> None:
+    """Only closing touches an index of the run's row, so only closing pays for it."""
+    run = await begun(store)
+    meter = await Meter.of(store)
+    await store.commit(run.finish())
+    assert len(meter.statements) == 6
+    assert [verb for verb in verbs(meter) if verb.startswith("UPDATE perdure")] == (
+        ["UPDATE perdure_run AS"] * 2
+        if isinstance(store, SqliteStore)
+        else ["UPDATE perdure.run AS"]
+    )
+
+
+async def test_statements_of_a_hundred_and_twenty_eight_warm_steps_in_one_group(
+    store: Store,
+) -> None:
+    runs = [Driven() for _ in range(128)]
+    await asyncio.gather(*(store.commit(run.start()) for run in runs))
+    await asyncio.gather(*(store.commit(run.first_step()) for run in runs))
+    before = await rows(store)
+    meter = await Meter.of(store)
+    await commit_all(store, runs)
+    assert meter.commits == 1
+    # SQLite: begin, 1 of 128 runs, 5 of 128 events, 2 of 128 balances, commit.
+    assert len(meter.statements) == (10 if isinstance(store, SqliteStore) else 5)
+    after = await rows(store)
+    assert after["event"] - before["event"] == 5 * 128
+    assert after["ledger"] - before["ledger"] == 128
+    assert after["run"] == before["run"]
+
+
+async def test_statements_of_a_run_of_one_step(store: Store) -> None:
+    """Two commits: start and intent, result and completion."""
+    meter = await Meter.of(store)
+    run = await begun(store)
+    await store.commit(run.finish())
+    assert meter.commits == 2
+
+
+async def test_a_message_costs_one_row_and_does_not_read_its_run(store: Store) -> None:
+    run = await begun(store)
+    before = await rows(store)
+    meter = await Meter.of(store)
+    await store.commit(sending(run.message("hello")))
+    assert [verb for verb in verbs(meter) if "run" in verb] == []
+    assert len(meter.statements) == 3
+    after = await rows(store)
+    assert after["message"] - before["message"] == 1

@@ -1,0 +1,158 @@
+import re
+from importlib.resources import files
+from typing import Any
+
+import apsw
+import asyncpg
+import pytest
+
+from perdure.store.opening import open_store
+from perdure.store.schema import migrations
+from perdure.store.sqlite.opening import migrate
+
+Shape = dict[str, Any]
+
+COLUMNS = """
+SELECT c.relname, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+       pg_get_expr(d.adbin, d.adrelid), co.collname
+FROM pg_attribute AS a
+JOIN pg_class AS c ON c.oid = a.attrelid
+LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_collation AS co ON co.oid = a.attcollation
+WHERE c.relnamespace = 'perdure'::regnamespace AND c.relkind = 'r'
+  AND a.attnum > 0 AND NOT a.attisdropped
+"""
+CONSTRAINTS = """
+SELECT c.relname, k.conname, pg_get_constraintdef(k.oid)
+FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid
+WHERE k.connamespace = 'perdure'::regnamespace
+"""
+INDEXES = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'perdure'"
+OPTIONS = """
+SELECT relname, relkind::text, reloptions FROM pg_class WHERE relnamespace = 'perdure'::regnamespace
+"""
+
+
+def schema_file(dialect: str) -> str:
+    return files("perdure.store").joinpath("sql", f"{dialect}_schema.sql").read_text()
+
+
+def sqlite_shape(connection: apsw.Connection) -> Shape:
+    """Tables, columns, keys and indexes as SQLite describes them, and the text of each statement,
+    which alone tells checks and the conditions of partial indexes."""
+    names = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema")]
+    shape: Shape = {
+        "sql": {
+            (kind, name, table): re.sub(r"\s+", " ", str(sql)).replace("( ", "(").replace(" )", ")")
+            for kind, name, table, sql in connection.execute(
+                "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+            )
+        },
+        "tables": sorted(connection.execute("PRAGMA table_list").fetchall(), key=repr),
+    }
+    for name in names:
+        for pragma in ("table_xinfo", "index_list", "index_xinfo"):
+            rows = connection.execute(f"PRAGMA {pragma}({name})").fetchall()
+            shape[f"{pragma} {name}"] = sorted(rows, key=repr)
+    return shape
+
+
+async def postgres_shape(url: str) -> Shape:
+    connection = await asyncpg.connect(url)
+    try:
+        queries = {"columns": COLUMNS, "constraints": CONSTRAINTS, "indexes": INDEXES}
+        queries["options"] = OPTIONS
+        return {
+            name: sorted((tuple(row) for row in await connection.fetch(query)), key=repr)
+            for name, query in queries.items()
+        }
+    finally:
+        await connection.close()
+
+
+def test_the_sqlite_schema_page_equals_all_migrations() -> None:
+    migrated, page = apsw.Connection(":memory:"), apsw.Connection(":memory:")
+    migrate(migrated, ":memory:", adopt=False)
+    page.execute(schema_file("sqlite"))
+    assert sqlite_shape(page) == sqlite_shape(migrated)
+    tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
+    assert "perdure_meta" in tables
+    assert len(tables) == 6
+
+
+@pytest.mark.postgres
+async def test_the_postgres_schema_page_equals_all_migrations(fresh_postgres: str) -> None:
+    await (await open_store(fresh_postgres)).close()
+    migrated = await postgres_shape(fresh_postgres)
+    connection = await asyncpg.connect(fresh_postgres)
+    await connection.execute("DROP SCHEMA perdure CASCADE")
+    await connection.execute(schema_file("postgres"))
+    await connection.close()
+    page = await postgres_shape(fresh_postgres)
+    assert page == migrated
+    tables = {row[0] for row in page["options"] if row[1] == "r"}
+    assert tables == {"meta", "run", "event", "ledger", "message", "work"}
+
+
+def test_a_difference_would_be_seen() -> None:
+    """Each kind of difference that the comparison is for."""
+    page = schema_file("sqlite")
+    changes = [
+        ("semaphore >= 0", "semaphore >= 1"),
+        ("WHERE key IS NOT NULL", "WHERE key IS NULL"),
+        ("DEFAULT 'pending'", "DEFAULT 'new'"),
+        ("PRIMARY KEY (run_id, guid)", "PRIMARY KEY (guid, run_id)"),
+        ("reason    TEXT", "reason    TEXT NOT NULL"),
+        ("priority DESC", "priority"),
+        ("at_ms  INTEGER", "at_ms  TEXT"),
+    ]
+    reference = apsw.Connection(":memory:")
+    reference.execute(page)
+    for old, new in changes:
+        assert old in page
+        changed = apsw.Connection(":memory:")
+        changed.execute(page.replace(old, new, 1))
+        assert sqlite_shape(changed) != sqlite_shape(reference)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
+    page = schema_file(dialect)
+    header = page[: page.index("CREATE ")]
+    found = re.findall(
+        r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
+    )
+    assert len(found) == 6
+    for comment, table, body in found:
+        assert f"--   {table} " in header
+        columns = re.findall(
+            r"^    (\w+) +(?:text|bigint|bytea|integer|blob)", body, re.MULTILINE | re.IGNORECASE
+        )
+        assert columns
+        unexplained = [
+            c for c in columns if not re.search(rf"^-- (\w+, )?{c}\b.* \w", comment, re.MULTILINE)
+        ]
+        assert unexplained == []
+
+
+def test_both_dialects_have_the_same_tables_and_columns() -> None:
+    def columns(dialect: str, prefix: str) -> dict[str, list[str]]:
+        tables = re.findall(
+            rf"CREATE TABLE {prefix}(\w+) \(\n(.*?)^\)",
+            schema_file(dialect),
+            re.MULTILINE | re.DOTALL,
+        )
+        return {
+            name: re.findall(
+                r"^    (\w+) +(?:text|bigint|bytea|integer|blob)",
+                body,
+                re.MULTILINE | re.IGNORECASE,
+            )
+            for name, body in tables
+        }
+
+    assert columns("sqlite", "perdure_") == columns("postgres", "perdure.")
+
+
+def test_both_dialects_have_as_many_migrations() -> None:
+    assert len(migrations("sqlite")) == len(migrations("postgres"))

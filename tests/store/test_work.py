@@ -1,0 +1,216 @@
+import asyncio
+
+import pytest
+
+from perdure.core.errors import StaleFence, StaleToken
+from perdure.core.messages import Work
+from perdure.store.bundle import Bundle
+from perdure.store.records import Claim
+from perdure.store.store import Store
+from tests.store.builders import (
+    HOST,
+    NOW,
+    OTHER_HOST,
+    Driven,
+    assert_typed,
+    begun,
+    contents,
+    sending,
+    together,
+)
+
+pytestmark = pytest.mark.asyncio
+
+LEASE_MS = 1000
+
+
+async def put(store: Store, run: Driven, *work: Work) -> None:
+    bundle = Bundle()
+    for task in work:
+        bundle.put_work(run.fence, task)
+    await store.commit(bundle)
+
+
+async def claim(
+    store: Store, token: str = "t1", *, now_ms: int = NOW, limit: int = 10
+) -> list[Claim]:
+    return await store.claim_work(HOST, ["gpu"], token, now_ms, LEASE_MS, limit)
+
+
+def finishing(task: Work, token: str) -> Bundle:
+    bundle = Bundle()
+    bundle.finish_work(task.run_id, task.step, token)
+    return bundle
+
+
+async def test_claimed_work_reads_back_with_its_lease(store: Store) -> None:
+    run = await begun(store)
+    task = run.work(priority=3)
+    await put(store, run, task)
+    (claimed,) = await claim(store)
+    assert (claimed.token, claimed.claims) == ("t1", 1)
+    assert (claimed.work.run_id, claimed.work.step) == (task.run_id, task.step)
+    assert (claimed.work.guid, claimed.work.queue) == (task.guid, "gpu")
+    assert (claimed.work.priority, claimed.work.payload) == (3, b"in")
+    assert claimed.work.available_at_ms == NOW + LEASE_MS
+
+
+async def test_work_put_twice_is_one_task(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work(), run.work())
+    await put(store, run, run.work(priority=9))
+    (claimed,) = await claim(store)
+    assert claimed.work.priority == 0
+
+
+async def test_urgent_work_is_claimed_first(store: Store) -> None:
+    run = await begun(store)
+    tasks = [run.work(f"root.{p}", priority=p) for p in (1, 5, -2, 3)]
+    await put(store, run, *tasks)
+    first = await claim(store, "t1", limit=3)
+    assert [claimed.work.priority for claimed in first] == [5, 3, 1]
+    assert [claimed.work.priority for claimed in await claim(store, "t2")] == [-2]
+
+
+async def test_of_equally_urgent_work_the_oldest_is_claimed_first(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.1", at_ms=NOW), run.work("root.2", at_ms=NOW - 5))
+    (claimed,) = await claim(store, limit=1)
+    assert claimed.work.step == "root.2"
+
+
+async def test_a_claim_takes_a_batch_from_all_the_named_queues_and_no_other(store: Store) -> None:
+    run = await begun(store)
+    queues = ["gpu", "cpu", "mail"]
+    await put(store, run, *(run.work(f"root.{q}", queue=q) for q in queues))
+    claims = await store.claim_work(HOST, ["gpu", "cpu"], "t", NOW, LEASE_MS, 10)
+    assert {claimed.work.queue for claimed in claims} == {"gpu", "cpu"}
+    assert await store.claim_work(HOST, [], "t", NOW, LEASE_MS, 10) == []
+
+
+async def test_work_is_not_claimed_before_it_is_available(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work(at_ms=NOW + 1))
+    assert await claim(store) == []
+    assert len(await claim(store, now_ms=NOW + 1)) == 1
+
+
+async def test_two_claimers_at_once_never_share_a_task(hosts: tuple[Store, Store]) -> None:
+    first, second = hosts
+    run = await begun(first)
+    await put(first, run, *(run.work(f"root.{n}") for n in range(60)))
+    claims = await asyncio.gather(
+        *(
+            host.claim_work(name, ["gpu"], f"{name}-{n}", NOW, LEASE_MS, 7)
+            for n in range(4)
+            for host, name in ((first, HOST), (second, OTHER_HOST))
+        )
+    )
+    steps = [claimed.work.step for batch in claims for claimed in batch]
+    assert len(steps) == len(set(steps))
+    rest = await first.claim_work(HOST, ["gpu"], "rest", NOW, LEASE_MS, 100)
+    assert len(steps) + len(rest) == 60
+
+
+async def test_finished_work_is_off_its_queue(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    await claim(store, "t1")
+    await store.commit(
+        together(finishing(run.work(), "t1"), sending(run.message("result", "root.9")))
+    )
+    assert await claim(store, "t2", now_ms=NOW + 10 * LEASE_MS) == []
+    assert len(await store.messages(run.run_id)) == 1
+
+
+async def test_after_its_lease_work_is_claimed_by_another_and_the_first_is_too_late(
+    store: Store,
+) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    await claim(store, "t1")
+    assert await claim(store, "t2", now_ms=NOW + LEASE_MS - 1) == []
+    (claimed,) = await claim(store, "t2", now_ms=NOW + LEASE_MS)
+    assert claimed.claims == 2
+    before = await contents(store)
+    late = together(finishing(run.work(), "t1"), sending(run.message("result", "root.9")))
+    with pytest.raises(StaleToken) as stale:
+        await store.commit(late)
+    assert_typed(stale.value, "stale-token", run.run_id, "root.9")
+    assert await contents(store) == before
+    await store.commit(finishing(run.work(), "t2"))
+
+
+async def test_late_work_that_nobody_claimed_again_still_counts(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    await claim(store, "t1")
+    await store.commit(finishing(run.work(), "t1"))
+
+
+async def test_a_stale_token_is_rejected_alone_within_a_group(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.1"), run.work("root.2"))
+    await claim(store, "t1")
+    outcomes = await asyncio.gather(
+        store.commit(finishing(run.work("root.1"), "wrong")),
+        store.commit(finishing(run.work("root.2"), "t1")),
+        store.commit(run.step()),
+        return_exceptions=True,
+    )
+    assert isinstance(outcomes[0], StaleToken)
+    assert list(outcomes[1:]) == [None, None]
+
+
+async def test_a_renewed_lease_keeps_others_away(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    claims = await claim(store, "t1")
+    assert await store.renew_work(claims, NOW + 5 * LEASE_MS) == claims
+    assert await claim(store, "t2", now_ms=NOW + LEASE_MS) == []
+    assert len(await claim(store, "t2", now_ms=NOW + 5 * LEASE_MS)) == 1
+
+
+async def test_only_claims_that_still_hold_are_renewed(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.1"), run.work("root.2"))
+    claims = await claim(store, "t1")
+    await claim(store, "t2", now_ms=NOW + LEASE_MS, limit=1)
+    held = await store.renew_work(claims, NOW + 9 * LEASE_MS)
+    assert [claimed.work.step for claimed in held] == ["root.2"]
+    assert await store.renew_work([], NOW) == []
+
+
+async def test_returned_work_is_due_again_and_its_token_is_void(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.1"), run.work("root.2"))
+    await claim(store, "t1", limit=1)
+    await store.claim_work(OTHER_HOST, ["gpu"], "theirs", NOW, LEASE_MS, 1)
+    assert await store.return_work(HOST, NOW + 5) == 1
+    assert await store.return_work(HOST, NOW + 5) == 0
+    assert await claim(store, "t2", now_ms=NOW + 4) == []
+    (claimed,) = await claim(store, "t2", now_ms=NOW + 5)
+    assert (claimed.work.step, claimed.claims) == ("root.1", 2)
+    with pytest.raises(StaleToken):
+        await store.commit(finishing(run.work("root.1"), "t1"))
+    await store.commit(finishing(run.work("root.2"), "theirs"))
+
+
+async def test_a_stale_owner_puts_no_work(store: Store) -> None:
+    run = await begun(store)
+    await store.take_over(HOST, OTHER_HOST, 10)
+    with pytest.raises(StaleFence):
+        await put(store, run, run.work())
+    assert await claim(store) == []
+
+
+async def test_a_step_can_be_put_again_by_the_bundle_that_finishes_it(store: Store) -> None:
+    """A retry: the old task is off the queue and the new one is on it, at once."""
+    run = await begun(store)
+    await put(store, run, run.work())
+    await claim(store, "t1")
+    bundle = finishing(run.work(), "t1")
+    bundle.put_work(run.fence, run.work(priority=4))
+    await store.commit(bundle)
+    (claimed,) = await claim(store, "t2")
+    assert (claimed.work.priority, claimed.claims) == (4, 1)
