@@ -182,7 +182,7 @@ BUGS = [
         patches={
             "advance_runs": (
                 "run.id = b.column1 AND run.epoch = b.column2\n"
-                "  AND (b.column3 IS NULL OR (run.seq = b.column3 AND run.semaphore = b.column4))",
+                "  AND (b.column3 IS NULL OR (run.head = b.column3 AND run.semaphore = b.column4))",
                 "run.id = b.column1",
             ),
             "append_events": ("VALUES :rows", "VALUES :rows ON CONFLICT DO NOTHING"),

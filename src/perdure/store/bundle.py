@@ -173,6 +173,5 @@ def _require_books(appended: Appended) -> None:
     for account in appended.postings:
         require_text("account", account, MAX_STEP_BYTES + len("message:"))
     for entry in appended.entries:
-        require_integer("at_ms", entry.at_ms)
         if entry.sealed is not None and len(entry.sealed) > MAX_PAYLOAD_BYTES:
             _require_payload(f"entry {entry.seq} of run {appended.run_id!r}", entry.payload)

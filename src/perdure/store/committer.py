@@ -21,6 +21,48 @@ MAX_QUEUED = 4000
 """Bundles that wait for their turn; beyond it, submitters wait to be let in."""
 
 
+class Room:
+    """Places in a queue. Who has to wait for one gets it in the order of asking."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def take(self) -> bool:
+        """Take a place if there is one and nobody waits for it."""
+        if self._free and not self._waiting:
+            self._free -= 1
+            return True
+        return False
+
+    async def wait(self) -> None:
+        """Wait for a place and take it."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self._free += 1
+            raise
+        finally:
+            # Only now may others pass: a place that was given but not yet used is still in line.
+            self._waiting.remove(turn)
+            self._call_next()
+
+    def give_back(self, places: int) -> None:
+        self._free += places
+        self._call_next()
+
+    def _call_next(self) -> None:
+        for turn in self._waiting:
+            if not self._free:
+                return
+            if not turn.done():
+                self._free -= 1
+                turn.set_result(None)
+
+
 class Committer:
     """One per host and store. Belongs to the event loop that made it."""
 
@@ -30,7 +72,7 @@ class Committer:
         self._write = write
         self._max_group = max_group
         self._queue: deque[tuple[Bundle, asyncio.Future[None]]] = deque()
-        self._room = asyncio.Semaphore(max_queued)
+        self._room = Room(max_queued)
         self._writing: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -41,15 +83,8 @@ class Committer:
         it is in the queue; before that it is not written, and breaks its fences.
         """
         self._require_open()
-        try:
-            await self._room.acquire()
-        except BaseException:
-            # The caller left before the bundle was taken: later bundles of its runs build on nothing.
-            break_fences(bundle)
-            raise
-        if self._closed:
-            self._room.release()
-            self._require_open()
+        if not self._room.take():
+            await self._wait_for_room(bundle)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append((bundle, done))
         if self._writing is None:
@@ -62,6 +97,17 @@ class Committer:
         self._closed = True
         while self._writing is not None:
             await asyncio.wait([self._writing])
+
+    async def _wait_for_room(self, bundle: Bundle) -> None:
+        try:
+            await self._room.wait()
+        except BaseException:
+            # The caller left before the bundle was taken: later bundles of its runs build on nothing.
+            break_fences(bundle)
+            raise
+        if self._closed:
+            self._room.give_back(1)
+            self._require_open()
 
     def _require_open(self) -> None:
         if self._closed:
@@ -86,8 +132,7 @@ class Committer:
                 raise
             return
         finally:
-            for _ in group:
-                self._room.release()
+            self._room.give_back(len(group))
         for (_, done), outcome in zip(group, outcomes, strict=True):
             if done.done():
                 continue

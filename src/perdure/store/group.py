@@ -22,12 +22,13 @@ from perdure.store.records import NewRun
 class Head(msgspec.Struct):
     """A run's row: what the group found it to be, and what it leaves.
 
-    `seq_before` is `None` if the group appends nothing, and only the epoch must hold.
+    `head_before` is the hash that the group continues, which tells the sequence too. It is `None`
+    if the group appends nothing, and only the epoch must hold.
     """
 
     run_id: RunId
     epoch: int
-    seq_before: int | None
+    head_before: bytes | None
     semaphore_before: int
     last: Appended | None
 
@@ -66,7 +67,7 @@ class Group:
     def add(self, bundle: Bundle) -> None:
         """Take in a bundle that fits."""
         for run, appended in bundle.created:
-            head = Head(run.run_id, FIRST_EPOCH, 0, 0, appended)
+            head = Head(run.run_id, FIRST_EPOCH, None, 0, appended)
             self.created.append((run, head))
             self._born[run.run_id] = head
             if run.key is not None:
@@ -75,7 +76,7 @@ class Group:
         for fence, appended in bundle.appends:
             head = self._head(fence)
             if head.last is None:
-                head.seq_before = appended.seq_before
+                head.head_before = appended.head_before
                 head.semaphore_before = appended.semaphore_before
             head.last = appended
             self._add_books(appended)
@@ -104,11 +105,14 @@ class Group:
         for run_id, step, _ in bundle.finished:
             if (run_id, step) in self.finishers:
                 return True
+        shared = False
         for fence in bundle.fences:
             head = self.known(fence.run_id)
-            if head is not None and head.epoch != fence.epoch:
-                return True
-        return any(not self._continued_by(appended) for appended in _first_appends(bundle))
+            if head is not None:
+                shared = True
+                if head.epoch != fence.epoch:
+                    return True
+        return shared and not all(map(self._continued_by, _first_appends(bundle)))
 
     def concerned(self, run_ids: Iterable[RunId]) -> set[int]:
         """Positions of the bundles that write any of these runs."""
@@ -162,6 +166,8 @@ def _misfit(bundle: Bundle) -> CommitRejected | None:
                 f"an earlier bundle of run {fence.run_id!r} was rejected",
                 "drop the run from memory and load it again",
             )
+    if len(bundle.appends) == 1 and not bundle.created:
+        return None
     last = {run.run_id: appended for run, appended in bundle.created}
     for fence, appended in bundle.appends:
         before = last.get(fence.run_id)
@@ -173,8 +179,6 @@ def _misfit(bundle: Bundle) -> CommitRejected | None:
 
 def _first_appends(bundle: Bundle) -> Iterable[Appended]:
     """What each run that existed before the bundle appends first in it."""
-    if len(bundle.appends) == 1 and not bundle.created:
-        return [bundle.appends[0][1]]
     first = {appended.run_id: appended for _, appended in reversed(bundle.appends)}
     for run, _ in bundle.created:
         first.pop(run.run_id, None)
@@ -182,11 +186,9 @@ def _first_appends(bundle: Bundle) -> Iterable[Appended]:
 
 
 def _follows(appended: Appended, before: Appended) -> bool:
-    """By hash too: two memories of one run may be equally long."""
-    return (
-        appended.seq_before == before.seq_after
-        and appended.semaphore_before == before.semaphore_after
-        and (not appended.entries or appended.entries[0].prev == before.head)
+    return appended.semaphore_before == before.semaphore_after and appended.head_before in (
+        None,
+        before.head,
     )
 
 

@@ -25,10 +25,10 @@ def stale_token(run_id: RunId, step: StepId) -> StaleToken:
 
 
 def unfit_heads(
-    group: Group, found: Iterable[tuple[str, int, int, int]]
+    group: Group, found: Iterable[tuple[str, int, bytes, int]]
 ) -> dict[int, CommitRejected]:
-    """Who must leave a group, given the (id, epoch, seq, semaphore) that its runs really have."""
-    stored = {run_id: (epoch, seq, semaphore) for run_id, epoch, seq, semaphore in found}
+    """Who must leave a group, given the (id, epoch, head, semaphore) that its runs really have."""
+    stored = {run_id: (epoch, head, semaphore) for run_id, epoch, head, semaphore in found}
     rejected: dict[int, CommitRejected] = {}
     for head in group.heads.values():
         row = stored.get(head.run_id)
@@ -38,7 +38,7 @@ def unfit_heads(
                 f"there is no run {head.run_id!r} in this store", "open the store that holds it"
             )
         elif row[0] != head.epoch or (
-            head.seq_before is not None and row[1:] != (head.seq_before, head.semaphore_before)
+            head.head_before is not None and row[1:] != (head.head_before, head.semaphore_before)
         ):
             reason = stale(head.run_id, head.epoch)
         else:

@@ -41,7 +41,7 @@ def head_rows(group: Group) -> list[Row]:
         (
             head.run_id,
             head.epoch,
-            head.seq_before,
+            head.head_before,
             head.semaphore_before,
             *_after(head),
         )

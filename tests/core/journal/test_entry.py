@@ -13,7 +13,7 @@ from perdure.core.journal.entry import (
     Entry,
     erase,
     genesis,
-    make_entry,
+    seal,
 )
 from tests.core.journal.strategies import any_event, legal_journals
 from tests.core.journal.writer import OTHER_RUN, RUN, STARTED, Writer, step
@@ -26,7 +26,7 @@ RESULT = e.InvokeCompleted(step(0), 1, payload=b'"secret"')
 def sealed(
     event: e.Event = RESULT, seq: int = 3, at_ms: int = 9, prev: bytes = PREV, nonce: bytes = NONCE
 ) -> Entry:
-    return make_entry(seq, at_ms, event, prev, nonce)
+    return seal(seq, at_ms, event, prev, nonce)[0]
 
 
 def test_hash_is_sha256_over_prev_place_payload_digest_and_body() -> None:

@@ -36,8 +36,8 @@ def test_every_event_class_is_listed() -> None:
     "table",
     [
         pytest.param(set(TABLE), id="postings"),
-        pytest.param(set(state._FOLD), id="fold"),
-        pytest.param(set(guards._GUARDS), id="guards"),
+        pytest.param(set(state.FOLD), id="fold"),
+        pytest.param(set(guards.GUARDS), id="guards"),
         pytest.param({type(event) for event, _ in SPECIMENS}, id="specimens"),
         pytest.param(set(EVENTS_BY_TYPE), id="strategies"),
     ],

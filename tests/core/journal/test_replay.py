@@ -14,7 +14,7 @@ from perdure.core.errors import (
 )
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
-from perdure.core.journal.entry import Entry, erase, genesis, make_entry
+from perdure.core.journal.entry import Entry, erase, genesis, seal
 from perdure.core.journal.invariants import violations
 from perdure.core.journal.journal import Journal
 from perdure.core.ledger import ATTEMPT, step_account
@@ -35,7 +35,7 @@ def chained(*events: e.Event) -> list[Entry]:
     entries: list[Entry] = []
     for seq, event in enumerate(events):
         head = entries[-1].hash if entries else genesis(RUN)
-        entries.append(make_entry(seq, 1, event, head, bytes(16)))
+        entries.append(seal(seq, 1, event, head, bytes(16))[0])
     return entries
 
 

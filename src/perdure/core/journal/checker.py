@@ -14,6 +14,7 @@ Broken = Sequence[tuple[str, str]]
 """Names of invariants, and the values at fault."""
 
 _NONE: Broken = ()
+_SIGNAL: Final = e.AwaitKind.SIGNAL
 
 
 def _cancelled(state: State, _: e.ExecutionCancelled) -> Broken:
@@ -80,7 +81,7 @@ def _received(state: State, event: e.SignalReceived) -> Broken:
 
 def _awaiting(_: State, event: e.ExecutionAwaiting) -> Broken:
     signal = event.signal
-    if event.kind is e.AwaitKind.SIGNAL:
+    if event.kind is _SIGNAL:
         agrees = signal is not None and event.waiting_on == (signal.promise_id,)
     else:
         agrees = signal is None
@@ -137,13 +138,25 @@ _BY_EVENT: Final[dict[type[e.Event], Callable[[State, Any], Broken]]] = {
 _BEGUN_AND_OPEN: Final = frozenset((Status.RUNNING, Status.BLOCKED, Status.CANCELLING))
 
 
+Check = Callable[[State, int, int, Any], Broken]
+
+
+def check_of(event: type[e.Event]) -> Check:
+    """The invariants that an event of this type, as entry `seq`, would break."""
+    by_event = _BY_EVENT.get(event)
+
+    def check(state: State, expected_seq: int, seq: int, event: Any) -> Broken:
+        broken = _NONE if by_event is None else by_event(state, event)
+        if seq == expected_seq and state.status in _BEGUN_AND_OPEN:
+            return broken
+        return [*_out_of_place(state, expected_seq, seq, event), *broken]
+
+    return check
+
+
 def broken_by(state: State, expected_seq: int, seq: int, event: e.Event) -> Broken:
     """The invariants that appending `event` as entry `seq` would break; empty if it may stand."""
-    by_event = _BY_EVENT.get(type(event))
-    broken = _NONE if by_event is None else by_event(state, event)
-    if seq == expected_seq and state.status in _BEGUN_AND_OPEN:
-        return broken
-    return [*_out_of_place(state, expected_seq, seq, event), *broken]
+    return check_of(type(event))(state, expected_seq, seq, event)
 
 
 def _out_of_place(state: State, expected_seq: int, seq: int, event: e.Event) -> Broken:

@@ -47,8 +47,7 @@ class Entry(msgspec.Struct, frozen=True):
             digest = sha256(self.sealed).digest()
         else:
             digest = self.erased or _NO_PAYLOAD
-        place = _PLACE(self.seq, self.at_ms)
-        return sha256(self.prev + place + digest + self.body.encode()).digest()
+        return _chain(self.prev, self.seq, self.at_ms, digest, self.body.encode())
 
     @property
     def payload(self) -> bytes | None:
@@ -79,22 +78,26 @@ def genesis(run_id: RunId) -> bytes:
     return sha256(b"perdure journal " + run_id.encode()).digest()
 
 
-def make_entry(seq: int, at_ms: int, event: Event, prev: bytes, nonce: bytes) -> Entry:
-    """Seal an event at its place. The nonce is used only if the event has a payload."""
+def seal(seq: int, at_ms: int, event: Event, prev: bytes, nonce: bytes) -> tuple[Entry, bytes]:
+    """An event at its place, and the entry's hash. The nonce is used only if there is a payload."""
+    sealed, digest = None, _NO_PAYLOAD
     if isinstance(event, Carrier) and event.payload is not None:
-        body = _body(seq, _replace(event, payload=None))
-        return Entry(seq, at_ms, body, prev, nonce + event.payload)
-    return Entry(seq, at_ms, _body(seq, event), prev)
-
-
-def _body(seq: int, event: Event) -> str:
+        sealed = nonce + event.payload
+        digest = sha256(sealed).digest()
+        event = _replace(event, payload=None)
     try:
-        return _encode(event).decode()
+        body = _encode(event)
     except UnicodeEncodeError as error:
         raise NotEncodable(
             f"entry {seq} ({type(event).__name__}) has a text without a UTF-8 form ({error})",
             "take out the lone surrogates, which come from decoding bytes as text",
         ) from error
+    hashed = _chain(prev, seq, at_ms, digest, body)
+    return Entry(seq, at_ms, body.decode(), prev, sealed), hashed
+
+
+def _chain(prev: bytes, seq: int, at_ms: int, digest: bytes, body: bytes) -> bytes:
+    return sha256(prev + _PLACE(seq, at_ms) + digest + body).digest()
 
 
 def erase(entry: Entry) -> Entry:

@@ -13,6 +13,8 @@ from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.state import State, Status
 
+_ACTIVE: Final = frozenset((Status.RUNNING, Status.CANCELLING))
+
 
 def _refuse(guard: str, event: e.Event, why: str, remedy: str) -> NoReturn:
     raise IllegalAppend(guard, f"{guard}: {type(event).__name__} is refused, {why}", remedy)
@@ -23,7 +25,7 @@ def _program_runs(state: State, event: e.Event) -> None:
 
     While cancelling it runs too: its clean-up steps are steps like others.
     """
-    if state.status not in (Status.RUNNING, Status.CANCELLING) or state.wait is not None:
+    if state.wait is not None or state.status not in _ACTIVE:
         why = f"the run is {state.status}" + (" and waits" if state.wait is not None else "")
         _refuse("program_runs", event, why, "append ExecutionResumed first")
     if state.paused:
@@ -199,7 +201,7 @@ def _open(_: State, __: e.Event) -> None:
     """Deliveries are taken in any state that is not terminal, which S-2 and S-4 see to."""
 
 
-_GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None]]] = {
+GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None]]] = {
     e.ExecutionStarted: _start,
     e.ExecutionCompleted: _finish,
     e.ExecutionFailed: _fail,
@@ -233,4 +235,4 @@ _GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None]]] = {
 
 def guard(state: State, event: e.Event) -> None:
     """Refuse `event` if a run in this state may not do that."""
-    _GUARDS[type(event)](state, event)
+    GUARDS[type(event)](state, event)

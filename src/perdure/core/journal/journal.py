@@ -15,10 +15,10 @@ from perdure.core.errors import (
 from perdure.core.ids import RunId
 from perdure.core.journal import checker
 from perdure.core.journal import events as e
-from perdure.core.journal.entry import NONCE_BYTES, Entry, genesis, make_entry
-from perdure.core.journal.guards import guard
-from perdure.core.journal.postings import effect_of
-from perdure.core.journal.state import State, Status, apply
+from perdure.core.journal.entry import NONCE_BYTES, Entry, genesis, seal
+from perdure.core.journal.guards import GUARDS
+from perdure.core.journal.postings import TABLE
+from perdure.core.journal.state import FOLD, State, Status
 from perdure.core.ledger import AccountId, located, post_to
 
 
@@ -36,6 +36,11 @@ class Appended(msgspec.Struct, frozen=True):
     semaphore_after: int
     status: Status
     head: bytes
+
+    @property
+    def head_before(self) -> bytes | None:
+        """The hash that the first entry continues; `None` if nothing is appended."""
+        return self.entries[0].prev if self.entries else None
 
     @property
     def seq_after(self) -> int:
@@ -59,28 +64,26 @@ class Journal:
 
         `entropy` holds at least 16 fresh random bytes for each event.
         """
+        if not 0 <= at_ms < 1 << 63:
+            raise InputError(f"at_ms {at_ms} does not fit 63 bits", "pass milliseconds since 1970")
         if len(entropy) < NONCE_BYTES * len(events):
             raise InputError(
                 f"{len(entropy)} random bytes for {len(events)} events",
                 f"pass at least {NONCE_BYTES} fresh bytes for each",
             )
-        state, head = self.state, self.head
-        mark = state.mark()
+        head, seq = self.head, self.seq
+        mark = self.state.mark()
         entries: list[Entry] = []
         postings: dict[AccountId, int] = {}
         try:
-            for number, event in enumerate(events):
-                seq = self.seq + number
-                broken = checker.broken_by(state, seq, seq, event)
-                if broken:
-                    raise _violation(self.run_id, seq, broken, _ENGINE_BUG)
-                self._admit(event, postings)
-                nonce = entropy[number * NONCE_BYTES : (number + 1) * NONCE_BYTES]
-                entry = make_entry(seq, at_ms, event, head, nonce)
-                head = entry.hash
+            for event in events:
+                self._admit(seq, seq, event, postings, _ENGINE_BUG)
+                nonce = entropy[len(entries) * NONCE_BYTES :][:NONCE_BYTES]
+                entry, head = seal(seq, at_ms, event, head, nonce)
                 entries.append(entry)
+                seq += 1
         except Exception:
-            state.roll_back(mark)
+            self.state.roll_back(mark)
             raise
         appended = Appended(
             self.run_id,
@@ -88,19 +91,25 @@ class Journal:
             postings,
             self.seq,
             mark[-1],
-            state.semaphore,
-            state.status,
+            self.state.semaphore,
+            self.state.status,
             head,
         )
-        self.seq += len(entries)
+        self.seq = seq
         self.head = head
         return appended
 
-    def _admit(self, event: e.Event, postings: dict[AccountId, int]) -> None:
-        """Fold in one event that breaks no invariant, if guards, digits and semaphore allow it."""
+    def _admit(
+        self, expected: int, seq: int, event: e.Event, postings: dict[AccountId, int], remedy: str
+    ) -> None:
+        """Judge one event and fold it in: invariants, guards, digits, semaphore."""
         state = self.state
+        check, guard, effect, fold = _RULES[type(event)]
+        broken = check(state, expected, seq, event)
+        if broken:
+            raise _violation(self.run_id, seq, broken, remedy)
         guard(state, event)
-        posted, delta = effect_of(event)
+        posted, delta = effect(event)
         for account, increment in posted:
             balance = state.balances.get(account, 0)
             state.put(state.balances, account, self._post(account, balance, increment))
@@ -113,7 +122,7 @@ class Journal:
                     "an obligation is closed once, by what opened it",
                 )
             state.semaphore += delta
-        apply(state, event)
+        fold(state, event)
 
     def _post(self, account: AccountId, balance: int, increment: int) -> int:
         try:
@@ -130,24 +139,25 @@ class Journal:
         readers halt on a gap. A change to the last entry shows in `head` only.
         """
         for entry in entries:
-            event = entry.event
-            broken = checker.broken_by(self.state, self.seq, entry.seq, event)
-            if broken:
-                raise _violation(self.run_id, entry.seq, broken, _CHANGED)
-            if entry.prev != self.head:
+            if entry.seq == self.seq and entry.prev != self.head:
                 raise CorruptJournal(
                     f"entry {entry.seq} of run {self.run_id!r} does not continue the hash chain",
                     _CHANGED,
                 )
             mark = self.state.mark()
             try:
-                self._admit(event, {})
+                self._admit(self.seq, entry.seq, entry.event, {}, _CHANGED)
             except Exception:
                 self.state.roll_back(mark)
                 raise
             self.seq = entry.seq + 1
             self.head = entry.hash
 
+
+_RULES: Final = {
+    event: (checker.check_of(event), GUARDS[event], TABLE[event], FOLD[event]) for event in e.EVENTS
+}
+"""What is asked of each event, and what it does, in one lookup: this is the hot path."""
 
 _ENGINE_BUG: Final = "nothing was appended; an engine that asks for this has a bug"
 _CHANGED: Final = "run `verify` to find what was changed, and restore the row from a backup"

@@ -29,6 +29,7 @@ class Status(StrEnum):
 TERMINAL: Final = frozenset((Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.CONTINUED))
 
 _ABSENT: Final = object()
+_ANY: Final = e.AwaitKind.ANY
 
 
 class State:
@@ -99,9 +100,9 @@ class State:
         wait = self.wait
         if wait is None:
             return False
-        if wait.kind is e.AwaitKind.ANY:
-            return any(step in self.completed for step in wait.waiting_on)
-        return self.completed.keys() >= set(wait.waiting_on)
+        if wait.kind is _ANY:
+            return any(map(self.completed.__contains__, wait.waiting_on))
+        return all(map(self.completed.__contains__, wait.waiting_on))
 
     def put(self, index: dict[Any, Any], key: Any, value: Any) -> None:
         """Set `index[key]`, and remember what was there."""
@@ -239,7 +240,7 @@ def _unpaused(state: State, _: e.RunResumed) -> None:
     state.paused = False
 
 
-_FOLD: dict[type[e.Event], Callable[[State, Any], None]] = {
+FOLD: dict[type[e.Event], Callable[[State, Any], None]] = {
     e.ExecutionStarted: _started,
     e.ExecutionCompleted: _end_as(Status.COMPLETED),
     e.ExecutionFailed: _end_as(Status.FAILED),
@@ -273,7 +274,7 @@ _FOLD: dict[type[e.Event], Callable[[State, Any], None]] = {
 
 def apply(state: State, event: e.Event) -> None:
     """Fold one event into the state. Does not judge it: guards and invariants do."""
-    _FOLD[type(event)](state, event)
+    FOLD[type(event)](state, event)
 
 
 def fold(events: Iterable[e.Event]) -> State:

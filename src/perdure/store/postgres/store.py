@@ -160,7 +160,10 @@ class PostgresStore:
     async def open_runs(
         self, owner: HostId | None, after: RunId | None = None, limit: int = 1000
     ) -> list[Run]:
-        rows = await self._fetch("select_open_runs", owner, after or "", limit)
+        if owner is None:
+            rows = await self._fetch("select_unowned_runs", after or "", limit)
+        else:
+            rows = await self._fetch("select_open_runs", after or "", limit, owner)
         return [run_from(row) for row in rows]
 
     async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:

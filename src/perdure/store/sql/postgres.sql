@@ -12,7 +12,7 @@ ON CONFLICT DO NOTHING
 
 -- name: advance_runs
 -- Commits: sequence, head, semaphore and status, only where the fence holds and the decision was made on
--- what the row says. A row with a NULL sequence changes nothing and only checks the epoch.
+-- what the row says. A row with a NULL head changes nothing and only checks the epoch.
 -- Locks: the run rows, in the order of ids, so that two groups can't wait for each other.
 WITH locked AS (
     SELECT id FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE
@@ -20,12 +20,12 @@ WITH locked AS (
 UPDATE perdure.run AS run
 SET seq = coalesce(b.seq, run.seq), head = coalesce(b.head, run.head),
     semaphore = coalesce(b.semaphore, run.semaphore), status = coalesce(b.status, run.status)
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
+FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
             $8::text[])
-         AS b (id, epoch, seq_before, semaphore_before, seq, head, semaphore, status)
+         AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status)
 JOIN locked ON locked.id = b.id
 WHERE run.id = b.id AND run.epoch = b.epoch
-  AND (b.seq_before IS NULL OR (run.seq = b.seq_before AND run.semaphore = b.semaphore_before))
+  AND (b.head_before IS NULL OR (run.head = b.head_before AND run.semaphore = b.semaphore_before))
 
 -- name: close_runs
 -- Commits: the time at which runs were over. They have no owner from then on: any host may deal with what
@@ -154,7 +154,7 @@ SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaph
 FROM perdure.run WHERE id = $1
 
 -- name: select_runs_by_id
-SELECT id, epoch, seq, semaphore FROM perdure.run WHERE id = ANY ($1::text[])
+SELECT id, epoch, head, semaphore FROM perdure.run WHERE id = ANY ($1::text[])
 
 -- name: lock_run
 -- Locks: one run, so that a commit whose outcome is unknown has ended, one way or the other.
@@ -169,8 +169,16 @@ FROM perdure.run WHERE scope = $1 AND program = $2 AND key = $3
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms
 FROM perdure.run
-WHERE closed_at_ms IS NULL AND owner IS NOT DISTINCT FROM $1::text AND id > $2
-ORDER BY id LIMIT $3
+WHERE closed_at_ms IS NULL AND owner = $3 AND id > $1
+ORDER BY id LIMIT $2
+
+-- name: select_unowned_runs
+-- Apart, because an index is not used for IS NOT DISTINCT FROM.
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms
+FROM perdure.run
+WHERE closed_at_ms IS NULL AND owner IS NULL AND id > $1
+ORDER BY id LIMIT $2
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event

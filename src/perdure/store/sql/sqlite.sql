@@ -10,13 +10,13 @@ ON CONFLICT DO NOTHING
 
 -- name: advance_runs
 -- Commits: sequence, head, semaphore and status, only where the fence holds and the decision was made on
--- what the row says. A row with a NULL sequence changes nothing and only checks the epoch.
+-- what the row says. A row with a NULL head changes nothing and only checks the epoch.
 UPDATE perdure_run AS run
 SET seq = coalesce(b.column5, run.seq), head = coalesce(b.column6, run.head),
     semaphore = coalesce(b.column7, run.semaphore), status = coalesce(b.column8, run.status)
 FROM (VALUES :rows) AS b
 WHERE run.id = b.column1 AND run.epoch = b.column2
-  AND (b.column3 IS NULL OR (run.seq = b.column3 AND run.semaphore = b.column4))
+  AND (b.column3 IS NULL OR (run.head = b.column3 AND run.semaphore = b.column4))
 
 -- name: close_runs
 -- Commits: the time at which runs were over. They have no owner from then on: any host may deal with what
@@ -116,7 +116,7 @@ SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaph
 FROM perdure_run WHERE id = :run_id
 
 -- name: select_runs_by_id
-SELECT id, epoch, seq, semaphore FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids))
+SELECT id, epoch, head, semaphore FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_run_by_key
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
