@@ -21,12 +21,20 @@ class Failing:
         self.real = real
         self.end = end
         self.left_open = False
+        self.in_transaction = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
 
     def transaction(self, **options: Any) -> "_Transaction":
         return _Transaction(self, self.real.transaction(**options))
+
+    async def execute(self, sql: str, *values: Any) -> str:
+        """A statement outside of a transaction is one of its own."""
+        if self.in_transaction:
+            return await self.real.execute(sql, *values)
+        async with self.transaction():
+            return await self.real.execute(sql, *values)
 
     def terminate(self) -> None:
         if not self.left_open:
@@ -40,8 +48,10 @@ class _Transaction:
 
     async def __aenter__(self) -> None:
         await self._real.start()
+        self._connection.in_transaction = True
 
     async def __aexit__(self, kind: object, *_: object) -> None:
+        self._connection.in_transaction = False
         if kind is not None:
             await self._real.rollback()
         else:

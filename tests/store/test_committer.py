@@ -11,7 +11,7 @@ from perdure.store.committer import Committer
 from perdure.store.group import Group
 from perdure.store.opening import open_store
 from perdure.store.store import Store
-from perdure.store.writer import write
+from perdure.store.writer import write_async
 from tests.store.builders import Driven, Meter, assert_typed, begun
 
 pytestmark = pytest.mark.asyncio
@@ -193,7 +193,7 @@ async def test_an_error_of_the_backend_breaks_the_fences_of_its_group() -> None:
 
     runs = [Driven(), Driven()]
     with pytest.raises(StoreUnavailable):
-        await write([run.start() for run in runs], apply)
+        await write_async([run.start() for run in runs], apply)
     assert all(run.fence.broken for run in runs)
 
 

@@ -50,14 +50,16 @@ async def test_statements_of_one_warm_step(store: Store) -> None:
     await store.commit(run.step())
     assert meter.commits == 1
     names = [verb.replace("perdure_", "perdure.") for verb in verbs(meter)]
-    sqlite = isinstance(store, SqliteStore)
-    assert names == [
-        "BEGIN IMMEDIATE" if sqlite else "BEGIN",
-        "UPDATE perdure.run AS" if sqlite else "WITH locked AS",
-        "INSERT INTO perdure.event",
-        "INSERT INTO perdure.ledger",
-        "COMMIT",
-    ]
+    if isinstance(store, SqliteStore):
+        assert names == [
+            "BEGIN IMMEDIATE",
+            "UPDATE perdure.run AS",
+            "INSERT INTO perdure.event",
+            "INSERT INTO perdure.ledger",
+            "COMMIT",
+        ]
+    else:
+        assert names == ["WITH fit AS"], "one round trip"
 
 
 async def test_the_last_step_costs_one_statement_more(store: Store) -> None:
@@ -65,12 +67,9 @@ async def test_the_last_step_costs_one_statement_more(store: Store) -> None:
     run = await begun(store)
     meter = await Meter.of(store)
     await store.commit(run.finish())
-    assert len(meter.statements) == 6
-    assert [verb for verb in verbs(meter) if verb.startswith("UPDATE perdure")] == (
-        ["UPDATE perdure_run AS"] * 2
-        if isinstance(store, SqliteStore)
-        else ["UPDATE perdure.run AS"]
-    )
+    names = [verb.replace("perdure_", "perdure.") for verb in verbs(meter)]
+    assert names.count("UPDATE perdure.run AS") == 2
+    assert len(names) == (6 if isinstance(store, SqliteStore) else 5)
 
 
 async def test_statements_of_a_hundred_and_twenty_eight_warm_steps_in_one_group(
@@ -84,7 +83,8 @@ async def test_statements_of_a_hundred_and_twenty_eight_warm_steps_in_one_group(
     await commit_all(store, runs)
     assert meter.commits == 1
     # SQLite: begin, 1 of 128 runs, 5 of 128 events, 2 of 128 balances, commit.
-    assert len(meter.statements) == (10 if isinstance(store, SqliteStore) else 5)
+    # Postgres: begin, runs, (events by COPY,) balances, commit.
+    assert len(meter.statements) == (10 if isinstance(store, SqliteStore) else 4)
     after = await rows(store)
     assert after["event"] - before["event"] == 5 * 128
     assert after["ledger"] - before["ledger"] == 128

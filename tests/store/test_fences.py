@@ -14,6 +14,7 @@ from perdure.core.journal import events as e
 from perdure.core.ledger import AccountId
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
+from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 from tests.store.builders import (
     HOST,
@@ -60,13 +61,18 @@ async def test_a_stale_epoch_is_rejected_alone(store: Store) -> None:
     assert await store.messages(alive.run_id) == []
 
 
+def tries(store: Store) -> int:
+    """Postgres takes a small group in one statement, and again without what does not fit."""
+    return 1 if isinstance(store, SqliteStore) else 2
+
+
 async def test_a_stale_sequence_is_rejected_alone(store: Store) -> None:
     run, other = await begun(store), await begun(store)
     twin = await run.reload(store)
     await store.commit(twin.step())
     meter = await Meter.of(store)
     assert await submit(store, run.step(), other.step()) == [StaleFence, None]
-    assert meter.commits == 1
+    assert meter.commits == tries(store)
     await store.commit(twin.step())
 
 
@@ -75,7 +81,7 @@ async def test_a_stale_semaphore_is_rejected_alone(store: Store, tampering: None
     await raw(store, f"UPDATE {{}}run SET semaphore = 7 WHERE id = '{run.run_id}'")
     meter = await Meter.of(store)
     assert await submit(store, run.step(), other.step()) == [StaleFence, None]
-    assert meter.commits == 1
+    assert meter.commits == tries(store)
     found = await store.run(run.run_id)
     assert found is not None
     assert (found.seq, found.semaphore) == (4, 7)

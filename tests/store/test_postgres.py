@@ -422,3 +422,17 @@ async def test_closing_ends_every_connection(fresh_postgres: str) -> None:
     await asyncio.gather(*(store.run(run.run_id) for _ in range(10)))
     await store.close()
     assert await end_connections(fresh_postgres) == 0
+
+
+async def test_closing_ends_though_the_server_is_gone(
+    private_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.store.postgres.store._LONGEST_WAIT_S", 0.2)
+    store = await PostgresStore.open(private_postgres.url())
+    run = await begun(store)
+    private_postgres.stop()
+    waiting = asyncio.create_task(store.commit(run.step()))
+    await asyncio.sleep(0)
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="closed while it could not be reached"):
+        await waiting

@@ -7,12 +7,15 @@ pays one commit, and five hundred pay one commit together.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
-from perdure.core.errors import CommitRejected, StoreClosed
+from perdure.core.errors import StoreClosed
 from perdure.store.bundle import Bundle
 from perdure.store.group import break_fences
+from perdure.store.writer import Outcomes
 
-Write = Callable[[Sequence[Bundle]], Awaitable[list[CommitRejected | None]]]
+Write = Callable[[Sequence[Bundle]], Awaitable[Outcomes]]
+Waiting = list[tuple[Bundle, asyncio.Future[None]]]
 
 MAX_GROUP = 1000
 """Bundles in a group: bounds the time that the newest bundle waits for the oldest."""
@@ -69,11 +72,14 @@ class Committer:
     def __init__(
         self, write: Write, *, max_group: int = MAX_GROUP, max_queued: int = MAX_QUEUED
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._write = write
         self._max_group = max_group
         self._queue: deque[tuple[Bundle, asyncio.Future[None]]] = deque()
         self._room = Room(max_queued)
-        self._writing: asyncio.Task[None] | None = None
+        self._answer: asyncio.Future[Outcomes] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._closed = False
 
     async def commit(self, bundle: Bundle) -> None:
@@ -85,18 +91,19 @@ class Committer:
         self._require_open()
         if not self._room.take():
             await self._wait_for_room(bundle)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[None] = self._loop.create_future()
         self._queue.append((bundle, done))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_groups())
+        if self._idle.is_set():
+            # Not at once: whoever else has a bundle in this turn of the loop comes along.
+            self._idle.clear()
+            self._loop.call_soon(self._write_group)
         # To cancel the caller cancels this future only: the bundle stays in its place.
         await done
 
     async def close(self) -> None:
         """Refuse new bundles; return when all that were accepted are decided."""
         self._closed = True
-        while self._writing is not None:
-            await asyncio.wait([self._writing])
+        await self._idle.wait()
 
     async def _wait_for_room(self, bundle: Bundle) -> None:
         try:
@@ -113,26 +120,31 @@ class Committer:
         if self._closed:
             raise StoreClosed("the store is closed", "commit before closing it")
 
-    async def _write_groups(self) -> None:
-        try:
-            while self._queue:
-                count = min(len(self._queue), self._max_group)
-                await self._write_group([self._queue.popleft() for _ in range(count)])
-        finally:
-            self._writing = None
-
-    async def _write_group(self, group: list[tuple[Bundle, asyncio.Future[None]]]) -> None:
-        try:
-            outcomes = await self._write([bundle for bundle, _ in group])
-        except BaseException as error:
-            for _, done in group:
-                if not done.done():
-                    done.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
+    def _write_group(self) -> None:
+        """Hand the next group to the database; go on when it is decided."""
+        count = min(len(self._queue), self._max_group)
+        if not count:
+            self._idle.set()
             return
-        finally:
-            self._room.give_back(len(group))
+        group = [self._queue.popleft() for _ in range(count)]
+        # Kept, because the loop holds on to a task only weakly.
+        self._answer = answer = asyncio.ensure_future(self._write([b for b, _ in group]))
+        if answer.done():
+            self._decide(group, answer)
+        else:
+            answer.add_done_callback(partial(self._decide, group))
+
+    def _decide(self, group: Waiting, answer: asyncio.Future[Outcomes]) -> None:
+        """Tell each submitter what became of its bundle."""
+        self._room.give_back(len(group))
+        failure: BaseException | None
+        if answer.cancelled():
+            failure = StoreClosed("the event loop was stopped", "open the store again")
+        else:
+            failure = answer.exception()
+        outcomes: Sequence[BaseException | None] = [failure] * len(group)
+        if failure is None:
+            outcomes = answer.result()
         for (_, done), outcome in zip(group, outcomes, strict=True):
             if done.done():
                 continue
@@ -140,3 +152,4 @@ class Committer:
                 done.set_result(None)
             else:
                 done.set_exception(outcome)
+        self._write_group()

@@ -19,7 +19,7 @@ from perdure.store.primitives import Fence
 from perdure.store.records import NewRun
 
 
-class Head(msgspec.Struct):
+class Head(msgspec.Struct, gc=False):
     """A run's row: what the group found it to be, and what it leaves.
 
     `head_before` is the hash that the group continues, which tells the sequence too. It is `None`
@@ -90,6 +90,26 @@ class Group:
         for finished in bundle.finished:
             self.finished.append(finished)
             self.finishers[finished[0], finished[1]] = self.size
+
+    @property
+    def is_books_only(self) -> bool:
+        """Whether it only appends to runs that go on: the steps of warm runs."""
+        beside = (
+            self.created,
+            self.messages,
+            self.acknowledged,
+            self.marked,
+            self.work,
+            self.finished,
+        )
+        return (
+            bool(self.heads)
+            and not any(beside)
+            and all(
+                head.head_before is not None and head.closed_at_ms is None
+                for head in self.heads.values()
+            )
+        )
 
     def known(self, run_id: RunId) -> Head | None:
         return self.heads.get(run_id) or self._born.get(run_id)

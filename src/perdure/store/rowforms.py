@@ -36,7 +36,6 @@ def created_rows(group: Group) -> list[Row]:
 
 
 def head_rows(group: Group) -> list[Row]:
-    """In the order of ids, which is the order in which rows are locked."""
     return [
         (
             head.run_id,
@@ -45,12 +44,12 @@ def head_rows(group: Group) -> list[Row]:
             head.semaphore_before,
             *_after(head),
         )
-        for _, head in sorted(group.heads.items())
+        for head in group.heads.values()
     ]
 
 
 def closed_rows(group: Group) -> list[Row]:
-    closed = ((run_id, head.closed_at_ms) for run_id, head in sorted(group.heads.items()))
+    closed = ((run_id, head.closed_at_ms) for run_id, head in group.heads.items())
     return [row for row in closed if row[1] is not None]
 
 

@@ -1,43 +1,92 @@
-"""Writing a list of bundles: as one group if possible, each bad bundle rejected alone."""
+"""Writing a list of bundles: as one group if possible, each bad bundle rejected alone.
 
-from collections.abc import Awaitable, Callable, Sequence
+`plan_writes` decides and does no input or output: it yields the groups to apply, one after the other, and is
+told what became of each. `write` drives it in the thread of a database, `write_async` in the event loop.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import TypeAlias
 
 from perdure.core.errors import BundleRefused, CommitRejected
 from perdure.store.bundle import Bundle
 from perdure.store.group import Group, break_fences, merge
 
-Apply = Callable[[Group], Awaitable[dict[int, CommitRejected]]]
-"""Commits a group and returns nothing, or rolls it back and returns who must leave it, and why."""
+Outcomes: TypeAlias = list[CommitRejected | None]
+"""Of each bundle, in order; `None` means durable."""
 
 
 class StatementRefused(Exception):
     """The database refused a row of the group, and does not say whose."""
 
 
-async def write(bundles: Sequence[Bundle], apply: Apply) -> list[CommitRejected | None]:
-    """Commit what can be committed. The outcome of each bundle, in order; `None` means durable.
+Rejected: TypeAlias = dict[int, CommitRejected]
+"""Nobody, if the group was committed; else it was rolled back, and these must leave it."""
 
-    Bundles keep their order, and a rejected one takes along every later one of its runs.
-    """
+Plan: TypeAlias = Generator[Group, Rejected | StatementRefused, Outcomes]
+
+
+def write(bundles: Sequence[Bundle], apply: Callable[[Group], Rejected]) -> Outcomes:
+    """Commit what can be committed, with an `apply` that blocks."""
+    plan = plan_writes(bundles)
     try:
-        return await _write(bundles, apply)
+        group = next(plan)
+        while True:
+            try:
+                answer: Rejected | StatementRefused = apply(group)
+            except StatementRefused as refused:
+                answer = refused
+            group = plan.send(answer)
+    except StopIteration as end:
+        return _outcomes(end)
     except BaseException:
-        # The outcome is unknown to the callers: only what a fresh load finds is true.
-        for bundle in bundles:
-            break_fences(bundle)
+        _break_all(bundles)
         raise
 
 
-async def _write(bundles: Sequence[Bundle], apply: Apply) -> list[CommitRejected | None]:
-    outcomes: list[CommitRejected | None] = [None] * len(bundles)
+async def write_async(
+    bundles: Sequence[Bundle], apply: Callable[[Group], Awaitable[Rejected]]
+) -> Outcomes:
+    """Commit what can be committed, with an `apply` that is awaited."""
+    plan = plan_writes(bundles)
+    try:
+        group = next(plan)
+        while True:
+            try:
+                answer: Rejected | StatementRefused = await apply(group)
+            except StatementRefused as refused:
+                answer = refused
+            group = plan.send(answer)
+    except StopIteration as end:
+        return _outcomes(end)
+    except BaseException:
+        _break_all(bundles)
+        raise
+
+
+def _outcomes(end: StopIteration) -> Outcomes:
+    outcomes: Outcomes = end.value
+    return outcomes
+
+
+def _break_all(bundles: Sequence[Bundle]) -> None:
+    """The outcome is unknown to the callers: only what a fresh load finds is true."""
+    for bundle in bundles:
+        break_fences(bundle)
+
+
+def plan_writes(bundles: Sequence[Bundle]) -> Plan:
+    """Bundles keep their order, and a rejected one takes along every later one of its runs."""
+    outcomes: Outcomes = [None] * len(bundles)
     waiting = list(range(len(bundles)))
     while waiting:
-        group, misfits = merge([bundles[i] for i in waiting])
-        rejected = misfits or await _apply(group, apply)
-        if rejected is None:
-            await _one_by_one(bundles, waiting[: group.size], outcomes, apply)
-            waiting = waiting[group.size :]
-        elif rejected:
+        group, rejected = merge([bundles[i] for i in waiting])
+        if not rejected:
+            answer = yield group
+            if isinstance(answer, StatementRefused):
+                yield from _one_by_one(bundles, waiting[: group.size], outcomes)
+            else:
+                rejected = answer
+        if rejected:
             for position, reason in rejected.items():
                 outcomes[waiting[position]] = reason
                 break_fences(bundles[waiting[position]])
@@ -47,31 +96,23 @@ async def _write(bundles: Sequence[Bundle], apply: Apply) -> list[CommitRejected
     return outcomes
 
 
-async def _apply(group: Group, apply: Apply) -> dict[int, CommitRejected] | None:
-    try:
-        return await apply(group)
-    except StatementRefused:
-        return None
-
-
-async def _one_by_one(
-    bundles: Sequence[Bundle],
-    positions: Sequence[int],
-    outcomes: list[CommitRejected | None],
-    apply: Apply,
-) -> None:
+def _one_by_one(
+    bundles: Sequence[Bundle], positions: Sequence[int], outcomes: Outcomes
+) -> Generator[Group, Rejected | StatementRefused, None]:
     """A statement failed: find the bundle at fault by committing each on its own."""
     for i in positions:
         group, rejected = merge([bundles[i]])
-        try:
-            rejected = rejected or await apply(group)
-        except StatementRefused as error:
-            refused = BundleRefused(
-                f"the database refused a row ({error})",
-                "nothing of this bundle was written; the value at fault is named above",
-            )
-            refused.__cause__ = error
-            rejected = {0: refused}
+        if not rejected:
+            answer = yield group
+            if isinstance(answer, StatementRefused):
+                refused = BundleRefused(
+                    f"the database refused a row ({answer})",
+                    "nothing of this bundle was written; the value at fault is named above",
+                )
+                refused.__cause__ = answer
+                rejected = {0: refused}
+            else:
+                rejected = answer
         if rejected:
             outcomes[i] = rejected[0]
             break_fences(bundles[i])

@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(reduce(or_, EVENTS)).decode
 _replace = msgspec.structs.replace
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One row of a journal, as it is stored.
 
     `body` is the event's JSON without its payload. `sealed` is nonce + payload; once the payload is erased it

@@ -22,7 +22,7 @@ from perdure.core.ids import Guid, RunId, SetId, StepId
 from perdure.core.ledger import AccountId
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, gc=False):
     """One fact."""
 
 

@@ -22,7 +22,7 @@ from perdure.core.journal.state import FOLD, State, Status
 from perdure.core.ledger import AccountId, located, post_to
 
 
-class Appended(msgspec.Struct, frozen=True):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """What one append adds to the books; it is committed whole or not at all.
 
     `semaphore_before` is what the decision was made on: the store compares it with the locked row.

@@ -17,14 +17,16 @@ LOST = (
     asyncpg.CrashShutdownError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.IdleSessionTimeoutError,
-    asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # what the driver says if it is asked between the end and its notice
     asyncpg.StatementCompletionUnknownError,
     asyncpg.TooManyConnectionsError,
     OSError,
     EOFError,
 )
-"""The connection, not the statement, is at fault: connect again."""
+"""The connection, not the statement, is at fault: connect again.
+
+So is an `InterfaceError` on a connection that is closed; on an open one it is a mistake of ours.
+"""
 
 CONFLICT = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Two transactions met: try again."""

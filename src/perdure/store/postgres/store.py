@@ -24,7 +24,7 @@ from perdure.store.records import Claim, Run
 from perdure.store.rowforms import claim_from, entry_from, message_from, run_from
 from perdure.store.statements import statements
 from perdure.store.values import require_storable
-from perdure.store.writer import write
+from perdure.store.writer import Outcomes, write_async
 
 T = TypeVar("T")
 _SQL = statements("postgres")
@@ -75,8 +75,8 @@ class PostgresStore:
     async def commit(self, bundle: Bundle) -> None:
         await self._committer.commit(bundle)
 
-    async def _write(self, bundles: Sequence[Bundle]) -> list[CommitRejected | None]:
-        return await write(bundles, self._apply)
+    def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
+        return write_async(bundles, self._apply)
 
     async def _apply(self, group: Group) -> dict[int, CommitRejected]:
         """Apply until it is decided. After a lost connection, first see what became of it."""
@@ -97,14 +97,20 @@ class PostgresStore:
             except CONFLICT:
                 # Whoever reports a conflict has rolled back; what was in doubt before still is.
                 pass
-            except LOST:
-                await self._drop_connection()
+            except (*LOST, asyncpg.InterfaceError) as error:
+                _require_lost(error, self._connection)
+                self._drop_connection()
+                if self._closed and wait_s >= _LONGEST_WAIT_S:
+                    raise StoreUnavailable(
+                        f"{self.name} was closed while it could not be reached ({error})",
+                        "what was not acknowledged may be there or not: load the runs again",
+                    ) from error
             except asyncpg.PostgresError as error:
                 raise _unavailable(self.name, error) from error
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
-    async def _drop_connection(self) -> None:
+    def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
@@ -218,7 +224,8 @@ class PostgresStore:
                 return await job(connection)
             except CONFLICT:
                 pass
-            except LOST:
+            except (*LOST, asyncpg.InterfaceError) as error:
+                _require_lost(error, connection)
                 if connection is not None:
                     connection.terminate()
                 connection = None
@@ -240,8 +247,15 @@ def _unavailable(name: str, error: asyncpg.PostgresError) -> StoreUnavailable:
 async def _let_go(connection: Connection) -> None:
     try:
         await connection.close(timeout=5)
-    except (*LOST, TimeoutError):
+    except (*LOST, asyncpg.InterfaceError, TimeoutError):
         connection.terminate()
+
+
+def _require_lost(error: BaseException, connection: Connection | None) -> None:
+    """To try again helps if the connection is gone, but not against a mistake of ours."""
+    mistaken = isinstance(error, asyncpg.InterfaceError)
+    if mistaken and connection is not None and not connection.is_closed():
+        raise error
 
 
 async def _next_books(connection: Connection, *, after: str) -> Books | None:

@@ -14,29 +14,58 @@ ON CONFLICT DO NOTHING
 -- Commits: sequence, head, semaphore and status, only where the fence holds and the decision was made on
 -- what the row says. A row with a NULL head changes nothing and only checks the epoch.
 -- Locks: the run rows, in the order of ids, so that two groups can't wait for each other.
-WITH locked AS (
-    SELECT id FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE
-)
 UPDATE perdure.run AS run
 SET seq = coalesce(b.seq, run.seq), head = coalesce(b.head, run.head),
     semaphore = coalesce(b.semaphore, run.semaphore), status = coalesce(b.status, run.status)
-FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
-            $8::text[])
-         AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status)
-JOIN locked ON locked.id = b.id
-WHERE run.id = b.id AND run.epoch = b.epoch
-  AND (b.head_before IS NULL OR (run.head = b.head_before AND run.semaphore = b.semaphore_before))
+FROM (
+    SELECT locked.id, b.seq, b.head, b.semaphore, b.status
+    FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
+                $8::text[])
+             AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status)
+    JOIN perdure.run AS locked
+      ON locked.id = b.id AND locked.epoch = b.epoch
+     AND (b.head_before IS NULL
+          OR (locked.head = b.head_before AND locked.semaphore = b.semaphore_before))
+    ORDER BY locked.id FOR NO KEY UPDATE OF locked
+) AS b
+WHERE run.id = b.id
+
+-- name: commit_books
+-- Commits: what `advance_runs`, the entries and `post` commit, as one statement and so in one round trip.
+-- If any row does not fit, nothing is written: the count tells.
+-- Locks: the run rows, in the order of ids.
+WITH fit AS (
+    SELECT locked.id, b.seq, b.head, b.semaphore, b.status
+    FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
+                $8::text[])
+             AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status)
+    JOIN perdure.run AS locked
+      ON locked.id = b.id AND locked.epoch = b.epoch
+     AND locked.head = b.head_before AND locked.semaphore = b.semaphore_before
+    ORDER BY locked.id FOR NO KEY UPDATE OF locked
+), whole AS (
+    SELECT count(*) = cardinality($1::text[]) AS fits FROM fit
+), appended AS (
+    INSERT INTO perdure.event (run_id, seq, at_ms, body, prev, sealed, erased)
+    SELECT e.* FROM whole, unnest($9::text[], $10::bigint[], $11::bigint[], $12::text[], $13::bytea[],
+                                  $14::bytea[], $15::bytea[]) AS e
+    WHERE whole.fits
+), posted AS (
+    INSERT INTO perdure.ledger AS ledger (run_id, account, balance)
+    SELECT p.* FROM whole, unnest($16::text[], $17::text[], $18::bigint[]) AS p
+    WHERE whole.fits
+    ON CONFLICT (run_id, account) DO UPDATE SET balance = ledger.balance + excluded.balance
+)
+UPDATE perdure.run AS run
+SET seq = fit.seq, head = fit.head, semaphore = fit.semaphore, status = fit.status
+FROM fit, whole
+WHERE run.id = fit.id AND whole.fits
 
 -- name: close_runs
 -- Commits: the time at which runs were over. They have no owner from then on: any host may deal with what
 -- still arrives for them. Apart from `advance_runs`, because only this one touches an index.
 UPDATE perdure.run AS run SET closed_at_ms = b.closed_at_ms, owner = NULL
 FROM unnest($1::text[], $2::bigint[]) AS b (id, closed_at_ms) WHERE run.id = b.id
-
--- name: append_events
--- Commits: entries. The primary key lets no entry stand twice.
-INSERT INTO perdure.event (run_id, seq, at_ms, body, prev, sealed, erased)
-SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::bytea[])
 
 -- name: post
 -- Commits: postings, summed per account.

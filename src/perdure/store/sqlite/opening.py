@@ -15,7 +15,7 @@ from perdure.store.sqlite.foreign import descriptors
 MEMORY = ":memory:"
 T = TypeVar("T")
 
-_BUSY_MS = 10_000
+BUSY_MS = 10_000
 _STATEMENTS = 512
 
 
@@ -41,7 +41,7 @@ def _open(path: str, prepare: Callable[[apsw.Connection], None]) -> apsw.Connect
         with descriptors.opening(Path(path)) if path != MEMORY else nullcontext():
             connection = apsw.Connection(path, statementcachesize=_STATEMENTS)
         try:
-            connection.set_busy_timeout(_BUSY_MS)
+            connection.set_busy_timeout(BUSY_MS)
             prepare(connection)
         except BaseException:
             connection.close()
@@ -81,7 +81,6 @@ def _configure(connection: apsw.Connection) -> None:
     # WAL: readers do not wait for the writer. FULL: a commit that returned survives a power cut.
     patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
     connection.execute("PRAGMA cache_size = -65536")
 
 

@@ -1,16 +1,18 @@
 """The SQLite store: a writer thread, a reader thread, and the committer in front of them."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from time import perf_counter
 from typing import Any, TypeVar
 
 import apsw
 import msgspec
 
 from perdure.core.books import Books
-from perdure.core.errors import CommitRejected, StoreClosed
+from perdure.core.errors import StoreClosed
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
@@ -18,17 +20,17 @@ from perdure.core.limits import MAX_SEQUENCE
 from perdure.core.messages import Message
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer
-from perdure.store.group import Group
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 from perdure.store.rowforms import claim_from, entry_from, message_from, run_from
 from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, patiently
+from perdure.store.sqlite.pace import Pace
 from perdure.store.sqlite.thread import ConnectionThread
-from perdure.store.sqlite.writing import apply, in_transaction
+from perdure.store.sqlite.writing import apply, begin, in_transaction
 from perdure.store.statements import statements
 from perdure.store.values import require_storable
-from perdure.store.writer import write
+from perdure.store.writer import Outcomes, write
 
 T = TypeVar("T")
 _SQL = statements("sqlite")
@@ -39,8 +41,12 @@ _LOOK_EVERY = 64
 class SqliteStore:
     """Open with `SqliteStore.open`. A store in memory has one connection for everything."""
 
-    def __init__(self, path: str, writer: ConnectionThread, reader: ConnectionThread) -> None:
+    def __init__(
+        self, path: str, writer: ConnectionThread, reader: ConnectionThread, pace: Pace
+    ) -> None:
         self._path = path
+        self._pace = pace
+        self._folding: asyncio.Future[None] | None = None
         self._writer = writer
         self._reader = reader
         self._committer = Committer(self._write)
@@ -49,9 +55,14 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: str, *, adopt: bool = False) -> "SqliteStore":
-        writer = ConnectionThread(
-            f"perdure-writer {path}", lambda: connect_first(path, adopt=adopt)
-        )
+        pace = Pace()
+
+        def first_connection() -> apsw.Connection:
+            connection = connect_first(path, adopt=adopt)
+            pace.watch(connection)
+            return connection
+
+        writer = ConnectionThread(f"perdure-writer {path}", first_connection)
         reader = writer
         if path != MEMORY:
             reader = ConnectionThread(f"perdure-reader {path}", lambda: connect(path))
@@ -62,7 +73,7 @@ class SqliteStore:
         except BaseException:
             await _close(reader, writer)
             raise
-        return cls(path, writer, reader)
+        return cls(path, writer, reader, pace)
 
     @property
     def name(self) -> str:
@@ -77,19 +88,38 @@ class SqliteStore:
     async def commit(self, bundle: Bundle) -> None:
         await self._committer.commit(bundle)
 
-    async def _write(self, bundles: Sequence[Bundle]) -> list[CommitRejected | None]:
-        return await write(bundles, self._apply)
+    def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
+        if self._pace.log_is_long:
+            self._folding = self._writer.submit(self._pace.fold_log)
+        if len(bundles) == 1 and self._pace.is_quick:
+            connection = self._writer.idle_connection
+            if connection is not None and begin(connection):
+                return self._write_in_place(connection, bundles)
+        return self._writer.submit(partial(self._write_group, bundles))
 
-    async def _apply(self, group: Group) -> dict[int, CommitRejected]:
+    def _write_in_place(
+        self, connection: apsw.Connection, bundles: Sequence[Bundle]
+    ) -> Awaitable[Outcomes]:
+        answer: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
+        try:
+            answer.set_result(self._write_group(bundles, connection))
+        except Exception as error:
+            answer.set_exception(error)
+        finally:
+            # Nothing was applied if the bundle was rejected before the database was asked.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        return answer
+
+    def _write_group(self, bundles: Sequence[Bundle], connection: apsw.Connection) -> Outcomes:
         self._groups += 1
-        look = self._path != MEMORY and self._groups % _LOOK_EVERY == 0
-
-        def job(connection: apsw.Connection) -> dict[int, CommitRejected]:
-            if look:
-                descriptors.require_ours(Path(self._path))
-            return apply(connection, group)
-
-        return await self._writer.run(job)
+        if self._path != MEMORY and self._groups % _LOOK_EVERY == 0:
+            descriptors.require_ours(Path(self._path))
+        began = perf_counter()
+        outcomes = write(bundles, partial(apply, connection))
+        if len(bundles) == 1:
+            self._pace.committed(perf_counter() - began)
+        return outcomes
 
     async def claim_runs(self, owner: HostId, limit: int) -> list[Run]:
         rows = await self._change("claim_runs", owner=owner, limit=limit)

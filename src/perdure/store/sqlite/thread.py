@@ -21,6 +21,7 @@ class ConnectionThread:
         self._connect = connect
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._connection: apsw.Connection | None = None
+        self._unanswered = 0
 
     async def open(self) -> None:
         """Start the thread; raises what connecting raises."""
@@ -28,11 +29,21 @@ class ConnectionThread:
         await self.run(lambda _: None)
 
     async def run(self, job: Callable[[apsw.Connection], T]) -> T:
-        """Call `job` with the connection. A job once begun is finished, even if the caller leaves."""
+        """Call `job` with the connection, and wait for what it returns."""
+        return await self.submit(job)
+
+    def submit(self, job: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
+        """Queue `job`. Once begun it is finished, even if nobody waits for it any more."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        self._unanswered += 1
         self._jobs.put((job, future, loop))
-        return await future
+        return future
+
+    @property
+    def idle_connection(self) -> apsw.Connection | None:
+        """The connection, for the event loop's own thread, while this thread has nothing to do."""
+        return None if self._unanswered else self._connection
 
     async def close(self) -> None:
         """Finish what is queued, then close the connection."""
@@ -51,27 +62,28 @@ class ConnectionThread:
                 result = job(self._connection)
             except BaseException as error:
                 failure = error
-            _answer(loop, future, result, failure)
+            self._answer(loop, future, result, failure)
         if self._connection is not None:
             self._connection.close()
 
+    def _answer(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[Any],
+        result: Any,
+        failure: BaseException | None,
+    ) -> None:
+        def settle() -> None:
+            self._unanswered -= 1
+            if future.done():
+                return
+            if failure is not None:
+                future.set_exception(failure)
+            else:
+                future.set_result(result)
 
-def _answer(
-    loop: asyncio.AbstractEventLoop,
-    future: asyncio.Future[Any],
-    result: Any,
-    failure: BaseException | None,
-) -> None:
-    def settle() -> None:
-        if future.done():
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:
+            # The loop is gone, and with it whoever asked.
             return
-        if failure is not None:
-            future.set_exception(failure)
-        else:
-            future.set_result(result)
-
-    try:
-        loop.call_soon_threadsafe(settle)
-    except RuntimeError:
-        # The loop is gone, and with it whoever asked.
-        return

@@ -19,7 +19,7 @@ from perdure.store.rowforms import (
     posting_rows,
     work_rows,
 )
-from perdure.store.sqlite.opening import patiently
+from perdure.store.sqlite.opening import BUSY_MS, patiently
 from perdure.store.sqlite.rows import execute_rows
 from perdure.store.statements import statements
 from perdure.store.writer import StatementRefused
@@ -27,9 +27,22 @@ from perdure.store.writer import StatementRefused
 _SQL = statements("sqlite")
 
 
+def begin(connection: apsw.Connection) -> bool:
+    """Take the file's write lock if it is free."""
+    connection.set_busy_timeout(0)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.set_busy_timeout(BUSY_MS)
+    return True
+
+
 def in_transaction(connection: apsw.Connection, work: Callable[[], Any]) -> Any:
     """Run `work` under the file's write lock and commit; on any error nothing is changed."""
-    patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+    if not connection.in_transaction:
+        patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
     try:
         result = work()
         patiently(lambda: connection.execute("COMMIT"))
