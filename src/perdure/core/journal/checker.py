@@ -123,7 +123,7 @@ def _awaited(state: State, event: e.JoinSetAwaited) -> Broken:
     return broken
 
 
-_BY_EVENT: Final[dict[type[e.Event], Callable[[State, Any], Broken]]] = {
+BY_EVENT: Final[dict[type[e.Event], Callable[[State, Any], Broken]]] = {
     e.ExecutionCancelled: _cancelled,
     e.InvokeStarted: _started,
     e.InvokeCompleted: _completed,
@@ -135,28 +135,16 @@ _BY_EVENT: Final[dict[type[e.Event], Callable[[State, Any], Broken]]] = {
     e.JoinSetAwaited: _awaited,
 }
 
-_BEGUN_AND_OPEN: Final = frozenset((Status.RUNNING, Status.BLOCKED, Status.CANCELLING))
-
-
-Check = Callable[[State, int, int, Any], Broken]
-
-
-def check_of(event: type[e.Event]) -> Check:
-    """The invariants that an event of this type, as entry `seq`, would break."""
-    by_event = _BY_EVENT.get(event)
-
-    def check(state: State, expected_seq: int, seq: int, event: Any) -> Broken:
-        broken = _NONE if by_event is None else by_event(state, event)
-        if seq == expected_seq and state.status in _BEGUN_AND_OPEN:
-            return broken
-        return [*_out_of_place(state, expected_seq, seq, event), *broken]
-
-    return check
+BEGUN_AND_OPEN: Final = frozenset((Status.RUNNING, Status.BLOCKED, Status.CANCELLING))
 
 
 def broken_by(state: State, expected_seq: int, seq: int, event: e.Event) -> Broken:
     """The invariants that appending `event` as entry `seq` would break; empty if it may stand."""
-    return check_of(type(event))(state, expected_seq, seq, event)
+    by_event = BY_EVENT.get(type(event))
+    broken = _NONE if by_event is None else by_event(state, event)
+    if seq == expected_seq and state.status in BEGUN_AND_OPEN:
+        return broken
+    return [*_out_of_place(state, expected_seq, seq, event), *broken]
 
 
 def _out_of_place(state: State, expected_seq: int, seq: int, event: e.Event) -> Broken:
@@ -171,7 +159,7 @@ def _out_of_place(state: State, expected_seq: int, seq: int, event: e.Event) -> 
             broken.append(("S-3 single_terminal", f"{name} is a second terminal event"))
         else:
             broken.append(("S-4 terminal_is_last", f"{name} follows the terminal event"))
-    elif state.status not in _BEGUN_AND_OPEN:
+    elif state.status not in BEGUN_AND_OPEN:
         if not isinstance(event, e.ExecutionStarted | e.RunApproved):
             broken.append(("S-2 starts_with_started", f"{name} comes before ExecutionStarted"))
     return broken

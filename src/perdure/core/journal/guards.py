@@ -71,11 +71,6 @@ def _cancel(state: State, event: e.CancelRequested) -> None:
         _refuse("cancels_once", event, "the run is cancelling", "acknowledge the second request")
 
 
-def _new_place(state: State, event: e.Event, place: str) -> None:
-    _program_runs(state, event)
-    _free_place(state, event, place)
-
-
 def _free_place(state: State, event: e.Event, place: str) -> None:
     """A place in the call tree is taken once, by one operation; a skip takes it too."""
     if (
@@ -91,11 +86,13 @@ def _schedule(
     state: State,
     event: e.InvokeScheduled | e.TimerScheduled | e.RandomGenerated | e.TimeRecorded,
 ) -> None:
-    _new_place(state, event, event.promise_id)
+    _program_runs(state, event)
+    _free_place(state, event, event.promise_id)
 
 
 def _create_set(state: State, event: e.JoinSetCreated) -> None:
-    _new_place(state, event, event.join_set_id)
+    _program_runs(state, event)
+    _free_place(state, event, event.join_set_id)
 
 
 def _submit(state: State, event: e.JoinSetSubmitted) -> None:

@@ -13,8 +13,8 @@ from perdure.core.errors import (
     SemaphoreUnderflow,
 )
 from perdure.core.ids import RunId
-from perdure.core.journal import checker
 from perdure.core.journal import events as e
+from perdure.core.journal.checker import BEGUN_AND_OPEN, BY_EVENT, broken_by
 from perdure.core.journal.entry import NONCE_BYTES, Entry, genesis, seal
 from perdure.core.journal.guards import GUARDS
 from perdure.core.journal.postings import TABLE
@@ -105,9 +105,10 @@ class Journal:
         """Judge one event and fold it in: invariants, guards, digits, semaphore."""
         state = self.state
         check, guard, effect, fold = _RULES[type(event)]
-        broken = check(state, expected, seq, event)
-        if broken:
-            raise _violation(self.run_id, seq, broken, remedy)
+        if check is not None or expected != seq or state.status not in BEGUN_AND_OPEN:
+            broken = broken_by(state, expected, seq, event)
+            if broken:
+                raise _violation(self.run_id, seq, broken, remedy)
         guard(state, event)
         posted, delta = effect(event)
         for account, increment in posted:
@@ -155,7 +156,7 @@ class Journal:
 
 
 _RULES: Final = {
-    event: (checker.check_of(event), GUARDS[event], TABLE[event], FOLD[event]) for event in e.EVENTS
+    event: (BY_EVENT.get(event), GUARDS[event], TABLE[event], FOLD[event]) for event in e.EVENTS
 }
 """What is asked of each event, and what it does, in one lookup: this is the hot path."""
 

@@ -28,9 +28,9 @@ def message_account(guid: Guid) -> AccountId:
 
 def kind_of(account: AccountId) -> Layout:
     """The layout by which the account's digits are read."""
-    if account.startswith(_STEP) and account != _STEP:
+    if account[:5] == _STEP and account != _STEP:
         return ACTIVITY
-    if account.startswith(_MESSAGE) and account != _MESSAGE:
+    if account[:8] == _MESSAGE and account != _MESSAGE:
         return MESSAGE
     raise InvalidId(
         f"{account!r} is not an account",

@@ -14,7 +14,7 @@ SLOW_S = 0.002
 WEIGHT = 1 / 16
 """What the newest commit counts in that average."""
 
-LOG_PAGES = 10_000
+LOG_PAGES = 4000
 """Length of the log from which it is folded back."""
 
 
