@@ -1,7 +1,10 @@
 """The committer with the rows of a real step: every submitter owns a run and takes it step by step.
 
-`python -m bench.committer URL SUBMITTERS SECONDS` prints steps per second, the median time of one commit as
-its submitter sees it, and how many bundles shared a group, as JSON.
+`python -m bench.committer URL SUBMITTERS STEPS` measures twice, and prints as JSON the steps per second and the
+median time of one commit as its submitter sees it:
+
+- `committer`: bundles that were made before, so that only the committer and the database are measured;
+- `with_journal`: each bundle is made when its turn comes, events, digits, checks, hashes and all.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Awaitable, Iterable
 
 from perdure.core.ids import HostId, StepId, new_run_id
 from perdure.core.journal.entry import NONCE_BYTES
@@ -72,16 +76,27 @@ class Submitter:
         self._fence = bundle.create_run(run, self._append([started, *self._ask(0)]))
         await self._store.commit(bundle)
 
-    async def run_until(self, end: float) -> None:
-        while time.perf_counter() < end:
-            step, self._step = self._step, self._step + 1
-            done = InvokeCompleted(StepId(f"root.{step}"), 1, payload=RESULT)
-            bundle = Bundle()
-            events = [done, ExecutionResumed(), *self._ask(self._step)]
-            bundle.append(self._fence, self._append(events))
-            began = time.perf_counter()
-            await self._store.commit(bundle)
-            self.times.append(time.perf_counter() - began)
+    def step(self) -> Bundle:
+        """The result of one step and the intent of the next."""
+        done = InvokeCompleted(StepId(f"root.{self._step}"), 1, payload=RESULT)
+        self._step += 1
+        bundle = Bundle()
+        events = [done, ExecutionResumed(), *self._ask(self._step)]
+        bundle.append(self._fence, self._append(events))
+        return bundle
+
+    async def commit_prepared(self, bundles: list[Bundle]) -> None:
+        for bundle in bundles:
+            await self._commit(bundle)
+
+    async def commit_steps(self, count: int) -> None:
+        for _ in range(count):
+            await self._commit(self.step())
+
+    async def _commit(self, bundle: Bundle) -> None:
+        began = time.perf_counter()
+        await self._store.commit(bundle)
+        self.times.append(time.perf_counter() - began)
 
     def _ask(self, step: int) -> list[Event]:
         place = StepId(f"root.{step}")
@@ -95,21 +110,40 @@ class Submitter:
         return self._journal.append(events, now_ms(), entropy(NONCE_BYTES * len(events)))
 
 
-async def measure(url: str, submitters: int, seconds: float) -> dict[str, float]:
-    store = await open_store(url)
-    team = [Submitter(store) for _ in range(submitters)]
-    await asyncio.gather(*(member.start() for member in team))
+Figures = dict[str, float]
+
+
+async def timed(team: list[Submitter], work: Iterable[Awaitable[None]]) -> Figures:
+    for member in team:
+        member.times.clear()
     began = time.perf_counter()
-    await asyncio.gather(*(member.run_until(began + seconds) for member in team))
+    await asyncio.gather(*work)
     spent = time.perf_counter() - began
-    await store.close()
     times = [taken for member in team for taken in member.times]
     return {"steps_per_s": len(times) / spent, "commit_ms": statistics.median(times) * 1000}
 
 
+async def start_team(store: Store, size: int) -> list[Submitter]:
+    team = [Submitter(store) for _ in range(size)]
+    await asyncio.gather(*(member.start() for member in team))
+    return team
+
+
+async def measure(url: str, submitters: int, steps: int) -> dict[str, Figures]:
+    store = await open_store(url)
+    team = await start_team(store, submitters)
+    with_journal = await timed(team, [member.commit_steps(steps) for member in team])
+    team = await start_team(store, submitters)
+    prepared = [[member.step() for _ in range(steps)] for member in team]
+    work = [m.commit_prepared(b) for m, b in zip(team, prepared, strict=True)]
+    committer = await timed(team, work)
+    await store.close()
+    return {"committer": committer, "with_journal": with_journal}
+
+
 def main() -> None:
-    url, submitters, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    figures = asyncio.run(measure(url, submitters, seconds))
+    url, submitters, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    figures = asyncio.run(measure(url, submitters, steps))
     sys.stdout.write(json.dumps(figures) + "\n")
 
 

@@ -1,6 +1,6 @@
 """The floor: what the bare drivers reach with the rows of a step, 7 of them, in groups.
 
-Imports nothing of Perdure. `python bench/floor.py sqlite FILE SUBMITTERS SECONDS` (or `postgres URL ...`)
+Imports nothing of Perdure. `python bench/floor.py sqlite FILE SUBMITTERS STEPS` (or `postgres URL ...`)
 prints steps per second and the median time of one commit as JSON.
 """
 
@@ -49,7 +49,7 @@ def run_ids(count: int) -> list[str]:
     return [f"r_{now_ms:012x}7{os.urandom(10).hex()[:19]}" for _ in range(count)]
 
 
-def sqlite_floor(path: str, submitters: int, seconds: float) -> list[float]:
+def sqlite_floor(path: str, submitters: int, steps: int) -> list[float]:
     connection = apsw.Connection(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -59,9 +59,8 @@ def sqlite_floor(path: str, submitters: int, seconds: float) -> list[float]:
     connection.execute(SCHEMA.format(**types, tail=" WITHOUT ROWID"))
     runs = run_ids(submitters)
     times: list[float] = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        events, accounts = rows_of(runs, len(times))
+    for step in range(steps):
+        events, accounts = rows_of(runs, step)
         began = time.perf_counter()
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany("INSERT INTO floor_event VALUES (?, ?, ?, ?, ?, ?)", events)
@@ -71,16 +70,15 @@ def sqlite_floor(path: str, submitters: int, seconds: float) -> list[float]:
     return times
 
 
-async def postgres_floor(url: str, submitters: int, seconds: float) -> list[float]:
+async def postgres_floor(url: str, submitters: int, steps: int) -> list[float]:
     connection = await asyncpg.connect(url)
     await connection.execute("DROP TABLE IF EXISTS floor_event, floor_ledger")
     types = {"text": "text", "integer": "bigint", "blob": "bytea"}
     await connection.execute(SCHEMA.format(**types, tail=""))
     runs = run_ids(submitters)
     times: list[float] = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        events, accounts = rows_of(runs, len(times))
+    for step in range(steps):
+        events, accounts = rows_of(runs, step)
         began = time.perf_counter()
         async with connection.transaction():
             await connection.execute(
@@ -98,15 +96,13 @@ async def postgres_floor(url: str, submitters: int, seconds: float) -> list[floa
 
 
 def main() -> None:
-    store, place, submitters, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-    began = time.perf_counter()
+    store, place, submitters, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     if store == "sqlite":
-        times = sqlite_floor(place, submitters, float(seconds))
+        times = sqlite_floor(place, submitters, steps)
     else:
-        times = asyncio.run(postgres_floor(place, submitters, float(seconds)))
-    spent = time.perf_counter() - began
+        times = asyncio.run(postgres_floor(place, submitters, steps))
     figures = {
-        "steps_per_s": len(times) * submitters / spent,
+        "steps_per_s": len(times) * submitters / sum(times),
         "commit_ms": statistics.median(times) * 1000,
     }
     sys.stdout.write(json.dumps(figures) + "\n")
