@@ -1,7 +1,7 @@
 """The committer on its own: what it hands to `write`, when, and what its callers learn."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import pytest
 
@@ -11,7 +11,7 @@ from perdure.store.committer import Committer
 from perdure.store.group import Group
 from perdure.store.opening import open_store
 from perdure.store.store import Store
-from perdure.store.writer import write_async
+from perdure.store.writer import Outcomes, write_async
 from tests.store.builders import Driven, Meter, assert_typed, begun
 
 pytestmark = pytest.mark.asyncio
@@ -251,3 +251,33 @@ async def test_a_closed_store_answers_nothing_and_says_so(store_url: str) -> Non
         async with asyncio.timeout(5):
             with pytest.raises(StoreClosed):
                 await call()  # type: ignore[no-untyped-call]
+
+
+async def test_a_write_that_fails_at_once_reaches_its_submitters_and_the_next_goes_on(
+    disk: Disk,
+) -> None:
+    calls = 0
+
+    def write(bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise StoreUnavailable("the disk is full", "free some room")
+        return disk.write(bundles)
+
+    disk.ready.set()
+    committer = Committer(write)
+    with pytest.raises(StoreUnavailable):
+        await committer.commit(Bundle())
+    await committer.commit(Bundle())
+    await committer.close()
+
+
+async def test_answers_that_are_there_at_once_do_not_pile_up() -> None:
+    def write(bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
+        answer: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
+        answer.set_result([None] * len(bundles))
+        return answer
+
+    committer = Committer(write, max_group=1)
+    await asyncio.gather(*(committer.commit(bundle) for bundle in bundles_of(3000)))

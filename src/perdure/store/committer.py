@@ -123,16 +123,21 @@ class Committer:
     def _write_group(self) -> None:
         """Hand the next group to the database; go on when it is decided."""
         count = min(len(self._queue), self._max_group)
-        if not count:
-            self._idle.set()
-            return
         group = [self._queue.popleft() for _ in range(count)]
-        # Kept, because the loop holds on to a task only weakly.
-        self._answer = answer = asyncio.ensure_future(self._write([b for b, _ in group]))
+        answer = self._begin([bundle for bundle, _ in group])
+        self._answer = answer  # kept, because the loop holds on to a task only weakly
         if answer.done():
             self._decide(group, answer)
         else:
             answer.add_done_callback(partial(self._decide, group))
+
+    def _begin(self, bundles: list[Bundle]) -> asyncio.Future[Outcomes]:
+        try:
+            return asyncio.ensure_future(self._write(bundles))
+        except Exception as error:
+            failed: asyncio.Future[Outcomes] = self._loop.create_future()
+            failed.set_exception(error)
+            return failed
 
     def _decide(self, group: Waiting, answer: asyncio.Future[Outcomes]) -> None:
         """Tell each submitter what became of its bundle."""
@@ -152,4 +157,7 @@ class Committer:
                 done.set_result(None)
             else:
                 done.set_exception(outcome)
-        self._write_group()
+        if self._queue:
+            self._loop.call_soon(self._write_group)
+        else:
+            self._idle.set()

@@ -6,6 +6,8 @@ holds the file. What takes long by nature, folding the write-ahead log back into
 of a commit: it has a turn of its own in the writer's thread.
 """
 
+from contextlib import suppress
+
 import apsw
 
 SLOW_S = 0.002
@@ -46,6 +48,10 @@ class Pace:
         return self._log_pages >= LOG_PAGES
 
     def fold_log(self, connection: apsw.Connection) -> None:
-        """Move the log's pages into the database, as far as readers allow."""
-        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        """Move the log's pages into the database, as far as readers allow.
+
+        A fold that fails loses nothing: the log is still there, and is folded when it has grown.
+        """
         self._log_pages = 0
+        with suppress(apsw.Error):
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

@@ -89,7 +89,7 @@ class SqliteStore:
         await self._committer.commit(bundle)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
-        if self._pace.log_is_long:
+        if self._pace.log_is_long and (self._folding is None or self._folding.done()):
             self._folding = self._writer.submit(self._pace.fold_log)
         if len(bundles) == 1 and self._pace.is_quick:
             connection = self._writer.idle_connection
