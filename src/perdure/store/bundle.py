@@ -170,6 +170,10 @@ def _require_payload(what: str, payload: bytes | None) -> None:
 
 
 def _require_books(appended: Appended) -> None:
+    if not appended.entries:
+        raise InputError(
+            f"an append to run {appended.run_id!r} without entries", "append at least one entry"
+        )
     for account in appended.postings:
         require_text("account", account, MAX_STEP_BYTES + len("message:"))
     for entry in appended.entries:

@@ -206,9 +206,8 @@ def _first_appends(bundle: Bundle) -> Iterable[Appended]:
 
 
 def _follows(appended: Appended, before: Appended) -> bool:
-    return appended.semaphore_before == before.semaphore_after and appended.head_before in (
-        None,
-        before.head,
+    return (
+        appended.semaphore_before == before.semaphore_after and appended.head_before == before.head
     )
 
 

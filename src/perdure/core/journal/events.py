@@ -15,9 +15,11 @@ entries of their own.
 """
 
 from enum import StrEnum
+from math import isfinite
 
 import msgspec
 
+from perdure.core.errors import NotEncodable
 from perdure.core.ids import Guid, RunId, SetId, StepId
 from perdure.core.ledger import AccountId
 
@@ -99,6 +101,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     first_ms: int = 1000
     factor: float = 2.0
     ceiling_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.factor):
+            raise NotEncodable(f"a retry factor of {self.factor}", "use a finite number")
 
 
 class InvokeScheduled(Carrier, frozen=True):

@@ -10,6 +10,7 @@ from perdure.core.errors import (
     InputError,
     InvariantViolation,
     LedgerError,
+    LedgerOverflow,
     SemaphoreUnderflow,
 )
 from perdure.core.ids import RunId
@@ -20,6 +21,7 @@ from perdure.core.journal.guards import GUARDS
 from perdure.core.journal.postings import TABLE
 from perdure.core.journal.state import FOLD, State, Status
 from perdure.core.ledger import AccountId, located, post_to
+from perdure.core.limits import MAX_SEQUENCE
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -38,9 +40,9 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     head: bytes
 
     @property
-    def head_before(self) -> bytes | None:
-        """The hash that the first entry continues; `None` if nothing is appended."""
-        return self.entries[0].prev if self.entries else None
+    def head_before(self) -> bytes:
+        """The hash that the first entry continues."""
+        return self.entries[0].prev if self.entries else self.head
 
     @property
     def seq_after(self) -> int:
@@ -82,7 +84,7 @@ class Journal:
                 entry, head = seal(seq, at_ms, event, head, nonce)
                 entries.append(entry)
                 seq += 1
-        except Exception:
+        except BaseException:
             self.state.roll_back(mark)
             raise
         appended = Appended(
@@ -122,6 +124,11 @@ class Journal:
                     f"but {state.semaphore} are open",
                     "an obligation is closed once, by what opened it",
                 )
+            if state.semaphore + delta > MAX_SEQUENCE:
+                raise LedgerOverflow(
+                    f"run {self.run_id!r} would have {state.semaphore + delta} open obligations",
+                    f"at most {MAX_SEQUENCE:,} may be open at once",
+                )
             state.semaphore += delta
         fold(state, event)
 
@@ -148,7 +155,7 @@ class Journal:
             mark = self.state.mark()
             try:
                 self._admit(self.seq, entry.seq, entry.event, {}, _CHANGED)
-            except Exception:
+            except BaseException:
                 self.state.roll_back(mark)
                 raise
             self.seq = entry.seq + 1

@@ -70,7 +70,7 @@ def apply(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected
                     return rejection.rejected
             else:
                 return {}
-    except apsw.ConstraintError as error:
+    except (apsw.ConstraintError, OverflowError, TypeError) as error:
         raise StatementRefused(str(error)) from error
     except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError) as error:
         raise StoreUnavailable(
