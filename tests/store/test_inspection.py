@@ -1,10 +1,13 @@
 """Nothing that is changed behind the books' back escapes `audit` and `verify`."""
 
+from pathlib import Path
+
 import pytest
 
 from perdure.core.books import Finding
 from perdure.core.ids import RunId
 from perdure.store.inspection import audit, audit_runs, verify, verify_runs
+from perdure.store.opening import open_store
 from perdure.store.store import Store
 from tests.store.builders import NOW, Driven, begun, raw, some_run_id
 
@@ -162,3 +165,45 @@ async def test_inspections_stream_run_by_run(store: Store) -> None:
             await begun(store, run_id=some_run_id(NOW + 1))
     assert len(seen) == 4, "a run that started meanwhile is seen too: nothing holds the store back"
     assert seen == sorted(seen)
+
+
+DAMAGE = {
+    "an erasure mark beside a payload": "UPDATE {0}event SET erased = prev WHERE seq = 1",
+    "an erasure mark without a digest": "UPDATE {0}event SET erased = substr(prev, 1, 0) WHERE seq = 2",
+    "an entry before the first": (
+        "INSERT INTO {0}event SELECT run_id, -1, at_ms, body, prev, sealed, erased"
+        " FROM {0}event WHERE seq = 5 AND run_id IN (SELECT min(id) FROM {0}run)"
+    ),
+    "an entry far after the last": "UPDATE {0}event SET seq = 8589934592 WHERE seq = 5",
+    "a sequence far beyond the journal": "UPDATE {0}run SET seq = 4294967294",
+    "an account that nothing was posted to": (
+        "INSERT INTO {0}ledger SELECT min(id), 'step:root.99', 0 FROM {0}run"
+    ),
+    "a status that does not exist": "UPDATE {0}run SET status = 'zzz'",
+    "a time before 1970": "UPDATE {0}event SET at_ms = -1 WHERE seq = 3",
+    "a step without a name": (
+        "UPDATE {0}event SET body = replace(body, 'root.1', '') WHERE seq = 1"
+    ),
+    "a run without a journal": "DELETE FROM {0}event",
+    "a wrong head": "UPDATE {0}run SET head = substr(head, 2)",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_damage_is_found_and_does_not_stop_the_inspection(store: Store, damage: str) -> None:
+    await three_runs(store)
+    await raw(store, DAMAGE[damage])
+    reports = await audit(store), await verify(store)
+    findings = [finding for report in reports for finding in report.findings]
+    assert findings, damage
+    assert len(findings) < 100, "a wide gap is one finding"
+    assert all(report.runs == 3 for report in reports), "every run was looked at"
+
+
+async def test_text_that_is_not_text_is_found(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite:///{tmp_path}/store.db")
+    await three_runs(store)
+    await raw(store, "UPDATE {}event SET body = CAST(x'ff' AS TEXT) WHERE seq = 5")
+    assert {finding.seq for finding in (await verify(store)).findings} == {5}
+    assert {finding.name for finding in (await audit(store)).findings} >= {"entry_unreadable"}
+    await store.close()

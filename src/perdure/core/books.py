@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from perdure.core.errors import JournalError
+from perdure.core.errors import PerdureError
 from perdure.core.ids import RunId
-from perdure.core.journal.entry import Entry, genesis
+from perdure.core.journal.entry import HASH_BYTES, Entry, genesis
 from perdure.core.journal.events import Event
 from perdure.core.journal.invariants import violations
 from perdure.core.journal.postings import effect_of
-from perdure.core.journal.state import Status, fold
+from perdure.core.journal.state import fold
 from perdure.core.ledger import AccountId, digits_of
 
 
@@ -25,7 +25,7 @@ class Ending(msgspec.Struct, frozen=True):
     seq: int
     head: bytes
     semaphore: int
-    status: Status
+    status: str
 
 
 class Books(msgspec.Struct, frozen=True):
@@ -66,8 +66,10 @@ def audit(books: Books) -> list[Finding]:
     journal = []
     for entry in books.entries:
         try:
-            journal.append(_Recorded(entry.seq, entry.event))
-        except JournalError as error:
+            event = entry.event
+            effect_of(event)
+            journal.append(_Recorded(entry.seq, event))
+        except PerdureError as error:
             find(entry.seq, "entry_unreadable", error.what)
     for violation in violations(journal):
         find(violation.seq, violation.name, violation.detail)
@@ -78,6 +80,8 @@ def audit(books: Books) -> list[Finding]:
         if posted != held:
             what = f"{account} holds {digits_of(held)}, its postings sum to {digits_of(posted)}"
             find(last_seq.get(account, end), "balance_differs", what)
+        elif account not in sums:
+            find(end, "account_surplus", f"nothing was ever posted to {account}")
     findings += _audit_ending(books, journal, semaphore)
     return findings
 
@@ -106,7 +110,7 @@ def _audit_ending(books: Books, journal: Sequence[_Recorded], semaphore: int) ->
         what = f"the semaphore is {ending.semaphore}, the entries leave {semaphore} open"
         yield Finding(books.run_id, end, "semaphore_differs", what)
     status = fold(entry.event for entry in journal).status
-    if ending.status is not status:
+    if ending.status != status:
         what = f"the run is {ending.status}, its entries leave it {status}"
         yield Finding(books.run_id, end, "status_differs", what)
     yield from _missing(books)
@@ -116,6 +120,11 @@ def verify(books: Books) -> list[Finding]:
     """Every entry that is missing or is not what the next one was chained to."""
     entries = books.entries
     findings = list(_missing(books))
+    findings += (
+        Finding(books.run_id, entry.seq, "entry_altered", "its erasure mark is not what it was")
+        for entry in entries
+        if entry.erased is not None and not _was_erased(entry)
+    )
     broken = _broken_links(books)
     for link in sorted(broken):
         if link - 1 in broken and link - 1 > 0:
@@ -147,14 +156,34 @@ def _broken_links(books: Books) -> set[int]:
     return broken
 
 
+def _was_erased(entry: Entry) -> bool:
+    """Whether the mark that `erase` leaves can be true: a digest, in the place of a payload."""
+    return (
+        entry.sealed is None
+        and entry.erased is not None
+        and len(entry.erased) == HASH_BYTES
+        and any(entry.erased)
+    )
+
+
 def _missing(books: Books) -> Iterator[Finding]:
-    """Sequence numbers that the run's row counts but the journal does not have."""
+    """Sequence numbers that the run's row counts but the journal does not have, and others."""
     expected = books.ending.seq if books.ending is not None else 0
-    present = {entry.seq for entry in books.entries}
-    for seq in range(max(expected, max(present, default=-1) + 1)):
-        if seq not in present:
-            yield Finding(books.run_id, seq, "entry_missing", "there is no such entry")
-    for seq in sorted(present):
-        if books.ending is not None and seq >= expected:
+    due = 0
+    for entry in books.entries:
+        if entry.seq > due:
+            yield _gap(books.run_id, due, entry.seq)
+        if entry.seq < 0 or (books.ending is not None and entry.seq >= expected):
             what = f"the run counts {expected} entries only"
-            yield Finding(books.run_id, seq, "entry_surplus", what)
+            yield Finding(books.run_id, entry.seq, "entry_surplus", what)
+        due = max(due, entry.seq + 1)
+    if due < expected:
+        yield _gap(books.run_id, due, expected)
+    if not books.entries and books.ending is not None and not expected:
+        yield Finding(books.run_id, 0, "entry_missing", "a run without any entry")
+
+
+def _gap(run_id: RunId, first: int, end: int) -> Finding:
+    """One finding for a gap, however wide."""
+    what = "there is no such entry" if end == first + 1 else f"nor any up to entry {end - 1}"
+    return Finding(run_id, first, "entry_missing", what)

@@ -2,7 +2,6 @@
 
 import msgspec
 
-from perdure.core.books import Ending
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.state import Status
 from perdure.core.messages import Work
@@ -38,11 +37,6 @@ class Run(msgspec.Struct, frozen=True):
     status: Status
     created_at_ms: int
     closed_at_ms: int | None
-
-    @property
-    def ending(self) -> Ending:
-        """What this row says of the run's books."""
-        return Ending(self.seq, self.head, self.semaphore, self.status)
 
 
 class Claim(msgspec.Struct, frozen=True):

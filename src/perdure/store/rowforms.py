@@ -1,10 +1,11 @@
 """A group's values in the order in which the statements take them, and rows as values again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from perdure.core.books import Ending
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import Status
@@ -89,6 +90,11 @@ def work_rows(group: Group) -> list[Row]:
 def run_from(row: Iterable[Any]) -> Run:
     run = Run(*row)
     return msgspec.structs.replace(run, status=Status(run.status))
+
+
+def ending_from(row: Sequence[Any]) -> Ending:
+    """What a run's row says of its books, whether or not the rest of it makes sense."""
+    return Ending(row[8], row[9], row[10], row[11])
 
 
 def entry_from(row: Iterable[Any]) -> Entry:

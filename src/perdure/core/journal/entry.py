@@ -21,7 +21,7 @@ NONCE_BYTES = 16
 HASH_BYTES = 32
 
 _NO_PAYLOAD = bytes(HASH_BYTES)
-_PLACE = Struct(">QQ").pack
+_PLACE = Struct(">qq").pack
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(reduce(or_, EVENTS)).decode
 _replace = msgspec.structs.replace

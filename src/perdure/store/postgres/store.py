@@ -21,7 +21,13 @@ from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connec
 from perdure.store.postgres.writing import Connection, apply, landed
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
-from perdure.store.rowforms import claim_from, entry_from, message_from, run_from
+from perdure.store.rowforms import (
+    claim_from,
+    ending_from,
+    entry_from,
+    message_from,
+    run_from,
+)
 from perdure.store.statements import statements
 from perdure.store.values import require_storable
 from perdure.store.writer import Outcomes, write_async
@@ -265,11 +271,11 @@ async def _next_books(connection: Connection, *, after: str) -> Books | None:
         if run_id is None:
             return None
         run = await connection.fetchrow(_SQL["select_run"], run_id)
-        entries = await connection.fetch(_SQL["select_entries"], run_id, 0, MAX_SEQUENCE)
+        entries = await connection.fetch(_SQL["select_all_entries"], run_id)
         balances = await connection.fetch(_SQL["select_balances"], run_id)
     return Books(
         RunId(run_id),
-        None if run is None else run_from(run).ending,
+        None if run is None else ending_from(run),
         tuple(map(entry_from, entries)),
         {AccountId(account): balance for account, balance in balances},
     )

@@ -213,6 +213,10 @@ ORDER BY id LIMIT $2
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
 WHERE run_id = $1 AND seq >= $2 AND seq < $3 ORDER BY seq
 
+-- name: select_all_entries
+-- For inspection: whatever is there, whether or not it can be an entry.
+SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event WHERE run_id = $1 ORDER BY seq
+
 -- name: select_balance
 SELECT balance FROM perdure.ledger WHERE run_id = $1 AND account = $2
 

@@ -134,6 +134,11 @@ ORDER BY id LIMIT :limit
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
 WHERE run_id = :run_id AND seq >= :first AND seq < :end ORDER BY seq
 
+-- name: select_all_entries
+-- For inspection: whatever is there, whether or not it can be an entry.
+SELECT seq, at_ms, CAST(body AS BLOB), prev, sealed, erased FROM perdure_event
+WHERE run_id = :run_id ORDER BY seq
+
 -- name: select_balance
 SELECT balance FROM perdure_ledger WHERE run_id = :run_id AND account = :account
 
