@@ -46,8 +46,12 @@ async def explore_all(scenario: TreeScenario, max_faults: int) -> Exploration:
     """Explore, and see that every commit was crashed before, after, and under a lost owner."""
     plain = await explore(scenario, max_faults=0)
     explored = await explore(scenario, max_faults=max_faults)
-    places = 3 * plain.commits
-    assert explored.schedules > places * (places - 3 * max_faults if max_faults > 1 else 1) / 2
+    commits = range(1, plain.commits + 1)
+    fates = ("crash before", "crash after", "lost owner")
+    assert explored.faults >= {f"commit {n}: {fate}" for n in commits for fate in fates}
+    repeats = {f"{fault}" for fault in explored.faults if "is sent: again" in fault}
+    assert len(repeats) >= 2 * len(scenario.tree.steps)
+    assert explored.schedules > (3 * plain.commits) ** max_faults / max_faults
     return explored
 
 
@@ -121,6 +125,7 @@ async def test_the_explorer_catches(
         await _explore_in_both_modes(bug)
     show(f"caught {bug.name}: {caught.value}".replace("\n", "\n    "))
     assert "under the schedule" in str(caught.value)
+    assert ("(no fault)" in str(caught.value)) is bug.shows_without_a_fault
 
 
 async def _explore_in_both_modes(bug: SeededBug) -> None:

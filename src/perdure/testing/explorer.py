@@ -98,10 +98,11 @@ class World:
 
 
 class Exploration(NamedTuple):
-    """How much was explored."""
+    """How much was explored. `faults` are all that were tried, such as "commit 3: crash after"."""
 
     schedules: int
     commits: int
+    faults: frozenset[str]
 
     def __str__(self) -> str:
         return f"{self.schedules:,} schedules, {self.commits:,} commits"
@@ -128,15 +129,18 @@ async def explore(
     After each, the store must be sound. Raises `ScheduleFailed` at the first that is not.
     """
     count = commits = 0
+    faults: set[str] = set()
     for chooser in Schedules(max_faults):
         async with open_store() as store:
             world = World(store, chooser)
             try:
                 await scenario(world)
                 await assert_sound(store)
-            except Exception as error:
-                faults = "\n".join(f"  {choice}" for choice in chooser.faults) or "  (no fault)"
-                raise ScheduleFailed(f"{error}\nunder the schedule\n{faults}") from error
+            except (Exception, Killed) as error:
+                schedule = "\n".join(f"  {choice}" for choice in chooser.faults) or "  (no fault)"
+                what = str(error) or repr(error)
+                raise ScheduleFailed(f"{what}\nunder the schedule\n{schedule}") from error
         count += 1
         commits += world.commits
-    return Exploration(count, commits)
+        faults.update(map(str, chooser.faults))
+    return Exploration(count, commits, frozenset(faults))
