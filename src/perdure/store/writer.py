@@ -82,10 +82,12 @@ def plan_writes(bundles: Sequence[Bundle]) -> Plan:
         group, rejected = merge([bundles[i] for i in waiting])
         if not rejected:
             answer = yield group
-            if isinstance(answer, StatementRefused):
-                yield from _one_by_one(bundles, waiting[: group.size], outcomes)
-            else:
+            if not isinstance(answer, StatementRefused):
                 rejected = answer
+            elif group.size == 1:
+                rejected = {0: _refused(answer)}
+            else:
+                yield from _one_by_one(bundles, waiting[: group.size], outcomes)
         if rejected:
             for position, reason in rejected.items():
                 outcomes[waiting[position]] = reason
@@ -105,14 +107,18 @@ def _one_by_one(
         if not rejected:
             answer = yield group
             if isinstance(answer, StatementRefused):
-                refused = BundleRefused(
-                    f"the database refused a row ({answer})",
-                    "nothing of this bundle was written; the value at fault is named above",
-                )
-                refused.__cause__ = answer
-                rejected = {0: refused}
+                rejected = {0: _refused(answer)}
             else:
                 rejected = answer
         if rejected:
             outcomes[i] = rejected[0]
             break_fences(bundles[i])
+
+
+def _refused(answer: StatementRefused) -> BundleRefused:
+    refused = BundleRefused(
+        f"the database refused a row ({answer})",
+        "nothing of this bundle was written; the value at fault is named above",
+    )
+    refused.__cause__ = answer
+    return refused

@@ -12,7 +12,7 @@ from perdure.core.errors import (
     NotEncodable,
     PerdureError,
 )
-from perdure.core.ids import StepId
+from perdure.core.ids import StepId, message_guid
 from perdure.core.journal import events as e
 from perdure.core.journal import guards
 from perdure.core.journal.journal import Journal
@@ -31,6 +31,7 @@ from tests.core.journal.writer import (
 )
 
 A, B, C = step(0), step(1), step(2)
+GUID = message_guid(OTHER_RUN, "result")
 S = join_set(9)
 
 SCHEDULED = e.InvokeScheduled(A, "f")
@@ -112,6 +113,13 @@ REFUSALS: list[Refusal] = [
     ("attempts_in_order", [*BEGUN, e.InvokeStarted(A, 2)], e.InvokeCompleted(A, 1)),
     ("attempts_in_order", [*BEGUN], e.InvokeCompleted(A, 2)),
     ("attempts_in_order", [*BEGUN, e.InvokeStarted(A, 2)], e.InvokeRetrying(A, 1, 5)),
+    (
+        "steps_are_settled",
+        [SCHEDULED, e.Posted("x", (), -1)],
+        e.ExecutionCompleted(released=1),
+    ),
+    ("one_manner", [*BEGUN], e.InvokeCompleted(A, 1, guid=GUID, staged=True)),
+    ("one_manner", [TIMER], e.TimerFired(A, guid=GUID, staged=True)),
     ("settles_once", [*DONE], e.InvokeCompleted(A, 1)),
     ("settles_once", [*DONE], e.StepSkipped(A, "", 1)),
     ("settles_once", [*BEGUN, e.StepSkipped(A, "", 1)], e.InvokeCompleted(A, 1)),

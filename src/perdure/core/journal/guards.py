@@ -51,9 +51,15 @@ def _finish(state: State, event: e.ExecutionCompleted | e.RunContinued) -> None:
     """Complete and continue with no step open: at most the program itself is released."""
     _program_runs(state, event)
     if event.released > 1:
-        why = f"{event.released - 1} steps are open"
-        _refuse("steps_are_settled", event, why, "complete, cancel or skip them first")
+        _steps_are_open(event, event.released - 1)
     _close_books(state, event)
+    if state.open_steps:
+        _steps_are_open(event, state.open_steps)
+
+
+def _steps_are_open(event: e.Event, count: int) -> NoReturn:
+    why = f"{count} steps are open"
+    _refuse("steps_are_settled", event, why, "complete, cancel or skip them first")
 
 
 def _cancelled(state: State, event: e.ExecutionCancelled) -> None:
@@ -117,7 +123,15 @@ def _end_attempt(state: State, event: e.Event, step: StepId, attempt: int) -> No
         _refuse("attempts_in_order", event, why, "drop the outcome of an abandoned attempt")
 
 
+def _same_manner(event: e.Event, staged: bool, planned: bool | None) -> None:
+    """A step is staged from its first leg to its last, or not at all: digits depend on it."""
+    if planned is not None and staged != planned:
+        why = f"the step was scheduled {'staged' if planned else 'whole'}"
+        _refuse("one_manner", event, why, "settle a step in the manner in which it was scheduled")
+
+
 def _complete(state: State, event: e.InvokeCompleted) -> None:
+    _same_manner(event, event.staged, state.scheduled.get(event.promise_id))
     _settle_once(state, event, event.promise_id)
     _end_attempt(state, event, event.promise_id, event.attempt)
 
@@ -132,6 +146,7 @@ def _settle_once(state: State, event: e.Event, step: StepId) -> None:
 
 
 def _fire(state: State, event: e.TimerFired) -> None:
+    _same_manner(event, event.staged, state.timers.get(event.promise_id))
     _settle_once(state, event, event.promise_id)
 
 

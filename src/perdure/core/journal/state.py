@@ -51,6 +51,7 @@ class State:
         "last_received",
         "member_of",
         "members",
+        "open_steps",
         "paused",
         "scheduled",
         "semaphore",
@@ -68,8 +69,11 @@ class State:
         self.paused = False
         self.cancel_requested = False
         self.semaphore = 0
+        self.open_steps = 0
+        """Invokes and timers, not staged, that are scheduled and not settled."""
         self.balances: dict[AccountId, int] = {}
         self.scheduled: dict[StepId, bool] = {}
+        """Whether the step is staged."""
         self.started: dict[StepId, int] = {}
         """The last attempt that started."""
         self.attempts: dict[tuple[StepId, int], bool] = {}
@@ -112,11 +116,25 @@ class State:
     def mark(self) -> tuple[Any, ...]:
         """A point to roll back to; what happened before it is settled."""
         self.undo.clear()
-        return self.status, self.wait, self.paused, self.cancel_requested, self.semaphore
+        return (
+            self.status,
+            self.wait,
+            self.paused,
+            self.cancel_requested,
+            self.open_steps,
+            self.semaphore,
+        )
 
     def roll_back(self, mark: tuple[Any, ...]) -> None:
         """Undo everything since `mark`."""
-        self.status, self.wait, self.paused, self.cancel_requested, self.semaphore = mark
+        (
+            self.status,
+            self.wait,
+            self.paused,
+            self.cancel_requested,
+            self.open_steps,
+            self.semaphore,
+        ) = mark
         for index, key, old in reversed(self.undo):
             if old is _ABSENT:
                 del index[key]
@@ -171,7 +189,8 @@ def _resumed(state: State, _: e.ExecutionResumed) -> None:
 
 
 def _invoke_scheduled(state: State, event: e.InvokeScheduled) -> None:
-    state.put(state.scheduled, event.promise_id, True)
+    state.put(state.scheduled, event.promise_id, event.staged)
+    state.open_steps += not event.staged
 
 
 def _invoke_started(state: State, event: e.InvokeStarted) -> None:
@@ -179,7 +198,14 @@ def _invoke_started(state: State, event: e.InvokeStarted) -> None:
     state.put(state.attempts, (event.promise_id, event.attempt), True)
 
 
-def _invoke_completed(state: State, event: e.InvokeCompleted | e.StepSkipped) -> None:
+def _skipped(state: State, event: e.StepSkipped) -> None:
+    step = event.promise_id
+    state.open_steps -= False in (state.scheduled.get(step), state.timers.get(step))
+    state.put(state.completed, step, True)
+
+
+def _invoke_completed(state: State, event: e.InvokeCompleted) -> None:
+    state.open_steps -= state.scheduled.get(event.promise_id) is False
     state.put(state.completed, event.promise_id, True)
 
 
@@ -193,10 +219,12 @@ def _place_taken(state: State, event: e.RandomGenerated | e.TimeRecorded) -> Non
 
 
 def _timer_scheduled(state: State, event: e.TimerScheduled) -> None:
-    state.put(state.timers, event.promise_id, True)
+    state.put(state.timers, event.promise_id, event.staged)
+    state.open_steps += not event.staged
 
 
 def _timer_fired(state: State, event: e.TimerFired) -> None:
+    state.open_steps -= state.timers.get(event.promise_id) is False
     _settle(state, event.promise_id)
 
 
@@ -264,7 +292,7 @@ FOLD: dict[type[e.Event], Callable[[State, Any], None]] = {
     e.RunApproved: _approved,
     e.RunPaused: _paused,
     e.RunResumed: _unpaused,
-    e.StepSkipped: _invoke_completed,
+    e.StepSkipped: _skipped,
     e.SignalAccepted: _unchanged,
     e.SignalRejected: _unchanged,
     e.RunContinued: _end_as(Status.CONTINUED),
