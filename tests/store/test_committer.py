@@ -281,3 +281,12 @@ async def test_answers_that_are_there_at_once_do_not_pile_up() -> None:
 
     committer = Committer(write, max_group=1)
     await asyncio.gather(*(committer.commit(bundle) for bundle in bundles_of(3000)))
+
+
+async def test_whoever_closes_second_waits_for_the_first(store_url: str) -> None:
+    store = await open_store(store_url)
+    run = await begun(store)
+    commit = asyncio.create_task(store.commit(run.step()))
+    await asyncio.sleep(0)
+    await asyncio.gather(store.close(), store.close())
+    assert commit.done()

@@ -51,6 +51,7 @@ class PostgresStore:
             self._idle.put_nowait(None)
         self._committer = Committer(self._write)
         self._closed = False
+        self._closing = asyncio.Lock()
 
     @classmethod
     async def open(cls, url: str) -> "PostgresStore":
@@ -68,9 +69,12 @@ class PostgresStore:
         return self._address.name
 
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
+        async with self._closing:
+            if not self._closed:
+                self._closed = True
+                await self._close()
+
+    async def _close(self) -> None:
         await self._committer.close()
         connections = [self._connection]
         connections += [await self._idle.get() for _ in range(_POOL_SIZE)]

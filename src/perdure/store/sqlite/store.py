@@ -58,6 +58,7 @@ class SqliteStore:
         self._committer = Committer(self._write)
         self._groups = 0
         self._closed = False
+        self._closing = asyncio.Lock()
 
     @classmethod
     async def open(cls, path: str, *, adopt: bool = False) -> "SqliteStore":
@@ -86,10 +87,11 @@ class SqliteStore:
         return f"sqlite:///{self._path}"
 
     async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._committer.close()
-            await _close(self._reader, self._writer)
+        async with self._closing:
+            if not self._closed:
+                self._closed = True
+                await self._committer.close()
+                await _close(self._reader, self._writer)
 
     async def commit(self, bundle: Bundle) -> None:
         await self._committer.commit(bundle)
