@@ -66,7 +66,7 @@ async def test_two_processes_write_one_file_at_once(path: Path, file_store: Sqli
     assert len(said) == len(set(said)) == 200
     books = {books.run_id: books async for books in file_store.books()}
     assert set(books) == set(said)
-    assert all(b.ending and b.ending.status is Status.COMPLETED for b in books.values())
+    assert all(b.ending and b.ending.status == Status.COMPLETED for b in books.values())
     await assert_books_balance(file_store)
 
 
