@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ import msgspec
 from perdure.core.books import Books
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import HostId, RunId
-from perdure.core.journal.entry import Entry
+from perdure.core.journal.entry import Entry, erase
 from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_SEQUENCE
 from perdure.core.messages import Message
@@ -165,7 +164,7 @@ class SqliteStore:
     async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
         def renew(connection: apsw.Connection) -> list[Claim]:
             def one(claim: Claim) -> bool:
-                where = {
+                where: dict[str, Any] = {
                     "run_id": claim.work.run_id,
                     "step": claim.work.step,
                     "token": claim.token,
@@ -184,22 +183,23 @@ class SqliteStore:
         return await self._count("return_work", host=host, now_ms=now_ms)
 
     async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
-        def erase(connection: apsw.Connection) -> int:
+        def erase_all(connection: apsw.Connection) -> int:
             def all_of_them() -> int:
-                where = {"run_id": run_id, "first": first, "end": end}
+                where: dict[str, Any] = {"run_id": run_id, "first": first, "end": end}
                 rows: list[Any] = connection.execute(_SQL["select_entries"], where).fetchall()
                 sealed = [entry for entry in map(entry_from, rows) if entry.sealed is not None]
                 for entry in sealed:
-                    digest = sha256(entry.sealed or b"").digest()
-                    what = {"run_id": run_id, "seq": entry.seq, "digest": digest}
-                    connection.execute(_SQL["erase_payload"], what)
+                    what: dict[str, Any] = {"run_id": run_id, "seq": entry.seq}
+                    connection.execute(
+                        _SQL["erase_payload"], what | {"digest": erase(entry).erased}
+                    )
                 return len(sealed)
 
             erased: int = in_transaction(connection, all_of_them)
             return erased
 
         require_storable([run_id, first, end])
-        return await self._change_by(erase)
+        return await self._change_by(erase_all)
 
     async def run(self, run_id: RunId) -> Run | None:
         rows = await self._select("select_run", run_id=run_id)
