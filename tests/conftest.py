@@ -30,6 +30,19 @@ def pytest_configure_node(node: WorkerNode) -> None:
     node.workerinput["postgres_url"] = _shared_server(node.config).url()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How much the crash explorer explored, and under which schedule it caught each seeded bug."""
+    lines = [
+        str(text)
+        for report in terminalreporter.stats.get("passed", [])
+        for name, text in report.user_properties
+        if name == "explored"
+    ]
+    if lines:
+        terminalreporter.section("explored")
+        terminalreporter.write_line("\n".join(lines))
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     server = config.stash.get(SERVER, None)
     if server is not None:

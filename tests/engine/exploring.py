@@ -51,6 +51,8 @@ class _Drive:
         self._scenario = scenario
         self._world = world
         self._hosts: list[HostId] = []
+        self._dead: list[HostId] = []
+        """Usurpers that were killed: the host that they took for dead is still there, and finds out."""
         self._turns = 0
         self._repeated: set[str] = set()
         self._late: list[Message] = []
@@ -71,7 +73,7 @@ class _Drive:
         try:
             await self._live()
         except Killed:
-            return
+            self._dead.append(self._hosts[-1])
 
     async def _live(self) -> None:
         """One host's life: take over what the ones before it left, then work until all is done."""
@@ -87,6 +89,8 @@ class _Drive:
                 await self._maybe_repeat(done)
             elif done is None:
                 self._world.sources.advance(LEASE_MS)
+                for dead in self._dead:
+                    await self._world.store.take_over(dead, host.owner, 100)
 
     def _new_host(self) -> TreeHost:
         scenario, world = self._scenario, self._world

@@ -32,14 +32,9 @@ Print = Callable[[str], None]
 
 
 @pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Print:
-    """Prints past the capture: how much was explored belongs in the log."""
-
-    def past_capture(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n  {text}", end="")  # noqa: T201 - the point of this fixture
-
-    return past_capture
+def show(record_property: Callable[[str, object], None]) -> Print:
+    """Puts a line under "explored" at the end of the test run, from whichever worker."""
+    return lambda text: record_property("explored", text)
 
 
 async def explore_all(scenario: TreeScenario, max_faults: int) -> Exploration:
