@@ -22,9 +22,6 @@ MAX_SEQUENCE: Final = 2**32 - 1
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024
 """One input, result or value. A larger one belongs in an artifact store, with a reference here."""
 
-MAX_SIGNAL_BYTES: Final = 64 * 1024
-"""One signal's payload: signals are buffered in the state of a run."""
-
 MAX_NAME_LENGTH: Final = 255
 """Names of programs, tasks, signals, queues, hosts and scopes: they are parts of keys."""
 

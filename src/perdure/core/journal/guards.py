@@ -243,8 +243,3 @@ GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None]]] = {
     e.RunContinued: _finish,
     e.Posted: _open,
 }
-
-
-def guard(state: State, event: e.Event) -> None:
-    """Refuse `event` if a run in this state may not do that."""
-    GUARDS[type(event)](state, event)
