@@ -71,7 +71,7 @@ class Part(msgspec.Struct, frozen=True):
 class Transition(msgspec.Struct, frozen=True):
     """One message on its way through a step: what it asks for, and what follows from it.
 
-    `children` makes the messages to the step's successors; `result` is what the run returns if this
+    `children` are the messages to the step's successors; `result` is what the run returns if this
     transition closes it. A re-entrant step admits more than one message, and is never finalized.
     """
 
@@ -81,6 +81,9 @@ class Transition(msgspec.Struct, frozen=True):
     result: bytes | None = None
     reentrant: bool = False
 
+
+_DONE = Part(Digit.ACKNOWLEDGE, acknowledges=True)
+"""Nothing is left to do for the message."""
 
 _LATE = Part(Digit.ACKNOWLEDGE, mark="dead")
 """To a run that is over: kept for whoever looks, never journaled."""
@@ -100,11 +103,11 @@ def plan_leg1(state: State, ask: Transition, scheduled: InvokeScheduled, work: W
         return [_LATE]
     attempt = Part(Digit.ATTEMPT, (Posted("attempt", (Posting(step_account(ask.step), ATTEMPT),)),))
     if step_ledger(state, ask.step).leg1_done:
-        return [attempt, Part(Digit.ACKNOWLEDGE, acknowledges=True)]
+        return [attempt, _DONE]
     return [
         attempt,
         Part(Digit.LEG1, (scheduled,), work=(work,)),
-        Part(Digit.ACKNOWLEDGE, acknowledges=True),
+        _DONE,
     ]
 
 
@@ -112,7 +115,7 @@ def plan_passthrough(state: State, ask: Transition) -> list[Part]:
     """A step with one leg: it does its work at once and goes on with the three steps."""
     message = message_ledger(state, ask.guid)
     if message.settled:
-        return [Part(Digit.ACKNOWLEDGE, acknowledges=True)]
+        return [_DONE]
     if state.is_terminal:
         return [_LATE]
     step = step_account(ask.step)
@@ -131,7 +134,7 @@ def plan_leg2(state: State, answer: Transition, outcome: InvokeCompleted) -> lis
     """The second leg: enter once per message, take the outcome, spawn, and complete if it closes."""
     message = message_ledger(state, answer.guid)
     if message.settled:
-        return [Part(Digit.ACKNOWLEDGE, acknowledges=True)]
+        return [_DONE]
     if state.is_terminal:
         return [_LATE]
     parts = []
@@ -185,4 +188,4 @@ def _spawn_and_complete(state: State, transition: Transition) -> list[Part]:
             payload=transition.result, released=0, guid=transition.guid, step=step
         )
         parts.append(Part(Digit.COMPLETE, (completed,)))
-    return [*parts, Part(Digit.ACKNOWLEDGE, acknowledges=True)]
+    return [*parts, _DONE]
