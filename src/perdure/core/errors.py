@@ -8,7 +8,24 @@
     │   ├── DepthExceeded          a call tree deeper than the limit
     │   ├── PayloadTooLarge        a payload over its limit
     │   ├── NotEncodable           a value that has no faithful JSON form
-    │   └── NotDecodable           bytes that are not a value of the wanted type
+    │   ├── NotDecodable           bytes that are not a value of the wanted type
+    │   ├── DuplicateName          two programs, or two tasks, of one name
+    │   ├── UnknownName            a program or task that this process does not have
+    │   ├── NotDeterministic       workflow code that reads a clock, draws randomness, does I/O
+    │   ├── OutsideRun             a verb that needs a run, called where there is none
+    │   ├── CallReused             a Call that was awaited before
+    │   ├── NeverAwaited           a Call that was made and forgotten
+    │   ├── ForeignAwait           a workflow that awaits something that is not durable
+    │   ├── JoinSetClosed          a submit to a join set that was awaited
+    │   ├── KeyReused              a start key that is taken by a run with other arguments
+    │   └── RunClosed              the run is over and takes nothing more
+    ├── Outcome                    what became of a step or a run
+    │   ├── TaskFailed             a task's exception that can't be rebuilt here
+    │   │   └── RunFailed          a run's exception that can't be rebuilt here
+    │   ├── StepCancelled          a step that was cancelled before it had a result
+    │   ├── StepInDoubt            a step that was under way in too many crashes
+    │   ├── RunCancelled           the run was cancelled
+    │   └── RunDiverged            the program is not the one that wrote the journal
     ├── LedgerError                a posting that the digits do not allow
     │   ├── LedgerDecrement        increments only
     │   ├── LedgerOverflow         a field would carry into its neighbour
@@ -26,6 +43,7 @@
     │   ├── UnknownRun             no such run
     │   ├── StaleToken             the work was claimed again by another host
     │   └── BundleRefused          the database refused a row of the bundle
+    ├── EngineClosed               used after it was stopped
     └── StoreError                 the store itself
         ├── StoreUnavailable       can't be opened or reached
         ├── SchemaTooNew           written by a newer Perdure
@@ -83,6 +101,90 @@ class NotEncodable(InputError):
 
 class NotDecodable(InputError):
     code = "not-decodable"
+
+
+class DuplicateName(InputError):
+    code = "duplicate-name"
+
+
+class UnknownName(InputError):
+    code = "unknown-name"
+
+
+class NotDeterministic(InputError):
+    code = "not-deterministic"
+
+
+class OutsideRun(InputError):
+    code = "outside-run"
+
+
+class CallReused(InputError):
+    code = "call-reused"
+
+
+class NeverAwaited(InputError):
+    code = "never-awaited"
+
+
+class ForeignAwait(InputError):
+    code = "foreign-await"
+
+
+class JoinSetClosed(InputError):
+    code = "join-set-closed"
+
+
+class KeyReused(InputError):
+    """`run_id` is the run that holds the key."""
+
+    code = "key-reused"
+
+    def __init__(self, run_id: str, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.args = (run_id, what, remedy)
+        self.run_id = run_id
+
+
+class RunClosed(InputError):
+    code = "run-closed"
+
+
+class Outcome(PerdureError):
+    code = "outcome"
+
+
+class TaskFailed(Outcome):
+    """`type_name`, `message` and `traceback` are those of the exception, as text."""
+
+    code = "task-failed"
+
+    def __init__(self, what: str, remedy: str, type_name: str, message: str, traceback: str) -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, type_name, message, traceback)
+        self.type_name = type_name
+        self.message = message
+        self.traceback = traceback
+
+
+class RunFailed(TaskFailed):
+    code = "run-failed"
+
+
+class StepCancelled(Outcome):
+    code = "step-cancelled"
+
+
+class StepInDoubt(Outcome):
+    code = "step-in-doubt"
+
+
+class RunCancelled(Outcome):
+    code = "run-cancelled"
+
+
+class RunDiverged(Outcome):
+    code = "run-diverged"
 
 
 class LedgerError(PerdureError):
@@ -172,6 +274,10 @@ class StaleToken(CommitRejected):
 
 class BundleRefused(CommitRejected):
     code = "bundle-refused"
+
+
+class EngineClosed(PerdureError):
+    code = "engine-closed"
 
 
 class StoreError(PerdureError):
