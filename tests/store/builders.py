@@ -189,7 +189,7 @@ def assert_typed(error: PerdureError, code: str, *words: str) -> None:
     assert str(error) == f"{error.what}: {error.remedy}"
 
 
-TABLES: Final = ("meta", "run", "event", "ledger", "message", "work")
+TABLES: Final = ("meta", "run", "event", "ledger", "message", "work", "published")
 
 
 async def raw(store: Store, sql: str) -> list[tuple[Any, ...]]:

@@ -20,6 +20,7 @@ from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
+from perdure.store.records import Claim
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, Driven, assert_typed, begun, contents, sending
 
@@ -62,6 +63,9 @@ def texts() -> Iterator[tuple[str, Callable[[Driven, str], object]]]:
     yield "reason", lambda r, t: Bundle().mark(r.fence, r.guid("m"), "dead", t)
     yield "step", lambda r, t: Bundle().finish_work(r.run_id, StepId(t), "token")
     yield "token", lambda r, t: Bundle().finish_work(r.run_id, StepId("root.1"), t)
+    yield "step", lambda r, t: Bundle().drop_work(r.fence, StepId(t))
+    yield "name", lambda r, t: Bundle().publish(r.run_id, t, b"", NOW)
+    yield "reason", lambda r, t: Bundle().park(r.fence, t)
 
 
 def account_with_nul(run: Driven) -> None:
@@ -78,6 +82,7 @@ def integers() -> Iterator[tuple[str, int, Callable[[Driven, int], object]]]:
         yield "due_at_ms", number, partial(sending_with, "due_at_ms")
         yield "arrival", number, partial(sending_with, "arrival")
         yield "available_at_ms", number, partial(putting_with, "available_at_ms")
+        yield "at_ms", number, lambda r, n: Bundle().publish(r.run_id, "progress", b"", n)
     for number in (2**31, -(2**31) - 1):
         yield "priority", number, partial(putting_with, "priority")
     yield (
@@ -164,6 +169,13 @@ CALLS: dict[str, Callable[[str], Call]] = {
     "claim_work, token": lambda t: lambda s, _: s.claim_work(HOST, ["gpu"], t, NOW, 1, 1),
     "return_work": lambda t: lambda s, _: s.return_work(HostId(t), NOW),
     "erase_payloads": lambda t: lambda s, _: s.erase_payloads(RunId(t), 0, 9),
+    "claim_runs, program": lambda t: lambda s, _: s.claim_runs(HOST, 1, [t]),
+    "release_runs": lambda t: lambda s, _: s.release_runs(HostId(t)),
+    "next_due": lambda t: lambda s, _: s.next_due(HostId(t)),
+    "published": lambda t: lambda s, _: s.published(RunId(t)),
+    "return_claims": lambda t: lambda s, r: s.return_claims([Claim(r.work(), t, 1)], NOW),
+    "next_work": lambda t: lambda s, _: s.next_work([t]),
+    "load": lambda t: lambda s, _: s.load([RunId(t)]),
 }
 
 NUMBERED: dict[str, Call] = {
@@ -173,6 +185,7 @@ NUMBERED: dict[str, Call] = {
     "claim_work, lease": lambda s, _: s.claim_work(HOST, ["gpu"], "t", NOW, HUGE, 1),
     "renew_work": lambda s, _: s.renew_work([], HUGE),
     "return_work": lambda s, _: s.return_work(HOST, HUGE),
+    "return_claims": lambda s, _: s.return_claims([], HUGE),
     "entries": lambda s, r: s.entries(r.run_id, 0, HUGE),
     "erase_payloads": lambda s, r: s.erase_payloads(r.run_id, 0, HUGE),
     "claim_runs": lambda s, _: s.claim_runs(HOST, HUGE),
@@ -209,6 +222,7 @@ def too_large(run: Driven) -> dict[str, Attempt]:
         "message": lambda r: sending(replace(r.message("m"), payload=payload)),
         "work": lambda r: Bundle().put_work(r.fence, replace(r.work(), payload=payload)),
         "entry": lambda r: r.appending(e.InvokeCompleted(r.step_id, 1, payload=payload)),
+        "published value 'big'": lambda r: Bundle().publish(r.run_id, "big", payload, NOW),
     }
 
 
@@ -233,6 +247,7 @@ LONG: dict[str, tuple[int, Callable[[Driven, str], object]]] = {
     "key": (MAX_KEY_LENGTH, lambda _, t: Driven().start(key=t)),
     "queue": (MAX_NAME_LENGTH, lambda r, t: Bundle().put_work(r.fence, r.work(queue=t))),
     "step": (1024, lambda r, t: Bundle().put_work(r.fence, r.work(t))),
+    "name": (MAX_NAME_LENGTH, lambda r, t: Bundle().publish(r.run_id, t, b"", NOW)),
 }
 
 
@@ -274,10 +289,17 @@ async def test_an_id_that_perdure_did_not_make_is_refused(store: Store) -> None:
         "'m_1'": lambda r: sending(replace(r.message("m"), guid=Guid("m_1"))),
         "'r_1'": lambda _: Driven(run_id=RunId("r_1")).start(),
         "'r_2'": lambda _: Bundle().finish_work(RunId("r_2"), StepId("root.1"), "t"),
+        "'r_4'": lambda _: Bundle().publish(RunId("r_4"), "progress", b"", NOW),
         "'m_3'": lambda r: Bundle().put_work(r.fence, replace(r.work(), guid=Guid("m_3"))),
     }
     for value, attempt in attempts.items():
         assert_typed(await refused(store, run, attempt), "invalid-id", value)
+
+
+async def test_a_value_without_a_name_is_not_published(store: Store) -> None:
+    run = await begun(store)
+    error = await refused(store, run, lambda r: Bundle().publish(r.run_id, "", b"1", NOW))
+    assert_typed(error, "invalid-id", run.run_id, "empty name")
 
 
 async def test_a_guid_of_one_run_is_refused_for_another(store: Store) -> None:

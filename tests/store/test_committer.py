@@ -245,6 +245,13 @@ async def test_a_closed_store_answers_nothing_and_says_so(store_url: str) -> Non
         lambda: closed.renew_work([], 1),
         lambda: closed.return_work(owner, 1),
         lambda: closed.erase_payloads(run_id, 0, 1),
+        lambda: closed.release_runs(owner),
+        closed.owners,
+        lambda: closed.next_due(owner),
+        lambda: closed.published(run_id),
+        lambda: closed.return_claims([], 1),
+        lambda: closed.next_work(["gpu"]),
+        lambda: closed.load([run_id]),
         lambda: anext(closed.books()),
     ]
     for call in calls:

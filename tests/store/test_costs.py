@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from perdure.store.bundle import Bundle
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
-from tests.store.builders import TABLES, Driven, Meter, begun, raw, sending
+from tests.store.builders import NOW, TABLES, Driven, Meter, begun, raw, sending
 
 pytestmark = pytest.mark.asyncio
 
@@ -40,6 +41,7 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "ledger": 1,
         "message": 0,
         "work": 0,
+        "published": 0,
     }
 
 
@@ -108,3 +110,32 @@ async def test_a_message_costs_one_row_and_does_not_read_its_run(store: Store) -
     assert len(meter.statements) == 3
     after = await rows(store)
     assert after["message"] - before["message"] == 1
+
+
+async def test_publishing_parking_and_dropping_cost_one_statement_per_table(store: Store) -> None:
+    runs = [await begun(store) for _ in range(3)]
+    bundles = []
+    for run in runs:
+        bundle = run.step()
+        bundle.publish(run.run_id, "progress", b"1", NOW)
+        bundle.park(run.fence, "diverged")
+        bundle.drop_work(run.fence, run.step_id)
+        bundles.append(bundle)
+    meter = await Meter.of(store)
+    await asyncio.gather(*map(store.commit, bundles))
+    names = [verb.replace("perdure_", "perdure.") for verb in verbs(meter)]
+    assert meter.commits == 1
+    assert names.count("UPDATE perdure.run AS") == 2
+    assert names.count("DELETE FROM perdure.work") == 1
+    assert names.count("INSERT INTO perdure.published") == 1
+    assert len(names) == (8 if isinstance(store, SqliteStore) else 7)
+
+
+async def test_a_published_value_costs_one_row_and_does_not_read_its_run(store: Store) -> None:
+    run = await begun(store)
+    bundle = Bundle()
+    bundle.publish(run.run_id, "progress", b"1", NOW)
+    meter = await Meter.of(store)
+    await store.commit(bundle)
+    assert [verb for verb in verbs(meter) if "run" in verb] == []
+    assert len(meter.statements) == 3

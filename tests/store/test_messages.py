@@ -165,3 +165,28 @@ async def test_a_message_can_be_sent_and_taken_in_by_one_bundle(store: Store) ->
     run = await begun(store)
     await store.commit(together(sending(run.message("approve")), delivered(run, "approve")))
     assert await store.messages(run.run_id) == []
+
+
+async def test_the_next_due_time_is_the_earliest_of_my_runs_and_of_nobodys(store: Store) -> None:
+    mine, nobodys = await begun(store), await begun(store, owner=None)
+    theirs = await begun(store, owner=OTHER_HOST)
+    assert await store.next_due(HOST) is None
+    await store.commit(sending(theirs.message("a", due_at_ms=NOW + 1)))
+    assert await store.next_due(HOST) is None
+    await store.commit(sending(mine.message("b", due_at_ms=NOW + 9)))
+    assert await store.next_due(HOST) == NOW + 9
+    await store.commit(sending(nobodys.message("c", due_at_ms=NOW - 5)))
+    assert await store.next_due(HOST) == NOW - 5
+    assert await store.next_due(OTHER_HOST) == NOW - 5
+
+
+async def test_what_is_not_delivered_any_more_is_not_due_next(store: Store) -> None:
+    run, absent = await begun(store), Driven()
+    await store.commit(sending(run.message("a"), run.message("b", due_at_ms=NOW + 5)))
+    await store.commit(sending(absent.message("no such run", due_at_ms=NOW - 5)))
+    marking = Bundle()
+    marking.mark(run.fence, run.guid("a"), "dead", "nobody wants it")
+    await store.commit(marking)
+    assert await store.next_due(HOST) == NOW + 5
+    await store.commit(delivered(run, "b"))
+    assert await store.next_due(HOST) is None

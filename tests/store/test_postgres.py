@@ -352,7 +352,7 @@ async def test_hosts_may_migrate_an_empty_database_at_once(fresh_postgres: str) 
     for store in stores:
         await begun(store)
     assert len(await stores[0].open_runs(HOST)) == 8
-    assert await raw(stores[0], "SELECT key, value FROM {}meta") == [("schema_version", "1")]
+    assert await raw(stores[0], "SELECT key, value FROM {}meta") == [("schema_version", "2")]
     await asyncio.gather(*(store.close() for store in stores))
 
 

@@ -1,5 +1,6 @@
 import re
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -9,6 +10,7 @@ import pytest
 from perdure.store.opening import open_store
 from perdure.store.schema import migrations
 from perdure.store.sqlite.opening import migrate
+from tests.store.builders import begun
 
 Shape = dict[str, Any]
 
@@ -43,7 +45,10 @@ def sqlite_shape(connection: apsw.Connection) -> Shape:
     names = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema")]
     shape: Shape = {
         "sql": {
-            (kind, name, table): re.sub(r"\s+", " ", str(sql)).replace("( ", "(").replace(" )", ")")
+            (kind, name, table): re.sub(r"\s+", " ", str(sql))
+            .replace("( ", "(")
+            .replace(" )", ")")
+            .replace(" ,", ",")
             for kind, name, table, sql in connection.execute(
                 "SELECT type, name, tbl_name, sql FROM sqlite_schema"
             )
@@ -77,7 +82,7 @@ def test_the_sqlite_schema_page_equals_all_migrations() -> None:
     assert sqlite_shape(page) == sqlite_shape(migrated)
     tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
     assert "perdure_meta" in tables
-    assert len(tables) == 6
+    assert len(tables) == 7
 
 
 @pytest.mark.postgres
@@ -91,7 +96,7 @@ async def test_the_postgres_schema_page_equals_all_migrations(fresh_postgres: st
     page = await postgres_shape(fresh_postgres)
     assert page == migrated
     tables = {row[0] for row in page["options"] if row[1] == "r"}
-    assert tables == {"meta", "run", "event", "ledger", "message", "work"}
+    assert tables == {"meta", "run", "event", "ledger", "message", "work", "published"}
 
 
 def test_a_difference_would_be_seen() -> None:
@@ -122,7 +127,7 @@ def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
     found = re.findall(
         r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 6
+    assert len(found) == 7
     for comment, table, body in found:
         assert f"--   {table} " in header
         columns = re.findall(
@@ -156,3 +161,49 @@ def test_both_dialects_have_the_same_tables_and_columns() -> None:
 
 def test_both_dialects_have_as_many_migrations() -> None:
     assert len(migrations("sqlite")) == len(migrations("postgres"))
+
+
+BEFORE_PARKING = (
+    "INSERT INTO {}run (id, scope, program, version, digest, epoch, seq, head, semaphore, status,"
+    " created_at_ms) VALUES ('r_old', '', 'checkout', '', '', 1, 0, {}, 1, 'running', 0)"
+)
+
+
+async def test_a_sqlite_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE perdure_meta (key TEXT NOT NULL PRIMARY KEY, value TEXT)")
+    connection.execute("INSERT INTO perdure_meta VALUES ('schema_version', '1')")
+    connection.execute(migrations("sqlite")[0])
+    connection.execute(BEFORE_PARKING.format("perdure_", "x''"))
+    connection.close()
+    await assert_up_to_date(f"sqlite:///{path}")
+
+
+@pytest.mark.postgres
+async def test_a_postgres_store_of_the_first_version_is_brought_up_to_date(
+    fresh_postgres: str,
+) -> None:
+    connection = await asyncpg.connect(fresh_postgres)
+    await connection.execute("CREATE SCHEMA perdure")
+    await connection.execute("CREATE TABLE perdure.meta (key text PRIMARY KEY, value text)")
+    await connection.execute("INSERT INTO perdure.meta VALUES ('schema_version', '1')")
+    await connection.execute(migrations("postgres")[0])
+    await connection.execute(BEFORE_PARKING.format("perdure.", "''"))
+    await connection.close()
+    await assert_up_to_date(fresh_postgres)
+
+
+async def assert_up_to_date(url: str) -> None:
+    """The run of old is there and not parked, and everything new can be done."""
+    store = await open_store(url)
+    (old,) = await store.open_runs(None)
+    assert (old.run_id, old.parked) == ("r_old", None)
+    run = await begun(store)
+    bundle = run.step()
+    bundle.park(run.fence, "why")
+    bundle.publish(run.run_id, "progress", b"1", 0)
+    await store.commit(bundle)
+    ((found, _),) = await store.load([run.run_id])
+    assert (found.parked, await store.published(run.run_id)) == ("why", {"progress": b"1"})
+    await store.close()

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from perdure.core.errors import StaleFence, StaleToken
+from perdure.core.ids import StepId
 from perdure.core.messages import Work
 from perdure.store.bundle import Bundle
 from perdure.store.records import Claim
@@ -214,3 +215,157 @@ async def test_a_step_can_be_put_again_by_the_bundle_that_finishes_it(store: Sto
     await store.commit(bundle)
     (claimed,) = await claim(store, "t2")
     assert (claimed.work.priority, claimed.claims) == (4, 1)
+
+
+def dropping(run: Driven, *steps: str) -> Bundle:
+    bundle = Bundle()
+    for step in steps:
+        bundle.drop_work(run.fence, StepId(step))
+    return bundle
+
+
+async def test_dropped_work_is_off_its_queue_and_its_claim_is_worth_nothing(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.1"), run.work("root.2"), run.work("root.3"))
+    await claim(store, "t1", limit=1)
+    await store.commit(dropping(run, "root.1", "root.2"))
+    assert [c.work.step for c in await claim(store, "t2", now_ms=NOW + LEASE_MS)] == ["root.3"]
+    with pytest.raises(StaleToken):
+        await store.commit(finishing(run.work("root.1"), "t1"))
+
+
+async def test_work_that_is_dropped_with_a_warm_step_is_off_its_queue(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    await store.commit(together(run.step(), dropping(run, "root.9")))
+    assert await claim(store) == []
+
+
+async def test_to_drop_what_is_not_there_changes_nothing(store: Store) -> None:
+    run, other = await begun(store), await begun(store)
+    await put(store, other, other.work())
+    before = await contents(store)
+    await store.commit(dropping(run, "root.9", "root.8"))
+    assert await contents(store) == before
+
+
+async def test_a_stale_owner_drops_no_work(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    await store.take_over(HOST, OTHER_HOST, 10)
+    with pytest.raises(StaleFence):
+        await store.commit(dropping(run, "root.9"))
+    assert len(await claim(store)) == 1
+
+
+async def test_a_task_that_is_dropped_and_put_by_one_bundle_is_a_new_one(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    await claim(store, "t1")
+    bundle = dropping(run, "root.9")
+    bundle.put_work(run.fence, run.work(priority=7))
+    await store.commit(bundle)
+    (claimed,) = await claim(store, "t2")
+    assert (claimed.work.priority, claimed.claims) == (7, 1)
+
+
+async def test_a_task_that_is_put_and_dropped_by_one_bundle_is_not_there(store: Store) -> None:
+    run = await begun(store)
+    bundle = Bundle()
+    bundle.put_work(run.fence, run.work("root.1"))
+    bundle.put_work(run.fence, run.work("root.2"))
+    bundle.drop_work(run.fence, StepId("root.1"))
+    await store.commit(bundle)
+    assert [claimed.work.step for claimed in await claim(store)] == ["root.2"]
+
+
+async def test_within_a_group_work_is_put_and_dropped_in_the_order_of_bundles(
+    store: Store,
+) -> None:
+    run = await begun(store)
+    putting = [Bundle() for _ in range(3)]
+    putting[0].put_work(run.fence, run.work("root.1"))
+    putting[1].put_work(run.fence, run.work("root.2", priority=1))
+    putting[2].put_work(run.fence, run.work("root.2", priority=2))
+    order = [putting[0], putting[1], dropping(run, "root.1", "root.2"), putting[2]]
+    await asyncio.gather(*map(store.commit, order))
+    (claimed,) = await claim(store)
+    assert (claimed.work.step, claimed.work.priority) == ("root.2", 2)
+
+
+async def test_within_a_group_work_can_not_be_finished_after_it_was_dropped(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.1"), run.work("root.2"))
+    await claim(store, "t1")
+    outcomes = await asyncio.gather(
+        store.commit(finishing(run.work("root.2"), "t1")),
+        store.commit(dropping(run, "root.1", "root.2")),
+        store.commit(finishing(run.work("root.1"), "t1")),
+        return_exceptions=True,
+    )
+    assert list(outcomes[:2]) == [None, None]
+    assert isinstance(outcomes[2], StaleToken)
+
+
+async def test_returned_claims_are_due_at_the_given_time_under_no_token(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, *(run.work(f"root.{n}") for n in range(3)))
+    first, second, third = await claim(store, "t1")
+    await store.return_claims([first, third], NOW + 5)
+    await store.return_claims([], NOW)
+    assert await claim(store, "t2", now_ms=NOW + 4) == []
+    again = await claim(store, "t2", now_ms=NOW + 5)
+    assert [claimed.work.step for claimed in again] == [first.work.step, third.work.step]
+    assert {claimed.claims for claimed in again} == {2}
+    await store.commit(finishing(second.work, "t1"))
+    with pytest.raises(StaleToken):
+        await store.commit(finishing(first.work, "t1"))
+
+
+async def test_a_returned_claim_belongs_to_no_host(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    await store.return_claims(await claim(store, "t1"), NOW + 5)
+    assert await store.return_work(HOST, NOW) == 0
+
+
+async def test_a_claim_that_no_longer_holds_is_not_given_back(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    late = await claim(store, "t1")
+    await claim(store, "t2", now_ms=NOW + LEASE_MS)
+    before = await contents(store)
+    await store.return_claims(late, NOW)
+    assert await contents(store) == before
+
+
+async def test_many_claims_are_given_back_at_once(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, *(run.work(f"root.{n}") for n in range(200)))
+    await store.return_claims(await claim(store, "t1", limit=200), NOW)
+    assert len(await claim(store, "t2", limit=200)) == 200
+
+
+async def test_the_next_work_is_the_earliest_of_the_named_queues(store: Store) -> None:
+    run = await begun(store)
+    assert await store.next_work(["gpu"]) is None
+    await put(
+        store,
+        run,
+        run.work("root.1", priority=5, at_ms=NOW + 9),
+        run.work("root.2", priority=1, at_ms=NOW + 3),
+        run.work("root.3", priority=1, at_ms=NOW + 4),
+        run.work("root.4", priority=-2, at_ms=NOW + 6),
+        run.work("root.5", queue="cpu", at_ms=NOW + 1),
+    )
+    assert await store.next_work(["gpu"]) == NOW + 3
+    assert await store.next_work(["gpu", "cpu", "mail"]) == NOW + 1
+    assert await store.next_work(["mail"]) is None
+    assert await store.next_work([]) is None
+
+
+async def test_claimed_work_is_next_when_its_lease_ends(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    await claim(store)
+    assert await store.next_work(["gpu"]) == NOW + LEASE_MS

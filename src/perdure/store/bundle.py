@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from perdure.core.errors import InputError, PayloadTooLarge
+from perdure.core.errors import InputError, InvalidId, PayloadTooLarge
 from perdure.core.ids import Guid, RunId, StepId, parse_run_id, require_guid_of
 from perdure.core.journal.journal import Appended
 from perdure.core.ledger import CLOSED, SPAWNED, Settlement, message_account
@@ -23,10 +23,13 @@ class Bundle:
         "acknowledged",
         "appends",
         "created",
+        "dropped",
         "fences",
         "finished",
         "marked",
         "messages",
+        "parked",
+        "published",
         "work",
     )
 
@@ -39,6 +42,9 @@ class Bundle:
         self.marked: list[tuple[RunId, Guid, str, str]] = []
         self.work: list[Work] = []
         self.finished: list[tuple[RunId, StepId, str]] = []
+        self.dropped: list[tuple[RunId, StepId]] = []
+        self.published: list[tuple[RunId, str, bytes, int]] = []
+        self.parked: list[tuple[RunId, str | None]] = []
 
     def create_run(self, run: NewRun, appended: Appended) -> Fence:
         _require_run(run)
@@ -143,6 +149,27 @@ class Bundle:
                 "finish each task once",
             )
         self.finished.append((run_id, step, token))
+
+    def drop_work(self, fence: Fence, step: StepId) -> None:
+        require_text("step", step, MAX_STEP_BYTES)
+        task = fence.run_id, step
+        self.work = [work for work in self.work if (work.run_id, work.step) != task]
+        self.fences.append(fence)
+        self.dropped.append(task)
+
+    def publish(self, run_id: RunId, name: str, payload: bytes, at_ms: int) -> None:
+        parse_run_id(run_id)
+        if not name:
+            raise InvalidId(f"run {run_id!r} publishes under an empty name", "give it a name")
+        require_text("name", name, MAX_NAME_LENGTH)
+        require_integer("at_ms", at_ms)
+        _require_payload(f"published value {name!r}", payload)
+        self.published.append((run_id, name, payload, at_ms))
+
+    def park(self, fence: Fence, reason: str | None) -> None:
+        require_text("reason", reason or "")
+        self.fences.append(fence)
+        self.parked.append((fence.run_id, reason))
 
 
 def _require_run(run: NewRun) -> None:

@@ -54,8 +54,12 @@ class Group:
         self.messages: list[Message] = []
         self.acknowledged: list[tuple[RunId, Guid]] = []
         self.marked: list[tuple[RunId, Guid, str, str]] = []
-        self.work: list[Work] = []
+        self.work: dict[tuple[RunId, StepId], Work] = {}
         self.finished: list[tuple[RunId, StepId, str]] = []
+        self.dropped: dict[tuple[RunId, StepId], None] = {}
+        """Tasks that leave their queues after those that are finished, and before others are put."""
+        self.published: dict[tuple[RunId, str], tuple[bytes, int]] = {}
+        self.parked: dict[RunId, str | None] = {}
         self.bundles_of: dict[RunId, list[int]] = {}
         self.finishers: dict[tuple[RunId, StepId], int] = {}
         self.size = 0
@@ -86,10 +90,12 @@ class Group:
         self.messages += bundle.messages
         self.acknowledged += bundle.acknowledged
         self.marked += bundle.marked
-        self.work += bundle.work
-        for finished in bundle.finished:
-            self.finished.append(finished)
-            self.finishers[finished[0], finished[1]] = self.size
+        self._add_work(bundle)
+        for run_id, name, payload, at_ms in bundle.published:
+            value = self.published.get((run_id, name))
+            if value is None or value[1] <= at_ms:
+                self.published[run_id, name] = payload, at_ms
+        self.parked.update(bundle.parked)
 
     @property
     def is_books_only(self) -> bool:
@@ -101,6 +107,9 @@ class Group:
             self.marked,
             self.work,
             self.finished,
+            self.dropped,
+            self.published,
+            self.parked,
         )
         return (
             bool(self.heads)
@@ -123,7 +132,7 @@ class Group:
             if run.run_id in self._born or (run.scope, run.program, run.key) in self._keys:
                 return True
         for run_id, step, _ in bundle.finished:
-            if (run_id, step) in self.finishers:
+            if (run_id, step) in self.finishers or (run_id, step) in self.dropped:
                 return True
         shared = False
         for fence in bundle.fences:
@@ -147,6 +156,16 @@ class Group:
         if head is None:
             head = self.heads[fence.run_id] = Head(fence.run_id, fence.epoch, None, 0, None)
         return head
+
+    def _add_work(self, bundle: Bundle) -> None:
+        for finished in bundle.finished:
+            self.finished.append(finished)
+            self.finishers[finished[0], finished[1]] = self.size
+        for task in bundle.dropped:
+            self.work.pop(task, None)
+            self.dropped[task] = None
+        for work in bundle.work:
+            self.work.setdefault((work.run_id, work.step), work)
 
     def _add_books(self, appended: Appended) -> None:
         self.appends.append(appended)

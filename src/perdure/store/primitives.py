@@ -88,3 +88,26 @@ class Primitives(Protocol):
         result does not stand beside another's.
         """
         ...
+
+    def drop_work(self, fence: Fence, step: StepId) -> None:
+        """Commits: the task is off its queue, whoever has claimed it.
+
+        The token of that claim is worth nothing from then on. To drop what is not there changes
+        nothing. In one bundle a task that is dropped and then put is a new one, on its queue.
+        """
+        ...
+
+    def publish(self, run_id: RunId, name: str, payload: bytes, at_ms: int) -> None:
+        """Commits: the value of that name, which clients may read, unless a newer one is there.
+
+        Of values with the same time the last one counts. Anyone may publish; the run's row is not
+        touched.
+        """
+        ...
+
+    def park(self, fence: Fence, reason: str | None) -> None:
+        """Commits: why the run is not advanced; with `None`, that it is no longer parked.
+
+        Rejects the bundle with `StaleFence` unless the run still has the fence's epoch.
+        """
+        ...

@@ -21,7 +21,10 @@ class NewRun(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A run as stored. `seq` counts its entries; `head` is the hash of the last one."""
+    """A run as stored. `seq` counts its entries; `head` is the hash of the last one.
+
+    `parked` says why the run is not advanced; `None` while it is not parked.
+    """
 
     run_id: RunId
     scope: str
@@ -37,6 +40,7 @@ class Run(msgspec.Struct, frozen=True):
     status: Status
     created_at_ms: int
     closed_at_ms: int | None
+    parked: str | None = None
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -83,8 +83,13 @@ def message_rows(group: Group) -> list[Row]:
 def work_rows(group: Group) -> list[Row]:
     return [
         (w.run_id, w.step, w.guid, w.queue, w.priority, w.payload, w.available_at_ms)
-        for w in group.work
+        for w in group.work.values()
     ]
+
+
+def published_rows(group: Group) -> list[Row]:
+    """In the order of keys, so that hosts that publish the same names at once wait in one line."""
+    return [(*key, *value) for key, value in sorted(group.published.items())]
 
 
 def run_from(row: Iterable[Any]) -> Run:
@@ -99,6 +104,16 @@ def ending_from(row: Sequence[Any]) -> Ending:
 
 def entry_from(row: Iterable[Any]) -> Entry:
     return Entry(*row)
+
+
+def loaded_from(
+    runs: Iterable[Sequence[Any]], entries: Iterable[Sequence[Any]]
+) -> list[tuple[Run, list[Entry]]]:
+    """Each run with its journal, from run rows and from entries headed by the id of their run."""
+    journals: dict[str, list[Entry]] = {row[0]: [] for row in runs}
+    for run_id, *entry in entries:
+        journals[run_id].append(entry_from(entry))
+    return [(run_from(row), journals[row[0]]) for row in runs]
 
 
 def message_from(row: Iterable[Any]) -> Message:

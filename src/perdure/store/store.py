@@ -34,8 +34,13 @@ class Store(Protocol):
         """Return when the bundle is durable; raise `CommitRejected` if it was not written."""
         ...
 
-    async def claim_runs(self, owner: HostId, limit: int) -> list[Run]:
-        """Commits: ownership of open runs that have none, each under a new epoch."""
+    async def claim_runs(
+        self, owner: HostId, limit: int, programs: Sequence[str] | None = None
+    ) -> list[Run]:
+        """Commits: ownership of open runs that have none, each under a new epoch.
+
+        Only of runs of `programs`, if they are given.
+        """
         ...
 
     async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
@@ -47,6 +52,14 @@ class Store(Protocol):
 
     async def release_run(self, fence: Fence) -> bool:
         """Commits: the run has no owner. False if it was not this owner's any more."""
+        ...
+
+    async def release_runs(self, owner: HostId) -> int:
+        """Commits: all open runs of that owner have none, each under a new epoch. Returns how many."""
+        ...
+
+    async def owners(self) -> list[HostId]:
+        """The owners of open runs, each once. Costs by the number of owners, not of runs."""
         ...
 
     async def claim_work(
@@ -72,6 +85,16 @@ class Store(Protocol):
         """Commits: a host's claimed tasks are due again, for others. Returns how many."""
         ...
 
+    async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
+        """Commits: these tasks are due at that time, under no token. Claims that no longer hold are
+        left alone."""
+        ...
+
+    async def next_work(self, queues: Sequence[str]) -> int | None:
+        """The earliest time at which a task of these queues may be claimed: it is available then, or
+        its lease ends. `None` if there is no task."""
+        ...
+
     async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
         """Commits: payloads of entries `first` to `end` - 1 are gone. The chain still verifies."""
         ...
@@ -90,6 +113,13 @@ class Store(Protocol):
         """Entries `first` to `end` - 1 of a journal, in order."""
         ...
 
+    async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
+        """Rows and whole journals of several runs, as one snapshot shows them, in the order of ids.
+
+        Runs that do not exist are left out. Two statements, however many runs there are.
+        """
+        ...
+
     async def balance(self, run_id: RunId, account: AccountId) -> int:
         """One account; 0 if nothing was posted to it."""
         ...
@@ -103,8 +133,16 @@ class Store(Protocol):
         """
         ...
 
+    async def next_due(self, owner: HostId) -> int | None:
+        """When the next message is due that `due_messages` will return; `None` if there is none."""
+        ...
+
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         """All messages of a run with their state and reason, in the order of arrival."""
+        ...
+
+    async def published(self, run_id: RunId) -> dict[str, bytes]:
+        """The newest value of each name that the run has published."""
         ...
 
     def books(self) -> AsyncIterator[Books]:

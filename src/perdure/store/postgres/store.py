@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import asyncpg
 
@@ -18,12 +18,12 @@ from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer
 from perdure.store.group import Group
 from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
+from perdure.store.postgres.reading import load, next_books
 from perdure.store.postgres.writing import Connection, apply, landed
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 from perdure.store.rowforms import (
     claim_from,
-    ending_from,
     entry_from,
     message_from,
     run_from,
@@ -125,8 +125,11 @@ class PostgresStore:
         if connection is not None:
             connection.terminate()
 
-    async def claim_runs(self, owner: HostId, limit: int) -> list[Run]:
-        rows = await self._fetch("claim_runs", owner, limit)
+    async def claim_runs(
+        self, owner: HostId, limit: int, programs: Sequence[str] | None = None
+    ) -> list[Run]:
+        named = None if programs is None else list(programs)
+        rows = await self._fetch("claim_runs", owner, limit, named)
         return sorted(map(run_from, rows), key=lambda run: run.run_id)
 
     async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
@@ -135,6 +138,12 @@ class PostgresStore:
 
     async def release_run(self, fence: Fence) -> bool:
         return bool(await self._count("release_run", fence.run_id, fence.epoch))
+
+    async def release_runs(self, owner: HostId) -> int:
+        return await self._count("release_runs", owner)
+
+    async def owners(self) -> list[HostId]:
+        return [HostId(row[0]) for row in await self._fetch("select_owners")]
 
     async def claim_work(
         self,
@@ -152,15 +161,19 @@ class PostgresStore:
         return sorted(claims, key=lambda c: (-c.work.priority, c.work.run_id, c.work.step))
 
     async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
-        runs = [claim.work.run_id for claim in claims]
-        steps = [claim.work.step for claim in claims]
-        tokens = [claim.token for claim in claims]
-        rows = await self._fetch("renew_work", runs, steps, tokens, lease_until_ms)
+        rows = await self._fetch("renew_work", *_claim_columns(claims), lease_until_ms)
         held = {(row[0], row[1]) for row in rows}
         return [claim for claim in claims if (claim.work.run_id, claim.work.step) in held]
 
     async def return_work(self, host: HostId, now_ms: int) -> int:
         return await self._count("return_work", host, now_ms)
+
+    async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
+        await self._count("return_claims", *_claim_columns(claims), available_at_ms)
+
+    async def next_work(self, queues: Sequence[str]) -> int | None:
+        ((at_ms,),) = await self._fetch("select_next_work", list(queues))
+        return cast("int | None", at_ms)
 
     async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
         return await self._count("erase_payloads", run_id, first, end)
@@ -186,6 +199,10 @@ class PostgresStore:
         end = MAX_SEQUENCE if end is None else end
         return [entry_from(row) for row in await self._fetch("select_entries", run_id, first, end)]
 
+    async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
+        require_storable(run_ids)
+        return await self._use(partial(load, run_ids=list(run_ids)))
+
     async def balance(self, run_id: RunId, account: AccountId) -> int:
         rows = await self._fetch("select_balance", run_id, account)
         return rows[0][0] if rows else 0
@@ -198,13 +215,20 @@ class PostgresStore:
         rows = await self._fetch("select_due_messages", owner, now_ms, limit)
         return [message_from(row) for row in rows]
 
+    async def next_due(self, owner: HostId) -> int | None:
+        rows = await self._fetch("select_next_due", owner)
+        return rows[0][0] if rows else None
+
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         rows = await self._fetch("select_messages", run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
 
+    async def published(self, run_id: RunId) -> dict[str, bytes]:
+        return {row[0]: row[1] for row in await self._fetch("select_published", run_id)}
+
     async def books(self) -> AsyncIterator[Books]:
         after = ""
-        while (books := await self._use(partial(_next_books, after=after))) is not None:
+        while (books := await self._use(partial(next_books, after=after))) is not None:
             yield books
             after = books.run_id
 
@@ -247,6 +271,14 @@ class PostgresStore:
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
 
+def _claim_columns(claims: Sequence[Claim]) -> tuple[list[str], list[str], list[str]]:
+    return (
+        [claim.work.run_id for claim in claims],
+        [claim.work.step for claim in claims],
+        [claim.token for claim in claims],
+    )
+
+
 def _unavailable(name: str, error: asyncpg.PostgresError) -> StoreUnavailable:
     return StoreUnavailable(
         f"{name} refused a statement ({type(error).__name__}: {error})",
@@ -266,20 +298,3 @@ def _require_lost(error: BaseException, connection: Connection | None) -> None:
     mistaken = isinstance(error, asyncpg.InterfaceError)
     if mistaken and connection is not None and not connection.is_closed():
         raise error
-
-
-async def _next_books(connection: Connection, *, after: str) -> Books | None:
-    """Both books of the run that follows `after`, as one snapshot shows them."""
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
-        run_id = await connection.fetchval(_SQL["select_next_run_id"], after)
-        if run_id is None:
-            return None
-        run = await connection.fetchrow(_SQL["select_run"], run_id)
-        entries = await connection.fetch(_SQL["select_all_entries"], run_id)
-        balances = await connection.fetch(_SQL["select_balances"], run_id)
-    return Books(
-        RunId(run_id),
-        None if run is None else ending_from(run),
-        tuple(map(entry_from, entries)),
-        {AccountId(account): balance for account, balance in balances},
-    )

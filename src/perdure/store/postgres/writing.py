@@ -17,6 +17,7 @@ from perdure.store.rowforms import (
     head_rows,
     message_rows,
     posting_rows,
+    published_rows,
     work_rows,
 )
 from perdure.store.statements import statements
@@ -79,6 +80,7 @@ async def _write(connection: Connection, group: Group) -> Any:
     if await run("finish_work", group.finished) != len(group.finished):
         return _lost_work
     await run("close_runs", closed_rows(group))
+    await run("park_runs", list(group.parked.items()))
     if group.appends:
         # COPY: half the cost of unnested arrays, and there is no conflict to resolve.
         await connection.copy_records_to_table(
@@ -88,7 +90,9 @@ async def _write(connection: Connection, group: Group) -> Any:
     await run("enqueue", message_rows(group))
     await run("acknowledge", group.acknowledged)
     await run("mark", group.marked)
+    await run("drop_work", list(group.dropped))
     await run("put_work", work_rows(group))
+    await run("publish", published_rows(group))
     return None
 
 
@@ -163,9 +167,10 @@ async def landed(connection: Connection, group: Group) -> bool:
 
 
 async def _forget_finished(connection: Connection, group: Group) -> None:
-    """Do not finish again what is off its queue: only who held its token took it off.
+    """Do not finish again what is off its queue: who held its token took it off, or its run dropped it.
 
-    If that was another host, after our lease had ended, its result has the same GUID as ours.
+    If that was another host, after our lease had ended, its result has the same GUID as ours. If the
+    run dropped it, our result comes late, and the run judges it like any late message.
     """
     if group.finished:
         rows = await connection.fetch(_SQL["lock_work"], *_columns(group.finished)[:2])

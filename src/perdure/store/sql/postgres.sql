@@ -67,6 +67,11 @@ WHERE run.id = fit.id AND whole.fits
 UPDATE perdure.run AS run SET closed_at_ms = b.closed_at_ms, owner = NULL
 FROM unnest($1::text[], $2::bigint[]) AS b (id, closed_at_ms) WHERE run.id = b.id
 
+-- name: park_runs
+-- Commits: why runs are not advanced, or that they are again. Their rows have passed `advance_runs`.
+UPDATE perdure.run AS run SET parked = b.reason
+FROM unnest($1::text[], $2::text[]) AS b (id, reason) WHERE run.id = b.id
+
 -- name: post
 -- Commits: postings, summed per account.
 INSERT INTO perdure.ledger AS ledger (run_id, account, balance)
@@ -103,6 +108,20 @@ ON CONFLICT (run_id, step) DO NOTHING
 DELETE FROM perdure.work AS work
 USING unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
 WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
+
+-- name: drop_work
+-- Commits: tasks off their queues, whoever has claimed them.
+DELETE FROM perdure.work AS work
+USING unnest($1::text[], $2::text[]) AS b (run_id, step)
+WHERE work.run_id = b.run_id AND work.step = b.step
+
+-- name: publish
+-- Commits: the newest value of each name.
+-- Locks: the values, in the order in which they are given.
+INSERT INTO perdure.published AS published (run_id, name, payload, at_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[])
+ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
+WHERE excluded.at_ms >= published.at_ms
 
 -- name: select_held_work
 -- Which of these claims still hold.
@@ -144,17 +163,24 @@ RETURNING work.run_id, work.step
 -- Commits: a host's claimed tasks are due again, under no token.
 UPDATE perdure.work SET token = NULL, host = NULL, available_at_ms = $2 WHERE host = $1
 
+-- name: return_claims
+-- Commits: tasks are due at the given time, under no token, where they still have the token of the claim.
+UPDATE perdure.work AS work SET token = NULL, host = NULL, available_at_ms = $4
+FROM unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
+WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
+
 -- name: claim_runs
--- Commits: ownership of open runs that have no owner, oldest first, each under a new epoch.
+-- Commits: ownership of open runs that have no owner, oldest first, each under a new epoch. NULL programs are all.
 -- Locks: the runs; those that another host is claiming now are skipped, not waited for.
 WITH free AS (
-    SELECT id FROM perdure.run WHERE owner IS NULL AND closed_at_ms IS NULL
+    SELECT id FROM perdure.run
+    WHERE owner IS NULL AND closed_at_ms IS NULL AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
     ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE perdure.run AS run SET owner = $1, epoch = epoch + 1
 FROM free WHERE run.id = free.id
 RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-          created_at_ms, closed_at_ms
+          created_at_ms, closed_at_ms, parked
 
 -- name: take_over
 -- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
@@ -166,11 +192,21 @@ WITH lost AS (
 UPDATE perdure.run AS run SET owner = $2, epoch = epoch + 1
 FROM lost WHERE run.id = lost.id AND run.owner = $1
 RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-          created_at_ms, closed_at_ms
+          created_at_ms, closed_at_ms, parked
 
 -- name: release_run
 -- Commits: the run has no owner, under a new epoch; only by the owner of this epoch.
 UPDATE perdure.run SET owner = NULL, epoch = epoch + 1 WHERE id = $1 AND epoch = $2
+
+-- name: release_runs
+-- Commits: an owner's open runs have none, each under a new epoch, which fences the owner out.
+-- Locks: the runs in the order of ids; waits for a commit of the owner that is under way.
+WITH mine AS (
+    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL
+    ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE perdure.run AS run SET owner = NULL, epoch = epoch + 1
+FROM mine WHERE run.id = mine.id AND run.owner = $1
 
 -- name: erase_payloads
 -- Commits: payloads are gone and their digests stand in their place, so that the chain still verifies.
@@ -179,7 +215,7 @@ WHERE run_id = $1 AND seq >= $2 AND seq < $3 AND sealed IS NOT NULL
 
 -- name: select_run
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms
+       created_at_ms, closed_at_ms, parked
 FROM perdure.run WHERE id = $1
 
 -- name: select_runs_by_id
@@ -191,12 +227,12 @@ SELECT seq, head FROM perdure.run WHERE id = $1 FOR NO KEY UPDATE
 
 -- name: select_run_by_key
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms
+       created_at_ms, closed_at_ms, parked
 FROM perdure.run WHERE scope = $1 AND program = $2 AND key = $3
 
 -- name: select_open_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms
+       created_at_ms, closed_at_ms, parked
 FROM perdure.run
 WHERE closed_at_ms IS NULL AND owner = $3 AND id > $1
 ORDER BY id LIMIT $2
@@ -204,10 +240,30 @@ ORDER BY id LIMIT $2
 -- name: select_unowned_runs
 -- Apart, because an index is not used for IS NOT DISTINCT FROM.
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms
+       created_at_ms, closed_at_ms, parked
 FROM perdure.run
 WHERE closed_at_ms IS NULL AND owner IS NULL AND id > $1
 ORDER BY id LIMIT $2
+
+-- name: select_owners
+-- From each owner to the next through the index, so that it costs by owners and not by runs.
+WITH RECURSIVE found (owner) AS (
+    SELECT min(owner) FROM perdure.run WHERE closed_at_ms IS NULL AND owner IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(run.owner) FROM perdure.run AS run
+            WHERE run.closed_at_ms IS NULL AND run.owner > found.owner)
+    FROM found WHERE owner IS NOT NULL
+)
+SELECT owner FROM found WHERE owner IS NOT NULL
+
+-- name: select_runs
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms, parked
+FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id
+
+-- name: select_journals
+SELECT run_id, seq, at_ms, body, prev, sealed, erased FROM perdure.event
+WHERE run_id = ANY ($1::text[]) ORDER BY run_id, seq
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
@@ -225,14 +281,44 @@ SELECT account, balance FROM perdure.ledger WHERE run_id = $1
 
 -- name: select_due_messages
 -- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's.
+-- What is due is deleted, so few messages ever are; statistics that are a little old say that all are, and the
+-- planner would scan both tables. Hence bounds that it can't look up, for which it assumes few rows, and a
+-- condition in place of a join. A run that is not there makes that condition NULL.
 SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
-FROM perdure.message AS m JOIN perdure.run AS run ON run.id = m.run_id
-WHERE m.state = 'pending' AND m.due_at_ms <= $2 AND (run.owner = $1 OR run.owner IS NULL)
+FROM perdure.message AS m
+WHERE m.state = 'pending'
+  AND m.due_at_ms BETWEEN (SELECT '-9223372036854775808'::bigint) AND (SELECT $2::bigint)
+  AND (SELECT run.owner = $1 OR run.owner IS NULL FROM perdure.run AS run WHERE run.id = m.run_id)
 ORDER BY m.arrival, m.guid LIMIT $3
+
+-- name: select_next_due
+-- When the next message is due that `select_due_messages` will find.
+SELECT m.due_at_ms
+FROM perdure.message AS m
+WHERE m.state = 'pending'
+  AND (SELECT run.owner = $1 OR run.owner IS NULL FROM perdure.run AS run WHERE run.id = m.run_id)
+ORDER BY m.due_at_ms LIMIT 1
 
 -- name: select_messages
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
 FROM perdure.message WHERE run_id = $1 ORDER BY arrival, guid
+
+-- name: select_published
+SELECT name, payload FROM perdure.published WHERE run_id = $1 ORDER BY name
+
+-- name: select_next_work
+-- From each priority of a queue to the next through the index, so that it costs by priorities and not by tasks.
+WITH RECURSIVE level (queue, priority) AS (
+    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name)
+    FROM unnest($1::text[]) AS name
+    UNION ALL
+    SELECT queue, (SELECT max(work.priority) FROM perdure.work AS work
+                   WHERE work.queue = level.queue AND work.priority < level.priority)
+    FROM level WHERE priority IS NOT NULL
+)
+SELECT min((SELECT min(available_at_ms) FROM perdure.work AS work
+            WHERE work.queue = level.queue AND work.priority = level.priority))
+FROM level
 
 -- name: select_next_run_id
 -- The next run of which any book has a row, whether or not the run itself is there.

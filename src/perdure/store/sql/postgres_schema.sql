@@ -3,22 +3,23 @@
 --
 -- A store keeps two books of every run, and what is on its way to runs:
 --
---   perdure.run      one row per run: who may write it, where its journal ends,    key: run
---                    how many obligations are open
---   perdure.event    the journal: what happened, in order, chained by hashes       key: run, seq
---   perdure.ledger   the ledger: 15 digits per account, what has committed         key: run, account
---   perdure.message  what somebody told a run and it has not taken in yet          key: run, GUID
---   perdure.work     tasks that any host of the right queue may do                 key: run, step
---   perdure.meta     what the store knows of itself: the schema version            key: name
+--   perdure.run        one row per run: who may write it, where its journal ends,    key: run
+--                      how many obligations are open
+--   perdure.event      the journal: what happened, in order, chained by hashes       key: run, seq
+--   perdure.ledger     the ledger: 15 digits per account, what has committed         key: run, account
+--   perdure.message    what somebody told a run and it has not taken in yet          key: run, GUID
+--   perdure.work       tasks that any host of the right queue may do                 key: run, step
+--   perdure.published  named values that a program lets clients read                 key: run, name
+--   perdure.meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
--- (epoch, seq, semaphore), and puts its work. Anyone may add a message. Whoever holds the token of a task may
--- take it off its queue. Everything that one bundle writes commits in one transaction or not at all; the
--- event and the posting that certify the same fact are therefore never apart.
+-- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message or publish a value. Whoever
+-- holds the token of a task may take it off its queue. Everything that one bundle writes commits in one
+-- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
 -- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
--- events, ledger and messages. Nothing locks a run row after any other row. The claims of work and of
--- unowned runs skip what is locked, so they wait for nobody.
+-- events, ledger, messages and, in the order of their keys, published values. Nothing locks a run row
+-- after any other row. The claims of work and of unowned runs skip what is locked, so they wait for nobody.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
 -- a message may arrive before its run, and must not lock it. Ids compare bytewise (COLLATE "C"): cheaper, and the
@@ -46,6 +47,8 @@ CREATE TABLE perdure.meta (
 -- status          the state that the events fold to
 -- created_at_ms   when it was started
 -- closed_at_ms    when its last entry was written; NULL while it is open
+-- parked          why it is not advanced: its program diverged from the journal, or is not registered; NULL while
+--                 it is not parked
 CREATE TABLE perdure.run (
     id            text COLLATE "C" NOT NULL PRIMARY KEY,
     scope         text COLLATE "C" NOT NULL,
@@ -60,7 +63,8 @@ CREATE TABLE perdure.run (
     semaphore     bigint NOT NULL CHECK (semaphore >= 0),
     status        text NOT NULL,
     created_at_ms bigint NOT NULL,
-    closed_at_ms  bigint
+    closed_at_ms  bigint,
+    parked        text
 ) WITH (fillfactor = 80);
 
 -- One run per start key.
@@ -144,3 +148,14 @@ CREATE TABLE perdure.work (
 
 -- The most urgent task of a queue.
 CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms);
+
+-- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
+-- payload         codec bytes
+-- at_ms           when it was published: an older value never replaces a newer one
+CREATE TABLE perdure.published (
+    run_id  text COLLATE "C" NOT NULL,
+    name    text COLLATE "C" NOT NULL,
+    payload bytea NOT NULL,
+    at_ms   bigint NOT NULL,
+    PRIMARY KEY (run_id, name)
+) WITH (fillfactor = 80);

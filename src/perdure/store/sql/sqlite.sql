@@ -24,6 +24,11 @@ WHERE run.id = b.column1 AND run.epoch = b.column2
 UPDATE perdure_run AS run SET closed_at_ms = b.column2, owner = NULL
 FROM (VALUES :rows) AS b WHERE run.id = b.column1
 
+-- name: park_runs
+-- Commits: why runs are not advanced, or that they are again. Their rows have passed `advance_runs`.
+UPDATE perdure_run AS run SET parked = b.column2
+FROM (VALUES :rows) AS b WHERE run.id = b.column1
+
 -- name: append_events
 -- Commits: entries. The primary key lets no entry stand twice.
 INSERT INTO perdure_event (run_id, seq, at_ms, body, prev, sealed, erased)
@@ -62,6 +67,17 @@ ON CONFLICT (run_id, step) DO NOTHING
 -- Commits: tasks off their queues, only by the token of the last claim: the count tells.
 DELETE FROM perdure_work WHERE (run_id, step, token) IN (VALUES :rows)
 
+-- name: drop_work
+-- Commits: tasks off their queues, whoever has claimed them.
+DELETE FROM perdure_work WHERE (run_id, step) IN (VALUES :rows)
+
+-- name: publish
+-- Commits: the newest value of each name.
+INSERT INTO perdure_published (run_id, name, payload, at_ms)
+VALUES :rows
+ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
+WHERE excluded.at_ms >= at_ms
+
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and on nobody's lease.
 UPDATE perdure_work
@@ -83,14 +99,23 @@ WHERE run_id = :run_id AND step = :step AND token = :token
 -- Commits: a host's claimed tasks are due again, under no token.
 UPDATE perdure_work SET token = NULL, host = NULL, available_at_ms = :now_ms WHERE host = :host
 
+-- name: return_claims
+-- Commits: tasks are due at the given time, under no token, where they still have the token of the claim.
+UPDATE perdure_work AS work SET token = NULL, host = NULL, available_at_ms = b.column4
+FROM (VALUES :rows) AS b
+WHERE work.run_id = b.column1 AND work.step = b.column2 AND work.token = b.column3
+
 -- name: claim_runs
--- Commits: ownership of open runs that have no owner, oldest first, each under a new epoch.
+-- Commits: ownership of open runs that have no owner, oldest first, each under a new epoch. NULL programs are all.
 UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
 WHERE id IN (
-    SELECT id FROM perdure_run WHERE owner IS NULL AND closed_at_ms IS NULL ORDER BY id LIMIT :limit
+    SELECT id FROM perdure_run
+    WHERE owner IS NULL AND closed_at_ms IS NULL
+      AND (:programs IS NULL OR program IN (SELECT value FROM json_each(:programs)))
+    ORDER BY id LIMIT :limit
 )
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-          created_at_ms, closed_at_ms
+          created_at_ms, closed_at_ms, parked
 
 -- name: take_over
 -- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
@@ -99,11 +124,15 @@ WHERE id IN (
     SELECT id FROM perdure_run WHERE owner = :from_owner AND closed_at_ms IS NULL ORDER BY id LIMIT :limit
 )
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-          created_at_ms, closed_at_ms
+          created_at_ms, closed_at_ms, parked
 
 -- name: release_run
 -- Commits: the run has no owner, under a new epoch; only by the owner of this epoch.
 UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE id = :run_id AND epoch = :epoch
+
+-- name: release_runs
+-- Commits: an owner's open runs have none, each under a new epoch, which fences the owner out.
+UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner AND closed_at_ms IS NULL
 
 -- name: erase_payload
 -- Commits: the payload is gone and its digest stands in its place, so that the chain still verifies.
@@ -112,7 +141,7 @@ WHERE run_id = :run_id AND seq = :seq AND sealed IS NOT NULL
 
 -- name: select_run
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms
+       created_at_ms, closed_at_ms, parked
 FROM perdure_run WHERE id = :run_id
 
 -- name: select_runs_by_id
@@ -120,15 +149,34 @@ SELECT id, epoch, head, semaphore FROM perdure_run WHERE id IN (SELECT value FRO
 
 -- name: select_run_by_key
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms
+       created_at_ms, closed_at_ms, parked
 FROM perdure_run WHERE scope = :scope AND program = :program AND key = :key
 
 -- name: select_open_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms
+       created_at_ms, closed_at_ms, parked
 FROM perdure_run
 WHERE closed_at_ms IS NULL AND owner IS :owner AND id > :after
 ORDER BY id LIMIT :limit
+
+-- name: select_owners
+-- From each owner to the next through the index, so that it costs by owners and not by runs.
+WITH RECURSIVE found (owner) AS (
+    SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND owner IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND owner > found.owner)
+    FROM found WHERE owner IS NOT NULL
+)
+SELECT owner FROM found WHERE owner IS NOT NULL
+
+-- name: select_runs
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms, parked
+FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+
+-- name: select_journals
+SELECT run_id, seq, at_ms, body, prev, sealed, erased FROM perdure_event
+WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY run_id, seq
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
@@ -147,14 +195,38 @@ SELECT account, balance FROM perdure_ledger WHERE run_id = :run_id
 
 -- name: select_due_messages
 -- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's.
+-- By its index and then its run, whatever statistics say: what is due is deleted, so few messages ever are.
 SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
-FROM perdure_message AS m JOIN perdure_run AS run ON run.id = m.run_id
+FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms AND (run.owner = :owner OR run.owner IS NULL)
 ORDER BY m.arrival, m.guid LIMIT :limit
+
+-- name: select_next_due
+-- When the next message is due that `select_due_messages` will find.
+SELECT m.due_at_ms
+FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
+WHERE m.state = 'pending' AND (run.owner = :owner OR run.owner IS NULL)
+ORDER BY m.due_at_ms LIMIT 1
 
 -- name: select_messages
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
 FROM perdure_message WHERE run_id = :run_id ORDER BY arrival, guid
+
+-- name: select_published
+SELECT name, payload FROM perdure_published WHERE run_id = :run_id ORDER BY name
+
+-- name: select_next_work
+-- From each priority of a queue to the next through the index, so that it costs by priorities and not by tasks.
+WITH RECURSIVE level (queue, priority) AS (
+    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
+    UNION ALL
+    SELECT queue, (SELECT max(work.priority) FROM perdure_work AS work
+                   WHERE work.queue = level.queue AND work.priority < level.priority)
+    FROM level WHERE priority IS NOT NULL
+)
+SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
+            WHERE work.queue = level.queue AND work.priority = level.priority))
+FROM level
 
 -- name: select_next_run_id
 -- The next run of which any book has a row, whether or not the run itself is there.

@@ -1,11 +1,14 @@
-"""The SQLite store: a writer thread, a reader thread, and the committer in front of them."""
+"""The SQLite store: a writer thread, a reader thread, and the committer in front of them.
+
+A store in memory has neither thread: it has one connection, in the event loop's own thread.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import apsw
 import msgspec
@@ -23,14 +26,16 @@ from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 from perdure.store.rowforms import (
     claim_from,
-    ending_from,
     entry_from,
     message_from,
     run_from,
 )
 from perdure.store.sqlite.foreign import descriptors
+from perdure.store.sqlite.inline import InlineConnection
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, patiently
 from perdure.store.sqlite.pace import Pace
+from perdure.store.sqlite.reading import load, next_books
+from perdure.store.sqlite.rows import execute_rows
 from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.sqlite.writing import apply, begin, in_transaction
 from perdure.store.statements import statements
@@ -39,16 +44,15 @@ from perdure.store.writer import Outcomes, write
 
 T = TypeVar("T")
 _SQL = statements("sqlite")
+Worker = ConnectionThread | InlineConnection
 _LOOK_EVERY = 64
 """After so many groups the writer looks for a second SQLite library on its file."""
 
 
 class SqliteStore:
-    """Open with `SqliteStore.open`. A store in memory has one connection for everything."""
+    """Open with `SqliteStore.open`."""
 
-    def __init__(
-        self, path: str, writer: ConnectionThread, reader: ConnectionThread, pace: Pace
-    ) -> None:
+    def __init__(self, path: str, writer: Worker, reader: Worker, pace: Pace) -> None:
         self._path = path
         self._pace = pace
         self._folding: asyncio.Future[None] | None = None
@@ -68,9 +72,12 @@ class SqliteStore:
             pace.watch(connection)
             return connection
 
-        writer = ConnectionThread(f"perdure-writer {path}", first_connection)
-        reader = writer
-        if path != MEMORY:
+        writer: Worker
+        reader: Worker
+        if path == MEMORY:
+            reader = writer = InlineConnection(first_connection)
+        else:
+            writer = ConnectionThread(f"perdure-writer {path}", first_connection)
             reader = ConnectionThread(f"perdure-reader {path}", lambda: connect(path))
         try:
             await writer.open()
@@ -128,8 +135,12 @@ class SqliteStore:
             self._pace.committed(perf_counter() - began)
         return outcomes
 
-    async def claim_runs(self, owner: HostId, limit: int) -> list[Run]:
-        rows = await self._change("claim_runs", owner=owner, limit=limit)
+    async def claim_runs(
+        self, owner: HostId, limit: int, programs: Sequence[str] | None = None
+    ) -> list[Run]:
+        require_storable(programs or ())
+        named = None if programs is None else _json(programs)
+        rows = await self._change("claim_runs", owner=owner, limit=limit, programs=named)
         return sorted(map(run_from, rows), key=lambda run: run.run_id)
 
     async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
@@ -138,6 +149,12 @@ class SqliteStore:
 
     async def release_run(self, fence: Fence) -> bool:
         return bool(await self._count("release_run", run_id=fence.run_id, epoch=fence.epoch))
+
+    async def release_runs(self, owner: HostId) -> int:
+        return await self._count("release_runs", owner=owner)
+
+    async def owners(self) -> list[HostId]:
+        return [HostId(owner) for (owner,) in await self._select("select_owners")]
 
     async def claim_work(
         self,
@@ -152,7 +169,7 @@ class SqliteStore:
         rows = await self._change(
             "claim_work",
             host=host,
-            queues=msgspec.json.encode(queues).decode(),
+            queues=_json(queues),
             token=token,
             now_ms=now_ms,
             lease_until_ms=now_ms + lease_ms,
@@ -181,6 +198,22 @@ class SqliteStore:
 
     async def return_work(self, host: HostId, now_ms: int) -> int:
         return await self._count("return_work", host=host, now_ms=now_ms)
+
+    async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
+        rows = [(c.work.run_id, c.work.step, c.token, available_at_ms) for c in claims]
+
+        def give_back(connection: apsw.Connection) -> None:
+            if rows:
+                sql = _SQL["return_claims"]
+                in_transaction(connection, lambda: execute_rows(connection, sql, rows))
+
+        require_storable([available_at_ms, *rows])
+        await self._change_by(give_back)
+
+    async def next_work(self, queues: Sequence[str]) -> int | None:
+        require_storable(queues)
+        ((at_ms,),) = await self._select("select_next_work", queues=_json(queues))
+        return cast("int | None", at_ms)
 
     async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
         def erase_all(connection: apsw.Connection) -> int:
@@ -220,6 +253,10 @@ class SqliteStore:
         rows = await self._select("select_entries", run_id=run_id, first=first, end=end)
         return [entry_from(row) for row in rows]
 
+    async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
+        require_storable(run_ids)
+        return await self._read(lambda c: patiently(lambda: load(c, run_ids)))
+
     async def balance(self, run_id: RunId, account: AccountId) -> int:
         rows = await self._select("select_balance", run_id=run_id, account=account)
         return rows[0][0] if rows else 0
@@ -232,13 +269,20 @@ class SqliteStore:
         rows = await self._select("select_due_messages", owner=owner, now_ms=now_ms, limit=limit)
         return [message_from(row) for row in rows]
 
+    async def next_due(self, owner: HostId) -> int | None:
+        rows = await self._select("select_next_due", owner=owner)
+        return rows[0][0] if rows else None
+
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         rows = await self._select("select_messages", run_id=run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
 
+    async def published(self, run_id: RunId) -> dict[str, bytes]:
+        return dict(await self._select("select_published", run_id=run_id))
+
     async def books(self) -> AsyncIterator[Books]:
         after = ""
-        while (books := await self._read(partial(_next_books, after=after))) is not None:
+        while (books := await self._read(partial(next_books, after=after))) is not None:
             yield books
             after = books.run_id
 
@@ -280,37 +324,12 @@ class SqliteStore:
         return await self._change_by(job)
 
 
-async def _close(*threads: ConnectionThread) -> None:
-    for thread in threads:
-        await thread.close()
+async def _close(*workers: Worker) -> None:
+    for worker in workers:
+        await worker.close()
     descriptors.forget_closed()
 
 
-def _next_books(connection: apsw.Connection, *, after: str) -> Books | None:
-    """Both books of the run that follows `after`, as one snapshot shows them."""
-
-    def read(name: str, **values: Any) -> list[Any]:
-        return connection.execute(_SQL[name], values).fetchall()
-
-    connection.execute("BEGIN")
-    try:
-        run_id = read("select_next_run_id", after=after)[0][0]
-        if run_id is None:
-            return None
-        runs = read("select_run", run_id=run_id)
-        entries = read("select_all_entries", run_id=run_id)
-        balances = read("select_balances", run_id=run_id)
-    finally:
-        connection.execute("COMMIT")
-    return Books(
-        RunId(run_id),
-        ending_from(runs[0]) if runs else None,
-        tuple(map(_damaged_entry_from, entries)),
-        {AccountId(account): balance for account, balance in balances},
-    )
-
-
-def _damaged_entry_from(row: Any) -> Entry:
-    """An entry whose text may not even be text: then it reads otherwise, and hashes otherwise."""
-    seq, at_ms, body, *rest = row
-    return Entry(seq, at_ms, body.decode(errors="replace"), *rest)
+def _json(values: Sequence[str]) -> str:
+    """A list as one argument, for `json_each`."""
+    return msgspec.json.encode(list(values)).decode()

@@ -17,6 +17,7 @@ from perdure.store.rowforms import (
     head_rows,
     message_rows,
     posting_rows,
+    published_rows,
     work_rows,
 )
 from perdure.store.sqlite.opening import BUSY_MS, patiently
@@ -89,12 +90,15 @@ def _write(connection: apsw.Connection, group: Group) -> None:
     if run("finish_work", group.finished) != len(group.finished):
         raise _Rejected(_lost_work(connection, group))
     run("close_runs", closed_rows(group))
+    run("park_runs", list(group.parked.items()))
     run("append_events", event_rows(group))
     run("post", posting_rows(group))
     run("enqueue", message_rows(group))
     run("acknowledge", group.acknowledged)
     run("mark", group.marked)
+    run("drop_work", list(group.dropped))
     run("put_work", work_rows(group))
+    run("publish", published_rows(group))
 
 
 def _taken(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:

@@ -1,0 +1,11 @@
+-- Runs that are not advanced, and what programs let clients read.
+
+ALTER TABLE perdure.run ADD COLUMN parked text;
+
+CREATE TABLE perdure.published (
+    run_id  text COLLATE "C" NOT NULL,
+    name    text COLLATE "C" NOT NULL,
+    payload bytea NOT NULL,
+    at_ms   bigint NOT NULL,
+    PRIMARY KEY (run_id, name)
+) WITH (fillfactor = 80);

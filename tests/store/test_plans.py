@@ -1,0 +1,138 @@
+"""Statements that a host runs again and again: what they touch does not grow with the store."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from perdure.store.postgres.store import PostgresStore
+from perdure.store.sqlite.store import SqliteStore
+from perdure.store.statements import statements
+from perdure.store.store import Store
+from tests.store.builders import HOST, NOW, OTHER_HOST, begun, raw, sending
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("tampering")]
+
+MANY = 20_000
+
+ROWS = {
+    "sqlite": "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) ",
+    "postgres": "WITH n (i) AS (SELECT generate_series(1, {})) ",
+}
+RUNS = """
+INSERT INTO {0}run (id, scope, program, version, digest, owner, epoch, seq, head, semaphore, status,
+                    created_at_ms)
+SELECT 'r_' || (100000 + i), '', 'p', '', '', CASE WHEN i = 7 THEN 'host-b' ELSE 'host-a' END,
+       1, 0, substr(head, 1, 0), 1, 'running', 0
+FROM n, {0}run WHERE program = 'checkout'
+"""
+TIMERS = """
+INSERT INTO {0}message (run_id, guid, kind, due_at_ms, arrival)
+SELECT id, id, 'timer', :at_ms, 1 FROM {0}run WHERE program = 'p'
+"""
+WORK = """
+INSERT INTO {0}work (run_id, step, guid, queue, priority, available_at_ms)
+SELECT 'r_' || i, 's', 'g', 'gpu', i % 3, i FROM n
+"""
+
+STEPS = 1000
+"""Of SQLite's machine: a scan takes at least one for each row."""
+
+PAGES = 100
+"""Of Postgres: a scan of one index of all these rows takes more."""
+
+
+class Query(NamedTuple):
+    """A call of the store, what it must return, and the statement behind it as Postgres takes it."""
+
+    call: Callable[[Store], Awaitable[object]]
+    result: object
+    statement: str
+    values: tuple[object, ...]
+
+
+QUERIES = {
+    "owners": Query(lambda s: s.owners(), [HOST, OTHER_HOST], "select_owners", ()),
+    "next_due": Query(lambda s: s.next_due(HOST), NOW + 1, "select_next_due", (HOST,)),
+    "due_messages": Query(
+        lambda s: s.due_messages(HOST, NOW, 10), [], "select_due_messages", (HOST, NOW, 10)
+    ),
+    "next_work": Query(
+        lambda s: s.next_work(["gpu", "cpu"]), 1, "select_next_work", (["gpu", "cpu"],)
+    ),
+}
+
+
+async def fill(store: Store, *, timers_at_ms: int = NOW + 3_600_000) -> None:
+    """Many runs of one owner and one of another, each with a timer; and many tasks."""
+    run = await begun(store)
+    await store.commit(sending(run.message("first", due_at_ms=NOW + 1)))
+    rows = ROWS["sqlite" if isinstance(store, SqliteStore) else "postgres"].format(MANY)
+    await raw(store, rows + RUNS)
+    await set_timers(store, timers_at_ms)
+    await raw(store, rows + WORK)
+
+
+async def set_timers(store: Store, at_ms: int) -> None:
+    await raw(store, TIMERS.replace(":at_ms", str(at_ms)))
+
+
+async def cost(store: Store, query: Query) -> int:
+    """How much a query touches: in steps of SQLite's machine, or in pages of Postgres."""
+    if isinstance(store, SqliteStore):
+        steps = 0
+
+        def count() -> bool:
+            nonlocal steps
+            steps += 1
+            return False
+
+        # Once before: to read the schema after a change takes steps too.
+        await query.call(store)
+        await store._reader.run(lambda c: c.set_progress_handler(count, 1))
+        await query.call(store)
+        await store._reader.run(lambda c: c.set_progress_handler(None))
+        return steps
+    assert isinstance(store, PostgresStore)
+    assert store._connection is not None
+    plan = await store._connection.fetchval(
+        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statements("postgres")[query.statement],
+        *query.values,
+    )
+    top = msgspec.json.decode(plan)[0]["Plan"]
+    pages: int = top["Shared Hit Blocks"] + top["Shared Read Blocks"]
+    return pages
+
+
+def limit(store: Store) -> int:
+    return STEPS if isinstance(store, SqliteStore) else PAGES
+
+
+@pytest.mark.parametrize("name", QUERIES)
+async def test_what_a_host_asks_often_does_not_scan(store: Store, name: str) -> None:
+    query = QUERIES[name]
+    await fill(store)
+    assert await query.call(store) == query.result
+    assert await cost(store, query) < limit(store)
+    await raw(store, "ANALYZE")
+    assert await cost(store, query) < limit(store)
+
+
+async def test_a_scan_would_be_seen(store: Store) -> None:
+    await fill(store)
+    query = Query(lambda s: s.open_runs(HOST, limit=MANY), [], "select_open_runs", ("", MANY, HOST))
+    assert await cost(store, query) > limit(store)
+
+
+async def test_due_messages_do_not_scan_though_statistics_say_that_all_are_due(
+    store: Store,
+) -> None:
+    """Statistics are from a time before now, and know nothing of what comes after it."""
+    await fill(store, timers_at_ms=NOW - 3_600_000)
+    await raw(store, "ANALYZE")
+    await raw(store, "DELETE FROM {}message WHERE kind = 'timer'")
+    await set_timers(store, NOW + 3_600_000)
+    if isinstance(store, PostgresStore):
+        await raw(store, "VACUUM perdure.message")
+    assert await cost(store, QUERIES["due_messages"]) < limit(store)

@@ -1,0 +1,105 @@
+"""Named values that a program lets clients read."""
+
+import asyncio
+
+import pytest
+
+from perdure.core.errors import StaleFence
+from perdure.core.ids import RunId
+from perdure.core.limits import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
+from perdure.store.bundle import Bundle
+from perdure.store.store import Store
+from tests.store.builders import HOST, NOW, OTHER_HOST, begun, some_run_id, together
+
+pytestmark = pytest.mark.asyncio
+
+
+def publishing(run_id: RunId, *values: tuple[str, bytes, int]) -> Bundle:
+    bundle = Bundle()
+    for name, payload, at_ms in values:
+        bundle.publish(run_id, name, payload, at_ms)
+    return bundle
+
+
+async def test_published_values_read_back_by_name(store: Store) -> None:
+    run, other = await begun(store), await begun(store)
+    await store.commit(publishing(run.run_id, ("progress", b"\0\xff", NOW), ("phase", b"", NOW)))
+    await store.commit(publishing(other.run_id, ("progress", b"other", NOW)))
+    assert await store.published(run.run_id) == {"phase": b"", "progress": b"\0\xff"}
+    assert await store.published(some_run_id()) == {}
+
+
+async def test_the_newest_value_of_a_name_is_kept(store: Store) -> None:
+    run_id = (await begun(store)).run_id
+    for payload, at_ms, kept in (
+        (b"1", NOW, b"1"),
+        (b"2", NOW + 5, b"2"),
+        (b"late", NOW + 4, b"2"),
+        (b"same time", NOW + 5, b"same time"),
+    ):
+        await store.commit(publishing(run_id, ("progress", payload, at_ms)))
+        assert await store.published(run_id) == {"progress": kept}
+
+
+async def test_the_newest_value_of_a_name_is_kept_within_a_group(store: Store) -> None:
+    run_id = (await begun(store)).run_id
+    names = {
+        "in order": [(b"1", NOW), (b"2", NOW + 1)],
+        "late": [(b"2", NOW + 1), (b"1", NOW)],
+        "same time": [(b"1", NOW), (b"2", NOW)],
+    }
+    first, second = Bundle(), Bundle()
+    for name, values in names.items():
+        for bundle, (payload, at_ms) in zip((first, second), values, strict=True):
+            bundle.publish(run_id, name, payload, at_ms)
+    await asyncio.gather(store.commit(first), store.commit(second))
+    assert await store.published(run_id) == dict.fromkeys(names, b"2")
+
+
+async def test_a_value_that_is_published_with_a_warm_step_is_there(store: Store) -> None:
+    run = await begun(store)
+    await store.commit(together(run.step(), publishing(run.run_id, ("progress", b"1", NOW))))
+    assert await store.published(run.run_id) == {"progress": b"1"}
+
+
+async def test_one_bundle_may_publish_a_name_twice(store: Store) -> None:
+    run_id = (await begun(store)).run_id
+    await store.commit(publishing(run_id, ("a", b"1", NOW), ("a", b"2", NOW)))
+    assert await store.published(run_id) == {"a": b"2"}
+
+
+async def test_anyone_may_publish_and_the_row_of_the_run_is_not_touched(store: Store) -> None:
+    run = await begun(store)
+    await store.take_over(HOST, OTHER_HOST, 10)
+    before = await store.run(run.run_id)
+    await store.commit(publishing(run.run_id, ("progress", b"1", NOW)))
+    assert await store.published(run.run_id) == {"progress": b"1"}
+    assert await store.run(run.run_id) == before
+
+
+async def test_what_a_rejected_bundle_publishes_is_not_there(store: Store) -> None:
+    run = await begun(store)
+    await store.take_over(HOST, OTHER_HOST, 10)
+    with pytest.raises(StaleFence):
+        await store.commit(together(run.step(), publishing(run.run_id, ("progress", b"1", NOW))))
+    assert await store.published(run.run_id) == {}
+
+
+async def test_the_longest_name_and_the_largest_value_are_published(store: Store) -> None:
+    run_id = (await begun(store)).run_id
+    name, payload = "n" * MAX_NAME_LENGTH, b"\0" * MAX_PAYLOAD_BYTES
+    await store.commit(publishing(run_id, (name, payload, 2**63 - 1)))
+    assert await store.published(run_id) == {name: payload}
+
+
+async def test_hosts_that_publish_the_same_names_at_once_agree(hosts: tuple[Store, Store]) -> None:
+    run_id = (await begun(hosts[0])).run_id
+    names = [f"name {number}" for number in range(50)]
+
+    async def publish(store: Store, order: list[str], at_ms: int) -> None:
+        for _ in range(5):
+            values = [(name, str(at_ms).encode(), at_ms) for name in order]
+            await store.commit(publishing(run_id, *values))
+
+    await asyncio.gather(publish(hosts[0], names, NOW), publish(hosts[1], names[::-1], NOW + 1))
+    assert await hosts[0].published(run_id) == dict.fromkeys(names, str(NOW + 1).encode())
