@@ -1,0 +1,1 @@
+"""What users write with: tasks, workflows, and the verbs that are durable."""
