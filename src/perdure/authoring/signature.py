@@ -1,0 +1,296 @@
+"""A function's parameters: the names its arguments are stored under, the types they are read as."""
+
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from functools import cached_property
+from inspect import Parameter
+from types import GenericAlias
+from typing import (
+    Any,
+    Never,
+    NoReturn,
+    ParamSpecArgs,
+    ParamSpecKwargs,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+from msgspec import UNSET
+
+from perdure.core.codec import Codec
+from perdure.core.errors import InputError
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+BY_KEYWORD = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+CATCH_ALL = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+class Signature:
+    """How one function's arguments and result become payloads and values again.
+
+    Annotations are resolved at first use, because they may name things that are defined later.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._fn = fn
+        self._name: str = getattr(fn, "__qualname__", repr(fn))
+        self._bare = _signature_without_resolving(fn)
+        self._parameters = tuple(self._bare.parameters.values())
+        self._names = tuple(p.name for p in self._parameters)
+        self._positional = tuple(p.name for p in self._parameters if p.kind in POSITIONAL)
+        self._by_keyword = frozenset(p.name for p in self._parameters if p.kind in BY_KEYWORD)
+        self._required = frozenset(p.name for p in self._parameters if _is_required(p))
+        self._defaults = tuple(p.default for p in self._parameters)
+        kinds = {p.kind: p.name for p in self._parameters}
+        self._catches_many = kinds.get(Parameter.VAR_POSITIONAL)
+        self._catches_others = kinds.get(Parameter.VAR_KEYWORD)
+        self._all_by_keyword = self._by_keyword.issuperset(self._names)
+        # How many arguments, all by position, are certainly right.
+        self._right_counts = range(0)
+        if self._all_by_keyword and self._required.issubset(self._positional):
+            self._right_counts = range(len(self._required), len(self._positional) + 1)
+        self._all_required_by_position = (
+            self._positional == self._names and self._required.issuperset(self._names)
+        )
+
+    def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of one call, by parameter name; defaults that were not passed are left out.
+
+        What `*args` and `**kwargs` caught is a list and a dict under their own names. A call that
+        Python would refuse is refused with a TypeError that names the function.
+        """
+        if not kwargs and len(args) in self._right_counts:
+            return dict(zip(self._positional, args, strict=False))
+        if self._all_by_keyword:
+            # A superfluous argument is cut off here, and one passed twice is merged; both show in
+            # the count.
+            packed = dict(zip(self._positional, args, strict=False), **kwargs)
+            if len(packed) == len(args) + len(kwargs):
+                if self._required <= packed.keys() <= self._by_keyword:
+                    return packed
+        return self._bound(args, kwargs)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Any call, judged as Python does; inspect.Signature.bind refuses some that Python takes."""
+        packed = dict(zip(self._positional, args, strict=False))
+        many = list(args[len(self._positional) :])
+        others = {}
+        for name, value in kwargs.items():
+            if name not in self._by_keyword:
+                others[name] = value
+            elif name in packed:
+                raise TypeError(f"{self._name}() got multiple values for argument {name!r}")
+            else:
+                packed[name] = value
+        if many:
+            if self._catches_many is None:
+                most = len(self._positional)
+                raise TypeError(
+                    f"{self._name}() takes {most} positional arguments, not {len(args)}"
+                )
+            packed[self._catches_many] = many
+        for name in self._names:
+            if name in self._required and name not in packed:
+                raise TypeError(f"{self._name}() is missing the required argument {name!r}")
+        if others:
+            if self._catches_others is None:
+                name = next(iter(others))
+                raise TypeError(f"{self._name}() got an unexpected keyword argument {name!r}")
+            packed[self._catches_others] = others
+        return packed
+
+    def arguments(self, packed: dict[str, Any]) -> Arguments:
+        """What `pack` was given, or an equivalent: ready for `fn(*args, **kwargs)`."""
+        return self._placed(tuple([packed.get(name, UNSET) for name in self._names]))
+
+    def unpack(self, codec: Codec, payload: bytes) -> Arguments:
+        """The stored arguments, as the annotations say, ready for `fn(*args, **kwargs)`.
+
+        A parameter that the payload does not have is left to its default; one that only the payload
+        has is ignored, because the code may have dropped it.
+        """
+        return self._placed(msgspec.structs.astuple(codec.decode(payload, self._stored)))
+
+    def unpack_result(self, codec: Codec, payload: bytes) -> Any:
+        """The stored result, as the return annotation says."""
+        return codec.decode(payload, self._result)
+
+    def check(self) -> None:
+        """Refuse, now rather than at first use, annotations that can't be resolved or stored."""
+        _ = self._stored, self._result
+
+    def _placed(self, values: tuple[Any, ...]) -> Arguments:
+        """`values` are in the order of the parameters, UNSET where there is none."""
+        if self._all_required_by_position:
+            return values, {}
+        count = len(self._positional)
+        caught: Sequence[Any] = ()
+        kwargs: dict[str, Any] = {}
+        for name, value in zip(self._names[count:], values[count:], strict=True):
+            if value is UNSET:
+                continue
+            if name == self._catches_many:
+                caught = value
+            elif name == self._catches_others:
+                kwargs.update(value)
+            else:
+                kwargs[name] = value
+        if not caught:
+            while count and values[count - 1] is UNSET:
+                count -= 1
+        # What stands behind a gap keeps its place only if the gap is filled.
+        args = [
+            default if value is UNSET else value
+            for value, default in zip(values[:count], self._defaults, strict=False)
+        ]
+        return (*args, *caught), kwargs
+
+    @cached_property
+    def _stored(self) -> type[msgspec.Struct]:
+        """A struct with one field for each parameter.
+
+        The fields have names of our own, because a parameter may be called what a struct may not.
+        """
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        for index, parameter in enumerate(self._parameters):
+            wanted = _stored_type(parameter, self._hints.get(parameter.name, Any))
+            self._require_storable(f"parameter {parameter.name!r}", wanted)
+            if parameter.name in self._required:
+                fields.append((f"p{index}", wanted))
+            else:
+                fields.append((f"p{index}", wanted, UNSET))
+        names = {f"p{index}": parameter.name for index, parameter in enumerate(self._parameters)}
+        return msgspec.defstruct(f"call of {self._name}()", fields, rename=names, kw_only=True)
+
+    @cached_property
+    def _result(self) -> Any:
+        wanted = self._hints.get("return", Any)
+        if get_origin(wanted) in (Awaitable, Coroutine):
+            wanted = get_args(wanted)[-1]
+        wanted = _any_if_open(wanted)
+        self._require_storable("the result", wanted)
+        return wanted
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        source = inspect.unwrap(self._fn)
+        try:
+            return get_type_hints(source, localns=_names_inside(source), include_extras=True)
+        except Exception as error:  # an annotation is an expression: it may raise anything
+            raise InputError(
+                f"the annotation of {self._unresolvable(source)} can't be resolved ({error})",
+                "define or import what it names at module level, or leave the annotation out",
+            ) from error
+
+    def _unresolvable(self, source: Callable[..., Any]) -> str:
+        """The first parameter, or the result, whose annotation can't be resolved, for people."""
+
+        def alone() -> None: ...
+
+        for what, annotation in self._annotations():
+            alone.__annotations__ = {"annotation": annotation}
+            try:
+                get_type_hints(alone, getattr(source, "__globals__", {}), _names_inside(source))
+            except Exception:  # as above
+                return f"{what} of {self._name}()"
+        return f"{self._name}()"
+
+    def _annotations(self) -> Iterator[tuple[str, Any]]:
+        for parameter in self._parameters:
+            if parameter.annotation is not Parameter.empty:
+                yield f"parameter {parameter.name!r}", parameter.annotation
+        if self._bare.return_annotation is not Parameter.empty:
+            yield "the result", self._bare.return_annotation
+
+    def _require_storable(self, what: str, wanted: Any) -> None:
+        reason = _why_not_storable(wanted)
+        if reason is not None:
+            raise InputError(
+                f"{what} of {self._name}() has an annotation that can't be stored ({reason})",
+                "use JSON-like types, dataclasses, msgspec structs, enums, dates, bytes, UUIDs or "
+                "Decimals, or leave the annotation out",
+            )
+
+
+def _signature_without_resolving(fn: Callable[..., Any]) -> inspect.Signature:
+    try:
+        if sys.version_info >= (3, 14):
+            from annotationlib import Format  # noqa: PLC0415 - older Pythons do not have it
+
+            return inspect.signature(fn, annotation_format=Format.FORWARDREF)
+        return inspect.signature(fn)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{fn!r} does not tell its parameters", "wrap it in a function") from error
+
+
+def _is_required(parameter: Parameter) -> bool:
+    return parameter.default is Parameter.empty and parameter.kind not in CATCH_ALL
+
+
+def _names_inside(fn: Callable[..., Any]) -> dict[str, Any]:
+    """What annotations of `fn` may name besides globals: its type parameters and closure."""
+    names = {parameter.__name__: parameter for parameter in getattr(fn, "__type_params__", ())}
+    code = getattr(fn, "__code__", None)
+    for name, cell in zip(getattr(code, "co_freevars", ()), _cells(fn), strict=False):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:  # empty: the enclosing function has not assigned it yet
+            continue
+    return names
+
+
+def _cells(fn: Callable[..., Any]) -> tuple[Any, ...]:
+    return getattr(fn, "__closure__", None) or ()
+
+
+def _stored_type(parameter: Parameter, hint: Any) -> Any:
+    """The type that `parameter` has in a payload."""
+    if parameter.kind not in CATCH_ALL:
+        return _any_if_open(hint)
+    if getattr(hint, "__unpacked__", False):  # *args: *tuple[int, str]
+        return GenericAlias(tuple, get_args(hint))
+    if get_origin(hint) is Unpack:
+        (hint,) = get_args(hint)
+        if not isinstance(hint, TypeVarTuple):  # **kwargs: Unpack[Options]
+            return hint
+    if parameter.kind is Parameter.VAR_POSITIONAL:
+        return GenericAlias(list, (_any_if_open(hint),))
+    return GenericAlias(dict, (str, _any_if_open(hint)))
+
+
+def _any_if_open(hint: Any) -> Any:
+    """Any for what only a caller knows, or nobody: a type variable, a result that never comes."""
+    if isinstance(hint, TypeVar | TypeVarTuple | ParamSpecArgs | ParamSpecKwargs):
+        return Any
+    return Any if hint is Never or hint is NoReturn else hint
+
+
+def _why_not_storable(wanted: Any) -> str | None:
+    """What in `wanted` has no JSON form, for people; None if all of it has one."""
+    try:
+        root = msgspec.inspect.type_info(wanted)
+    except Exception as error:  # it resolves the annotations of classes inside: see _hints
+        return str(error)
+    found: list[object] = [root]
+    seen = set()  # classes may refer to themselves
+    while found:
+        item = found.pop()
+        if isinstance(item, msgspec.inspect.CustomType):
+            if item.cls is not object:
+                return f"{item.cls.__qualname__!r} has no JSON form"
+        elif isinstance(item, tuple):
+            found.extend(item)
+        elif isinstance(item, msgspec.inspect.Field):
+            found.append(item.type)
+        elif isinstance(item, msgspec.inspect.Type) and id(item) not in seen:
+            seen.add(id(item))
+            found.extend(getattr(item, name) for name in item.__struct_fields__)
+    return None
