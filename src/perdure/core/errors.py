@@ -159,7 +159,9 @@ class TaskFailed(Outcome):
 
     code = "task-failed"
 
-    def __init__(self, what: str, remedy: str, type_name: str, message: str, traceback: str) -> None:
+    def __init__(
+        self, what: str, remedy: str, type_name: str, message: str, traceback: str
+    ) -> None:
         super().__init__(what, remedy)
         self.args = (what, remedy, type_name, message, traceback)
         self.type_name = type_name

@@ -5,7 +5,7 @@ from enum import Enum
 
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import Guid
-from perdure.core.journal.entry import NONCE_BYTES
+from perdure.core.journal.entry import NONCE_BYTES, Entry
 from perdure.core.journal.events import Event
 from perdure.core.journal.journal import Appended, Journal
 from perdure.core.legs import Part
@@ -43,9 +43,14 @@ class LoadedRun:
 
 
 async def load_run(store: Store, run: Run) -> LoadedRun:
-    """Rebuild a run from its entries, under the epoch of the given row."""
+    """Read a run's entries and rebuild it, under the epoch of the given row."""
+    return rebuild_run(run, await store.entries(run.run_id, 0, run.seq))
+
+
+def rebuild_run(run: Run, entries: Sequence[Entry]) -> LoadedRun:
+    """A run as its entries tell it, under the epoch of its row."""
     journal = Journal(run.run_id)
-    journal.replay(await store.entries(run.run_id, 0, run.seq))
+    journal.replay(entries)
     if (journal.seq, journal.head) != (run.seq, run.head):
         raise CorruptJournal(
             f"the journal of run {run.run_id!r} does not end where its row says ({run.seq} entries)",

@@ -1,0 +1,78 @@
+"""What a decorator makes of a function: a named definition whose calls are lazy."""
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property, update_wrapper
+from hashlib import sha256
+from textwrap import dedent
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
+
+from perdure.authoring.call import Call
+from perdure.authoring.signature import Signature
+from perdure.core.errors import InputError
+from perdure.core.limits import MAX_NAME_LENGTH
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Definition(Generic[P, R]):
+    """A task or a workflow. `fn` is the plain function; `name` is what the journal calls it."""
+
+    noun: ClassVar[str]
+
+    def __init__(self, fn: Callable[P, Any], name: str | None) -> None:
+        if not inspect.isfunction(fn):
+            raise InputError(f"{fn!r} is not a function", f"put @{self.noun} on a plain function")
+        if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+            raise InputError(
+                f"{fn.__qualname__} is a generator", f"a {self.noun} returns one value: use return"
+            )
+        self.fn = fn
+        self.name = require_name(self.noun, fn.__name__ if name is None else name)
+        self.signature = Signature(fn)
+        update_wrapper(self, fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        return Call(self, self.signature.pack(args, kwargs))
+
+    def __repr__(self) -> str:
+        return f"<{self.noun} {self.name!r} ({self.place})>"
+
+    @property
+    def place(self) -> str:
+        """Where it is written, for people."""
+        code = self.fn.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """The file and the qualified name: the same function again, or another one?"""
+        return self.fn.__code__.co_filename, self.fn.__qualname__
+
+    @property
+    def is_local(self) -> bool:
+        """Defined inside a function, and so perhaps many times."""
+        return "<locals>" in self.fn.__qualname__
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the source text, or of the compiled code where there is no text."""
+        try:
+            text = dedent(inspect.getsource(self.fn)).encode()
+        except (OSError, TypeError):
+            text = self.fn.__code__.co_code
+        return sha256(text).hexdigest()
+
+    async def run_outside(self, call: Call[R]) -> R:
+        """What awaiting a call does where no workflow runs."""
+        raise NotImplementedError
+
+
+def require_name(noun: str, name: str) -> str:
+    if not name or len(name) > MAX_NAME_LENGTH:
+        raise InputError(
+            f"{name!r} can't be the name of a {noun}",
+            f"pass a text of 1 to {MAX_NAME_LENGTH} characters",
+        )
+    return name

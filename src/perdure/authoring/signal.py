@@ -1,0 +1,77 @@
+"""Signals: values that somebody outside sends to a run, typed at both ends."""
+
+from typing import Generic, TypeVar
+
+from perdure.authoring.call import Composite, Operation, Sleep
+from perdure.authoring.context import Wait, workflow_context
+from perdure.authoring.durations import Duration, milliseconds
+from perdure.core.errors import InputError
+from perdure.core.journal.events import AwaitKind
+from perdure.core.limits import MAX_NAME_LENGTH
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+MAX_SIGNAL_NAME = MAX_NAME_LENGTH - len("signal:")
+
+
+class Signal(Generic[T]):
+    """A kind of signal: its name, and the type of its values."""
+
+    def __init__(self, name: str, of: type[T]) -> None:
+        if not name or len(name) > MAX_SIGNAL_NAME:
+            raise InputError(
+                f"{name!r} can't be the name of a signal",
+                f"pass a text of 1 to {MAX_SIGNAL_NAME} characters",
+            )
+        self.name = name
+        self.of = of
+
+    def receive(self, timeout: Duration | None = None) -> "Operation[T]":
+        """Consume the oldest signal of this name, waiting for one if there is none.
+
+        Raises `TimeoutError` if none came in time.
+        """
+        if timeout is None:
+            return Receive(self)
+        return ReceiveInTime(self, milliseconds(timeout, "timeout"))
+
+    def __repr__(self) -> str:
+        return f"Signal({self.name!r}, {getattr(self.of, '__name__', self.of)})"
+
+
+class Receive(Operation[T_co]):
+    """Wait for a signal."""
+
+    __slots__ = ("signal",)
+
+    verb = "Signal.receive"
+    kind = AwaitKind.SIGNAL
+
+    def __init__(self, signal: Signal[T_co]) -> None:
+        self.signal = signal
+
+
+class ReceiveInTime(Composite[T_co]):
+    """Wait for a signal or for a timer, whichever is first."""
+
+    __slots__ = ("signal", "timeout_ms")
+
+    def __init__(self, signal: Signal[T_co], timeout_ms: int) -> None:
+        self.signal = signal
+        self.timeout_ms = timeout_ms
+
+    async def run(self) -> T_co:
+        context = workflow_context(Receive.verb)
+        received = context.begin(Receive(self.signal))
+        if not received.is_settled:
+            timer = context.begin(Sleep(self.timeout_ms))
+            await Wait((received, timer), AwaitKind.ANY)
+            is_late = not received.is_settled
+            context.abandon((received, timer))
+            if is_late:
+                raise TimeoutError(
+                    f"no signal {self.signal.name!r} within {self.timeout_ms / 1000:g} s"
+                )
+        result: T_co = received.outcome()
+        return result

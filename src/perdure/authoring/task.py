@@ -1,0 +1,125 @@
+"""Tasks: the functions that touch the world. Each call in a workflow is a durable step."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, overload
+
+from perdure.authoring.call import Call
+from perdure.authoring.context import TASK
+from perdure.authoring.definition import Definition, require_name
+from perdure.authoring.durations import Duration, milliseconds
+from perdure.authoring.registry import register
+from perdure.authoring.retry import ONCE, Retry
+from perdure.core.errors import InputError
+from perdure.core.journal.events import InvokeKind
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Kind = Literal["function", "http"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """What `@task(...)` takes besides the name."""
+
+    retry: Retry = ONCE
+    timeout: Duration | None = None
+    heartbeat_timeout: Duration | None = None
+    queue: str | None = None
+    priority: int = 0
+    kind: Kind = "function"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.retry, Retry):
+            raise InputError(f"retry is {self.retry!r}", "pass perdure.Retry(...)")
+        if self.kind not in ("function", "http"):
+            raise InputError(f"kind is {self.kind!r}", "use 'function' or 'http'")
+        if type(self.priority) is not int or abs(self.priority) >= 1 << 31:
+            raise InputError(f"priority is {self.priority!r}", "pass a whole number of 32 bits")
+        if self.queue is not None:
+            require_name("queue", self.queue)
+
+
+class Task(Definition[P, R]):
+    """A task. Calling it makes a `Call`; awaiting that in a workflow is a durable step."""
+
+    noun: ClassVar[str] = "task"
+
+    def __init__(self, fn: Callable[P, Any], name: str | None, options: TaskOptions) -> None:
+        super().__init__(fn, name)
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.retry = options.retry
+        self.timeout_ms = _limit(options.timeout, "timeout")
+        self.heartbeat_timeout_ms = _limit(options.heartbeat_timeout, "heartbeat_timeout")
+        self.queue = options.queue
+        self.priority = options.priority
+        self.kind = InvokeKind(options.kind)
+        self.policy = options.retry.policy if options.retry.attempts > 1 else None
+        register(self)
+
+    async def run_outside(self, call: Call[R]) -> R:
+        """Run the function, now and here: as part of the task that calls it, or of plain code."""
+        context = TASK.get()
+        token = None if context is None else TASK.set(context.nested())
+        try:
+            args, kwargs = self.signature.arguments(call.arguments)
+            if self.is_async:
+                result: R = await self.fn(*args, **kwargs)
+                return result
+            inside = copy_context()
+            return await asyncio.to_thread(inside.run, self.fn, *args, **kwargs)
+        finally:
+            if token is not None:
+                TASK.reset(token)
+
+
+def _limit(duration: Duration | None, what: str) -> int | None:
+    if duration is None:
+        return None
+    limit_ms = milliseconds(duration, what)
+    if not limit_ms:
+        raise InputError(f"{what} is {duration!r}", "pass more than 0, or None for no limit")
+    return limit_ms
+
+
+class TaskDecorator(Protocol):
+    """`@task(...)` with options."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def task(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+@overload
+def task(fn: Callable[P, R], /) -> Task[P, R]: ...
+@overload
+def task(
+    *,
+    name: str | None = None,
+    retry: Retry = ONCE,
+    timeout: Duration | None = None,
+    heartbeat_timeout: Duration | None = None,
+    queue: str | None = None,
+    priority: int = 0,
+    kind: Kind = "function",
+) -> TaskDecorator: ...
+def task(
+    fn: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
+) -> Any:
+    """Make a function a task: `@task`, or `@task(retry=..., timeout=...)`.
+
+    `timeout` is per attempt; `heartbeat_timeout` is the longest silence between two calls of
+    `perdure.heartbeat()`. `queue` sends it to any host that serves that queue, the highest `priority`
+    first. `kind="http"` labels it as such in the journal.
+    """
+    checked = TaskOptions(**options)
+    if fn is not None:
+        return Task(fn, name, checked)
+    return lambda function: Task(function, name, checked)

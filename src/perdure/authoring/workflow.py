@@ -1,0 +1,71 @@
+"""Workflows: plain async functions that survive. They decide; tasks act."""
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, overload
+
+from perdure.authoring.call import Call
+from perdure.authoring.definition import Definition
+from perdure.authoring.linter import Mode, require_deterministic
+from perdure.authoring.registry import register
+from perdure.core.errors import InputError, OutsideRun
+from perdure.core.limits import MAX_NAME_LENGTH
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Workflow(Definition[P, R]):
+    """A workflow. A call of it can be started on an engine, or awaited in another workflow."""
+
+    noun: ClassVar[str] = "workflow"
+
+    def __init__(
+        self,
+        fn: Callable[P, Any],
+        *,
+        name: str | None = None,
+        version: str = "",
+        lint: Mode = "error",
+    ) -> None:
+        super().__init__(fn, name)
+        if not inspect.iscoroutinefunction(fn):
+            raise InputError(
+                f"workflow {self.name!r} is not async", f"write `async def {fn.__name__}(...)`"
+            )
+        if len(version) > MAX_NAME_LENGTH:
+            raise InputError(
+                f"version is {version!r}", f"pass a text of at most {MAX_NAME_LENGTH} characters"
+            )
+        require_deterministic(fn, lint)
+        self.version = version
+        register(self)
+
+    async def run_outside(self, call: Call[R]) -> R:  # noqa: ARG002 - refused, whatever it is
+        raise OutsideRun(
+            f"workflow {self.name!r} is awaited outside a run",
+            "start it with `engine.start(...)` or `perdure.run(...)`",
+        )
+
+
+class WorkflowDecorator(Protocol):
+    """`@workflow(...)` with options."""
+
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+
+
+@overload
+def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+@overload
+def workflow(
+    *, name: str | None = None, version: str = "", lint: Mode = "error"
+) -> WorkflowDecorator: ...
+def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make an async function a workflow: `@workflow`, or `@workflow(name=..., lint="warn")`.
+
+    `lint` says what to do with code that would not replay (clocks, randomness, I/O, threads): refuse it,
+    warn, or let it pass.
+    """
+    if fn is not None:
+        return Workflow(fn)
+    return lambda function: Workflow(function, **options)

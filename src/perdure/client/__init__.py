@@ -1,0 +1,1 @@
+"""Engines and handles: how a program starts runs, talks to them, and hears from them."""

@@ -1,0 +1,181 @@
+"""The engine: a store and a host in your process."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from perdure.authoring.call import Call
+from perdure.authoring.registry import register
+from perdure.authoring.workflow import Workflow
+from perdure.client.handle import Handle
+from perdure.core.codec import Codec, JsonCodec
+from perdure.core.errors import EngineClosed, InputError, KeyReused, RunExists
+from perdure.core.ids import RunId, parse_run_id
+from perdure.core.journal.events import ExecutionStarted
+from perdure.core.limits import MAX_KEY_LENGTH
+from perdure.host.clock import HostSources
+from perdure.host.host import Start
+from perdure.host.hosting import Hosting
+from perdure.host.identity import new_host, retire
+from perdure.host.settings import Settings
+from perdure.store.inspection import Report, audit, verify
+from perdure.store.opening import open_store
+from perdure.store.store import Store
+
+R = TypeVar("R")
+
+
+class Engine:
+    """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
+
+    On entry every run that was left behind on this store by a host that is gone is taken up. `queues` names
+    the queues whose tasks this engine executes.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        queues: Sequence[str] = (),
+        settings: Settings | None = None,
+        codec: Codec | None = None,
+    ) -> None:
+        if isinstance(queues, str):
+            raise InputError(f"queues is {queues!r}", f"pass a sequence: [{queues!r}]")
+        self._url = url
+        self._queues = tuple(queues)
+        self._settings = settings or Settings()
+        self._codec = codec or JsonCodec()
+        self._store: Store | None = None
+        self._hosting: Hosting | None = None
+
+    async def open(self) -> None:
+        """Open the store and begin; `async with` does it for you."""
+        if self._hosting is not None:
+            raise InputError("the engine is open already", "open it once")
+        store = await open_store(self._url)
+        host_id = new_host()
+        try:
+            self._store = store
+            self._hosting = Hosting(
+                store, host_id, self._codec, HostSources(), self._settings, self._queues
+            )
+            await self._hosting.start()
+        except BaseException:
+            await self._abort()
+            raise
+
+    async def close(self) -> None:
+        """Let running tasks end, up to the grace time, and hand everything else back. Nothing is lost."""
+        hosting, self._hosting = self._hosting, None
+        if hosting is None:
+            return
+        try:
+            await hosting.stop()
+        finally:
+            retire(hosting.host.host_id)
+            await self._close_store()
+
+    async def _abort(self) -> None:
+        hosting, self._hosting = self._hosting, None
+        if hosting is not None:
+            hosting.kill()
+            retire(hosting.host.host_id)
+        await self._close_store()
+
+    async def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self, call: Call[R], *, key: str | None = None, scope: str = "") -> Handle[R]:
+        """Start a workflow; returns when the run and its first step's intent are durable.
+
+        With a `key` there is one run per scope and workflow: starting it again, with the same arguments, gives
+        a handle of the same run.
+        """
+        hosting = self._require_open()
+        workflow = _workflow_of(call)
+        if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
+            raise InputError(f"{key!r} can't be a key", f"use 1 to {MAX_KEY_LENGTH} characters")
+        payload = self._codec.encode(call.arguments)
+        call.use()
+        # A workflow defined inside a function is the newest of its name from now on.
+        register(workflow)
+        try:
+            run_id = await hosting.host.start(Start(workflow, payload, key, scope))
+        except RunExists as taken:
+            run_id = await self._same_run(taken, workflow, payload, key)
+        return Handle(hosting, run_id, workflow)
+
+    async def _same_run(
+        self, taken: RunExists, workflow: Workflow[..., Any], payload: bytes, key: str | None
+    ) -> RunId:
+        run_id = RunId(taken.run_id)
+        entries = await self._require_open().host.store.entries(run_id, 0, 1)
+        started = entries[0].event if entries else None
+        if isinstance(started, ExecutionStarted) and started.payload not in (None, payload):
+            raise KeyReused(
+                run_id,
+                f"key {key!r} of workflow {workflow.name!r} is taken by run {run_id!r}, "
+                "which was started with other arguments",
+                "use another key, or the same arguments",
+            ) from None
+        return run_id
+
+    async def start_many(
+        self, calls: Iterable[Call[R]], *, keys: Iterable[str] | None = None, scope: str = ""
+    ) -> list[Handle[R]]:
+        """Start many runs at once; their commits are shared. `keys` has one for each, if given."""
+        calls = list(calls)
+        given = list(repeat(None, len(calls)) if keys is None else keys)
+        if len(given) != len(calls):
+            raise InputError(f"{len(given)} keys for {len(calls)} calls", "pass one key for each")
+        starts = (
+            self.start(call, key=key, scope=scope) for call, key in zip(calls, given, strict=True)
+        )
+        return await asyncio.gather(*starts)
+
+    def handle(self, run_id: str) -> Handle[Any]:
+        """A handle of a run that was started before, here or elsewhere."""
+        return Handle(self._require_open(), parse_run_id(run_id))
+
+    async def audit(self) -> Report:
+        """Whether journal and ledger agree, in every run."""
+        return await audit(self._require_open().host.store)
+
+    async def verify(self) -> Report:
+        """Whether every entry is what it was when it was written."""
+        return await verify(self._require_open().host.store)
+
+    def _require_open(self) -> Hosting:
+        if self._hosting is None:
+            raise EngineClosed("the engine is not open", "use it inside `async with Engine(...)`")
+        return self._hosting
+
+
+def _workflow_of(call: object) -> Workflow[..., Any]:
+    if not isinstance(call, Call):
+        raise InputError(
+            f"{call!r} can't be started", "pass a call of a workflow: `checkout(order)`"
+        )
+    if not isinstance(call.definition, Workflow):
+        raise InputError(
+            f"{call.definition.name!r} is a {call.definition.noun} and can't be started alone",
+            "start a workflow that awaits it",
+        )
+    return call.definition

@@ -1,0 +1,172 @@
+"""The engine for code that is not async: plain scripts, and notebooks whose own loop is busy."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from perdure.authoring.call import Call
+from perdure.authoring.durations import Duration
+from perdure.authoring.signal import Signal
+from perdure.client.engine import Engine
+from perdure.client.handle import Handle, RunStatus
+from perdure.core.codec import Codec
+from perdure.core.errors import EngineClosed
+from perdure.core.ids import RunId
+from perdure.core.journal.entry import Entry
+from perdure.host.settings import Settings
+from perdure.store.inspection import Report
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class SyncEngine:
+    """An `Engine` whose loop has a thread of its own: `with SyncEngine("sqlite:///orders.db") as engine:`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        queues: Sequence[str] = (),
+        settings: Settings | None = None,
+        codec: Codec | None = None,
+    ) -> None:
+        self._engine = Engine(url, queues=queues, settings=settings, codec=codec)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+
+    def open(self) -> None:
+        """Open the store and begin; `with` does it for you."""
+        ready = Event()
+
+        def work() -> None:
+            with asyncio.Runner() as runner:
+                self._loop = runner.get_loop()
+                ready.set()
+                with suppress(asyncio.CancelledError):
+                    runner.run(_until_stopped(self._loop))
+
+        # A daemon: a second interrupt ends the process at once, and loses nothing that is durable.
+        self._thread = Thread(target=work, name="perdure-engine", daemon=True)
+        self._thread.start()
+        ready.wait()
+        try:
+            self.wait_for(self._engine.open())
+        except BaseException:
+            self._end_thread()
+            raise
+
+    def close(self) -> None:
+        """Let running tasks end, up to the grace time, and hand everything else back."""
+        if self._loop is None:
+            return
+        try:
+            self.wait_for(self._engine.close())
+        finally:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
+        loop, self._loop = self._loop, None
+        thread, self._thread = self._thread, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let the engine's own loop do something, and wait for it."""
+        if self._loop is None:
+            work.close()
+            raise EngineClosed("the engine is not open", "use it inside `with SyncEngine(...)`")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self, call: Call[R], *, key: str | None = None, scope: str = "") -> "SyncHandle[R]":
+        """Start a workflow; returns when the run is durable."""
+        return SyncHandle(self, self.wait_for(self._engine.start(call, key=key, scope=scope)))
+
+    def start_many(
+        self, calls: Iterable[Call[R]], *, keys: Iterable[str] | None = None, scope: str = ""
+    ) -> list["SyncHandle[R]"]:
+        """Start many runs at once."""
+        started = self.wait_for(self._engine.start_many(calls, keys=keys, scope=scope))
+        return [SyncHandle(self, handle) for handle in started]
+
+    def handle(self, run_id: str) -> "SyncHandle[Any]":
+        """A handle of a run that was started before."""
+        return SyncHandle(self, self._engine.handle(run_id))
+
+    def audit(self) -> Report:
+        return self.wait_for(self._engine.audit())
+
+    def verify(self) -> Report:
+        return self.wait_for(self._engine.verify())
+
+
+class SyncHandle(Generic[R]):
+    """A run, for code that is not async. Each method does what its namesake of `Handle` does."""
+
+    def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
+        self._engine = engine
+        self._handle = handle
+
+    @property
+    def run_id(self) -> RunId:
+        return self._handle.run_id
+
+    def result(self, timeout: Duration | None = None) -> R:
+        return self._engine.wait_for(self._handle.result(timeout))
+
+    def signal(self, signal: Signal[T], value: T, *, id: str | None = None) -> None:  # noqa: A002 - as in Handle
+        self._engine.wait_for(self._handle.signal(signal, value, id=id))
+
+    def cancel(self, reason: str = "") -> None:
+        self._engine.wait_for(self._handle.cancel(reason))
+
+    def status(self) -> RunStatus:
+        return self._engine.wait_for(self._handle.status())
+
+    def published(self) -> dict[str, Any]:
+        return self._engine.wait_for(self._handle.published())
+
+    def events(self, first: int = 0) -> Iterator[Entry]:
+        entries = self._handle.events(first)
+        while (entry := self._engine.wait_for(anext(entries, None))) is not None:
+            yield entry
+
+
+async def _until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    await loop.create_future()
+
+
+def run(
+    call: Call[R],
+    *,
+    store: str = "sqlite:///perdure.db",
+    key: str | None = None,
+    settings: Settings | None = None,
+) -> R:
+    """Run a workflow to its end, from a script or a notebook, and return its result.
+
+    Give it a `key`, and a script that was killed goes on where it was when it is started again.
+    """
+    with SyncEngine(store, settings=settings) as engine:
+        return engine.start(call, key=key).result()

@@ -1,0 +1,1 @@
+"""Workflows: their coroutines driven by us, and driven again from the journal."""

@@ -1,0 +1,58 @@
+"""What commits together with a run's events: an event, and the effects that are as durable as it is."""
+
+from typing import Any, NamedTuple
+
+from perdure.authoring.workflow import Workflow
+from perdure.core.ids import Guid, RunId, StepId
+from perdure.core.journal.events import Event
+from perdure.core.messages import Message, Work
+
+
+class Enqueue(NamedTuple):
+    """Send a message."""
+
+    message: Message
+
+
+class PutWork(NamedTuple):
+    """Put a task on a queue."""
+
+    work: Work
+
+
+class DropWork(NamedTuple):
+    """Take a task off its queue, whoever has claimed it."""
+
+    step: StepId
+
+
+class Acknowledge(NamedTuple):
+    """A message has done its work, or is not wanted any more."""
+
+    guid: Guid
+
+
+class Spawn(NamedTuple):
+    """Create a child run."""
+
+    run_id: RunId
+    workflow: Workflow[..., Any]
+    payload: bytes
+    parent: str
+
+
+class Publish(NamedTuple):
+    """Let clients read a value."""
+
+    name: str
+    payload: bytes
+
+
+Effect = Enqueue | PutWork | DropWork | Acknowledge | Spawn | Publish
+
+
+class Change(NamedTuple):
+    """An event to append, and what commits with it."""
+
+    event: Event
+    effects: tuple[Effect, ...] = ()

@@ -1,0 +1,53 @@
+"""How a run ends: its terminal event, and the word to its parent."""
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.authoring.failures import encode_failure
+from perdure.authoring.interruption import Cancelled
+from perdure.core.errors import NeverAwaited, PerdureError, RunCancelled
+from perdure.core.journal import events as e
+from perdure.core.messages import Message
+from perdure.core.replay.identity import parse_parent, result_guid
+from perdure.engine.replay.effects import Effect, Enqueue
+
+if TYPE_CHECKING:
+    from perdure.engine.replay.machine import Machine
+
+
+def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
+    """The body returned or raised, and nothing that it began is open."""
+    forgotten = machine.disown_calls()
+    result = b""
+    if error is None and forgotten:
+        error = NeverAwaited(
+            f"workflow {machine.workflow.name!r} called {', '.join(forgotten)} and never awaited it",
+            f"write `await {forgotten[0]}(...)`",
+        )
+    if error is None:
+        try:
+            result = machine.codec.encode(value)
+        except PerdureError as refusal:
+            error = refusal
+    if error is None:
+        tell = _tell_parent(machine, "completed", result)
+        machine.record.emit(e.ExecutionCompleted(payload=result, released=1), *tell)
+    elif isinstance(error, Cancelled) and machine.cancel_reason is not None:
+        reason = machine.cancel_reason
+        cancelled = RunCancelled(
+            f"run {machine.info.run_id!r} was cancelled", reason or "it has no result"
+        )
+        tell = _tell_parent(machine, "gave-up", encode_failure(machine.codec, cancelled))
+        machine.record.emit(e.ExecutionCancelled(reason=reason, released=1), *tell)
+    else:
+        failure = encode_failure(machine.codec, error)
+        tell = _tell_parent(machine, "gave-up", failure)
+        machine.record.emit(e.ExecutionFailed(payload=failure, released=1), *tell)
+
+
+def _tell_parent(machine: "Machine", kind: str, payload: bytes) -> tuple[Effect, ...]:
+    if machine.parent is None:
+        return ()
+    run_id, step = parse_parent(machine.parent)
+    now = machine.sources.now_ms()
+    guid = result_guid(run_id, step, 1)
+    return (Enqueue(Message(run_id, guid, kind, now, now, step, payload)),)

@@ -1,0 +1,44 @@
+"""Errands: what a host of a queue needs to know to execute one attempt of a task."""
+
+import msgspec
+
+from perdure.authoring.context import Info
+from perdure.core.errors import CorruptJournal
+from perdure.core.ids import StepId
+from perdure.core.messages import Work
+
+_encode = msgspec.json.Encoder().encode
+
+HEADER_ROOM = 8192
+"""Bytes that a header may take of a work's payload."""
+
+
+class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The header of a work's payload; the input follows it, after a line feed, as the codec made it."""
+
+    task: str
+    attempt: int
+    program: str
+    version: str = ""
+    key: str | None = None
+
+    def info(self, work: Work) -> Info:
+        return Info(
+            work.run_id, self.program, self.version, self.key, StepId(work.step), self.attempt
+        )
+
+
+def pack_errand(task: str, attempt: int, info: Info, payload: bytes) -> bytes:
+    header = Errand(task, attempt, info.program, info.version, info.key)
+    return _encode(header) + b"\n" + payload
+
+
+def unpack_errand(work: Work) -> tuple[Errand, bytes]:
+    header, _, payload = (work.payload or b"").partition(b"\n")
+    try:
+        return msgspec.json.decode(header, type=Errand), payload
+    except msgspec.DecodeError as error:
+        raise CorruptJournal(
+            f"work {work.step!r} of run {work.run_id!r} can't be read ({error})",
+            "it was written by another version of perdure, or changed since",
+        ) from error

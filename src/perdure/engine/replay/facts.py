@@ -1,0 +1,187 @@
+"""What a host tells a warm run: bodies that ended, messages that came, steps that a crash left behind.
+
+Each function looks at what is open and feeds the facts that follow, or nothing: a fact that comes late, or
+twice, is not a fact any more. So a host may tell the same thing again after a crash.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from perdure.authoring.failures import encode_failure
+from perdure.core.errors import StepInDoubt
+from perdure.core.ids import RunId, StepId
+from perdure.core.journal import events as e
+from perdure.core.ledger import ATTEMPT, message_account, step_account
+from perdure.core.messages import Message
+from perdure.core.replay.identity import result_guid, retry_guid
+from perdure.core.replay.retrying import MAX_DOUBTS, retry_at
+from perdure.engine.replay.beginning import work_of
+from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, PutWork
+from perdure.engine.replay.machine import IN_DOUBT, Machine
+from perdure.engine.replay.promise import DurablePromise, Place
+from perdure.engine.replay.warm import WarmRun
+
+IsRunning = Callable[[RunId, StepId], bool]
+"""Whether this host executes a step now."""
+
+_CHANCES = 1 << 16
+
+
+class Outcome(NamedTuple):
+    """How an attempt ended. `may_retry` says that the task's policy covers this failure."""
+
+    ok: bool
+    payload: bytes
+    may_retry: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What a message that carries it is called."""
+        if self.ok:
+            return "completed"
+        return "failed" if self.may_retry else "gave-up"
+
+
+OUTCOMES = ("completed", "failed", "gave-up")
+
+
+def start(machine: Machine, promise: DurablePromise) -> int:
+    """The next attempt of a local task begins with the next commit. Returns its number."""
+    attempt = promise.attempt + 1
+    effects: tuple[Effect, ...] = ()
+    if promise.retry_at_ms:
+        # Its delay ends here and not before, so that a crash finds the message or the attempt.
+        delay = retry_guid(machine.info.run_id, promise.step, promise.attempt)
+        effects = (Acknowledge(delay),)
+        promise.retry_at_ms = 0
+    machine.feed(e.InvokeStarted(promise.step, attempt), *effects)
+    return attempt
+
+
+def complete(warm: WarmRun, step: StepId, attempt: int, outcome: Outcome) -> None:
+    """A body of this host ended."""
+    promise = warm.machine.promises.get(step)
+    if promise is None or not promise.is_running or promise.attempt != attempt:
+        return
+    again_at = _retry_at(warm.machine, promise, outcome)
+    if again_at is None:
+        warm.machine.feed(e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload))
+        return
+    guid = retry_guid(warm.run_id, step, attempt)
+    message = Message(warm.run_id, guid, "retry", again_at, again_at, step)
+    warm.machine.feed(
+        e.InvokeRetrying(step, attempt, again_at, payload=outcome.payload), Enqueue(message)
+    )
+
+
+def _retry_at(machine: Machine, promise: DurablePromise, outcome: Outcome) -> int | None:
+    if outcome.ok or not outcome.may_retry or promise.place is Place.CHILD:
+        return None
+    task = promise.task
+    chance = int.from_bytes(machine.sources.entropy(2), "big") / _CHANCES
+    failures = promise.attempt - promise.doubts
+    return retry_at(task.policy, failures, machine.sources.now_ms(), task.retry.jitter, chance)
+
+
+def resume(warm: WarmRun, is_running_here: IsRunning) -> None:
+    """Settle what the host that last had this run left behind.
+
+    A local task that had started and is not running here is in doubt: its effect may have happened. It is
+    begun again, under the same idempotency key, until it was in doubt too often.
+    """
+    machine = warm.machine
+    now = machine.sources.now_ms()
+    machine.unstarted = []
+    for promise in list(machine.promises.values()):
+        if promise.place is not Place.LOCAL:
+            continue
+        if promise.is_running:
+            if not is_running_here(warm.run_id, promise.step):
+                _doubt(machine, promise)
+        elif not promise.attempt or promise.retry_at_ms <= now:
+            machine.unstarted.append(promise)
+
+
+def _doubt(machine: Machine, promise: DurablePromise) -> None:
+    step = promise.step
+    if promise.doubts >= MAX_DOUBTS:
+        error = StepInDoubt(
+            f"step {step} ({promise.name}) was under way in {promise.doubts + 1} crashes",
+            "find out whether it kills its process, and what of its effect happened",
+        )
+        payload = encode_failure(machine.codec, error)
+        machine.feed(e.InvokeCompleted(step, promise.attempt, False, payload=payload))
+        return
+    posting = e.Posting(step_account(step), ATTEMPT)
+    machine.feed(e.Posted(IN_DOUBT, (posting,)))
+    promise.is_running = False
+    machine.unstarted.append(promise)
+
+
+def take(warm: WarmRun, message: Message) -> bool:
+    """Take a message in. False if it comes too late, or again: then it is to be marked."""
+    machine = warm.machine
+    kind, _, name = message.kind.partition(":")
+    if message_account(message.guid) in warm.journal.state.balances:
+        return False
+    if kind == "signal":
+        number = machine.signals.next_delivery(name)
+        delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)
+        machine.feed(delivered, Acknowledge(message.guid))
+        return True
+    if kind == "cancel":
+        return _take_cancel(machine, message)
+    promise = None if message.step is None else machine.promises.get(message.step)
+    if promise is None:
+        return False
+    if kind == "timer":
+        machine.feed(e.TimerFired(promise.step, message.guid), Acknowledge(message.guid))
+        return True
+    if kind == "retry":
+        return _take_retry(machine, promise, message)
+    return kind in OUTCOMES and _take_result(machine, promise, message)
+
+
+def _take_cancel(machine: Machine, message: Message) -> bool:
+    if machine.cancel_reason is not None:
+        return False
+    reason = (message.payload or b"").decode(errors="replace")
+    machine.feed(e.CancelRequested(reason, message.guid), Acknowledge(message.guid))
+    return True
+
+
+def _take_retry(machine: Machine, promise: DurablePromise, message: Message) -> bool:
+    due = retry_guid(machine.info.run_id, promise.step, promise.attempt)
+    if promise.is_running or message.guid != due:
+        return False
+    machine.unstarted.append(promise)
+    return True
+
+
+def _take_result(machine: Machine, promise: DurablePromise, message: Message) -> bool:
+    """A queued task's outcome, or a child's. The message names the attempt by its GUID."""
+    step, run_id = promise.step, machine.info.run_id
+    is_child = promise.place is Place.CHILD
+    attempt = promise.attempt if is_child else promise.attempt + 1
+    if promise.place is Place.LOCAL or message.guid != result_guid(run_id, step, attempt):
+        return False
+    outcome = Outcome(
+        message.kind == "completed", message.payload or b"null", message.kind == "failed"
+    )
+    if not is_child:
+        machine.feed(e.InvokeStarted(step, attempt))
+    acknowledge = Acknowledge(message.guid)
+    again_at = _retry_at(machine, promise, outcome)
+    if again_at is None:
+        completed = e.InvokeCompleted(
+            step, attempt, outcome.ok, message.guid, payload=outcome.payload
+        )
+        machine.feed(completed, acknowledge)
+        return True
+    effects: tuple[Effect, ...] = (
+        acknowledge,
+        PutWork(work_of(machine, promise, attempt + 1, again_at)),
+    )
+    retrying = e.InvokeRetrying(step, attempt, again_at, payload=outcome.payload)
+    machine.feed(retrying, *effects)
+    return True

@@ -1,0 +1,66 @@
+"""Fibers: the coroutines of a run. The body is one; every branch is another, on ids of its own."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from perdure.authoring.context import Wait
+from perdure.core.ids import StepId
+from perdure.engine.replay.promise import DurablePromise
+
+
+class Fiber:
+    """A coroutine, the place in the call tree under which it takes ids, and what it waits for.
+
+    `missing` counts the promises that must still settle before it goes on. `thrown` is what it gets then, in
+    place of going on. `open` is what it began and is not settled. `ending` is its outcome, once it has one and
+    only its branches keep it.
+    """
+
+    __slots__ = (
+        "coroutine",
+        "depth",
+        "ending",
+        "is_interrupted",
+        "missing",
+        "next_seq",
+        "open",
+        "prefix",
+        "promise",
+        "thrown",
+        "wait",
+    )
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        prefix: str,
+        depth: int,
+        promise: DurablePromise | None = None,
+    ) -> None:
+        self.coroutine = coroutine
+        self.prefix = prefix
+        self.depth = depth
+        self.promise = promise
+        self.next_seq = 0
+        self.wait: Wait | None = None
+        self.missing = 0
+        self.is_interrupted = False
+        self.open: dict[StepId, DurablePromise] = {}
+        self.thrown: BaseException | None = None
+        self.ending: tuple[Any, BaseException | None] | None = None
+
+    def take_place(self) -> StepId:
+        """The next id below this fiber's own."""
+        step = StepId(f"{self.prefix}.{self.next_seq}")
+        self.next_seq += 1
+        return step
+
+    @property
+    def line(self) -> str:
+        """Where its code is now, for people."""
+        frame = getattr(self.coroutine, "cr_frame", None)
+        code = getattr(self.coroutine, "cr_code", None)
+        if code is None:
+            return "in the program"
+        line = code.co_firstlineno if frame is None else frame.f_lineno
+        return f"{code.co_filename}:{line} in {code.co_name}"

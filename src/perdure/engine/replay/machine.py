@@ -1,0 +1,471 @@
+"""The machine that runs one workflow: facts go in, the program's decisions come out.
+
+It does no I/O. A *fact* is an event that happened to the run: it started, a task ended, a timer fired, a signal
+came, somebody cancelled. Fed with one, the machine drives the program's coroutines until each waits again; the
+events that the program decided on are in its record.
+
+Replay is the same thing: the facts of the journal are fed in their order, and each decision is compared with the
+one that the journal holds at that place. So the program takes the same path, in the same order, or diverges.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from perdure.authoring.call import Branch, Call, Operation
+from perdure.authoring.context import WORKFLOW, Info, Promise, Wait
+from perdure.authoring.definition import Definition
+from perdure.authoring.failures import encode_failure
+from perdure.authoring.interruption import Cancelled, Evicted
+from perdure.authoring.signal import Receive
+from perdure.authoring.workflow import Workflow
+from perdure.core.codec import Codec
+from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
+from perdure.core.ids import SetId, StepId
+from perdure.core.journal import events as e
+from perdure.core.messages import Message
+from perdure.core.replay.identity import cancel_guid, retry_guid, signal_guid, timer_guid
+from perdure.engine.replay.beginning import begin
+from perdure.engine.replay.coroutines import foreign_await, refuse, wait_for
+from perdure.engine.replay.effects import Acknowledge, Change, DropWork, Effect, Enqueue, Publish
+from perdure.engine.replay.ending import end
+from perdure.engine.replay.fiber import Fiber
+from perdure.engine.replay.promise import DurablePromise, Place
+from perdure.engine.replay.record import Record
+from perdure.engine.replay.signals import Signals
+from perdure.engine.sources import Sources
+
+IN_DOUBT = "in doubt"
+"""Label of the digit that says: this step was under way when its host died, and is begun again."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Machine:
+    """One workflow's coroutines and promises. Implements `WorkflowContext` for the verbs."""
+
+    def __init__(
+        self,
+        workflow: Workflow[..., Any],
+        info: Info,
+        codec: Codec,
+        sources: Sources,
+        recorded: Sequence[e.Event] = (),
+    ) -> None:
+        self.workflow = workflow
+        self.info = info
+        self.codec = codec
+        self.sources = sources
+        self.record = Record(recorded)
+        self.signals = Signals(self.record, self._settle)
+        self.promises: dict[StepId, DurablePromise] = {}
+        """Everything that is open."""
+        self.unstarted: list[DurablePromise] = []
+        """Local tasks that were scheduled; the host takes them away."""
+        self.unwanted: list[StepId] = []
+        """Steps whose bodies are to stop; the host takes them away."""
+        self.is_over = False
+        self.cancel_reason: str | None = None
+        self.parent: str | None = None
+        """Whom to tell how it ended."""
+        self._fibers: dict[Fiber, None] = {}
+        self._ready: deque[Fiber] = deque()
+        self._current: Fiber | None = None
+        self._is_waiting = False
+        self._is_closing = False
+        self._settlements = 0
+        self._made: dict[int, Call[Any]] = {}
+        self._last_place = StepId("root")
+
+    # Facts
+
+    def replay(self) -> None:
+        """Feed the recorded facts. Raises `Diverged` where the program takes another path."""
+        while self.record.is_replaying:
+            event = self.record.peek()
+            if type(event) not in _FACTS:
+                self.record.diverge(None)
+            self.record.advance()
+            self._react(event)
+
+    def feed(self, event: e.Event, *effects: Effect) -> None:
+        """Take a fact in, and drive the program until it waits again."""
+        self.record.add(event, effects)
+        self._react(event)
+
+    def take_changes(self) -> list[Change]:
+        """What is to be committed, in order."""
+        changes, self.record.changes = self.record.changes, []
+        return changes
+
+    @property
+    def is_replaying(self) -> bool:
+        return self.record.is_replaying or self._is_closing
+
+    def _react(self, event: e.Event) -> None:
+        token = WORKFLOW.set(self)
+        try:
+            _FACTS[type(event)](self, event)
+            if self._ready:
+                self._advance()
+        finally:
+            WORKFLOW.reset(token)
+
+    def _on_started(self, event: e.ExecutionStarted) -> None:
+        self.parent = event.parent_id
+        coroutine: Coroutine[Any, Any, Any]
+        try:
+            args, kwargs = self.workflow.signature.unpack(self.codec, event.payload or b"{}")
+            coroutine = self.workflow.fn(*args, **kwargs)
+        except (PerdureError, TypeError) as error:
+            coroutine = refuse(error)
+        self.add_fiber(Fiber(coroutine, "root", 0))
+
+    def _on_invoke_started(self, event: e.InvokeStarted) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.attempt = event.attempt
+            promise.is_running = True
+
+    def _on_retrying(self, event: e.InvokeRetrying) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.is_running = False
+            promise.retry_at_ms = event.retry_at_ms
+
+    def _on_completed(self, event: e.InvokeCompleted) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.ok = event.ok
+            promise.payload = event.payload
+            self._settle(promise)
+
+    def _on_fired(self, event: e.TimerFired) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            self._settle(promise)
+
+    def _on_delivered(self, event: e.SignalDelivered) -> None:
+        self.signals.deliver(event)
+
+    def _on_cancel(self, event: e.CancelRequested) -> None:
+        self.cancel_reason = event.reason
+        self._is_waiting = False
+        # What is being cleaned up already goes on undisturbed.
+        disturbed = {fiber for fiber in self._fibers if not fiber.is_interrupted}
+        for fiber in list(self._fibers):
+            self._interrupt(fiber)
+        for promise in list(self.promises.values()):
+            if promise.place is not Place.BRANCH and promise.owner in disturbed:
+                self._abandon_leaf(promise)
+
+    def _on_posted(self, event: e.Posted) -> None:
+        if event.label == IN_DOUBT:
+            for posting in event.postings:
+                promise = self.promises.get(StepId(posting.account.partition(":")[2]))
+                if promise is not None:
+                    promise.doubts += 1
+
+    def _ignore(self, event: e.Event) -> None:
+        """A fact that means nothing to the program."""
+
+    # Driving
+
+    def add_fiber(self, fiber: Fiber) -> None:
+        self._fibers[fiber] = None
+        self._ready.append(fiber)
+
+    def _advance(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self.record.emit(e.ExecutionResumed())
+        while self._ready:
+            fiber = self._ready.popleft()
+            self._current = fiber
+            try:
+                self._drive(fiber)
+            finally:
+                self._current = None
+        if not self.is_over:
+            self._block()
+
+    def _drive(self, fiber: Fiber) -> None:
+        if fiber.ending is not None:
+            self._finish(fiber, *fiber.ending)
+            return
+        thrown, fiber.thrown = fiber.thrown, None
+        try:
+            if thrown is None:
+                wait = fiber.coroutine.send(None)
+            else:
+                wait = fiber.coroutine.throw(thrown)
+        except StopIteration as stop:
+            self._finish(fiber, stop.value, None)
+        except (Exception, Cancelled) as error:  # the program's failure is its outcome
+            self._finish(fiber, None, error)
+        else:
+            self._suspend(fiber, wait)
+
+    def _suspend(self, fiber: Fiber, wait: object) -> None:
+        if type(wait) is not Wait:
+            fiber.thrown = foreign_await(self.workflow.name, fiber.line, wait)
+            self._ready.appendleft(fiber)
+            return
+        open_ones = [promise for promise in wait.promises if not promise.is_settled]
+        fiber.wait = wait
+        fiber.missing = 1 if wait.kind is e.AwaitKind.ANY else len(open_ones)
+        for promise in open_ones:
+            promise.waiters.append((fiber, wait))
+
+    def _settle(self, promise: DurablePromise) -> None:
+        """The promise has its outcome; whoever waited for it may go on."""
+        self.promises.pop(promise.step, None)
+        promise.owner.open.pop(promise.step, None)
+        self._settlements += 1
+        promise.is_settled = True
+        promise.is_running = False
+        promise.settled_at = self._settlements
+        waiters, promise.waiters = promise.waiters, []
+        for fiber, wait in waiters:
+            if fiber.wait is wait:
+                fiber.missing -= 1
+                if not fiber.missing:
+                    fiber.wait = None
+                    self._ready.append(fiber)
+
+    def _block(self) -> None:
+        """Journal what the run waits for: that of its one waiting coroutine, or any of all of them."""
+        waits = []
+        for fiber in self._fibers:
+            if fiber.wait is not None:
+                leaves = [
+                    promise
+                    for promise in fiber.wait.promises
+                    if not promise.is_settled and promise.place is not Place.BRANCH
+                ]
+                if leaves:
+                    waits.append((leaves, fiber.wait.kind))
+        self._is_waiting = True
+        if len(waits) != 1:
+            every = dict.fromkeys(promise.step for leaves, _ in waits for promise in leaves)
+            self.record.emit(e.ExecutionAwaiting(tuple(every), e.AwaitKind.ANY))
+            return
+        leaves, kind = waits[0]
+        signal = None
+        if kind is e.AwaitKind.SIGNAL:
+            signal = e.AwaitSignal(leaves[0].operation.signal.name, leaves[0].step)
+        steps = tuple(promise.step for promise in leaves)
+        self.record.emit(e.ExecutionAwaiting(steps, kind, signal))
+
+    def _finish(self, fiber: Fiber, value: Any, error: BaseException | None) -> None:
+        """A coroutine is over. It ends when nothing that it began is left."""
+        fiber.ending = value, error
+        left = [promise for promise in fiber.open.values() if not promise.is_detached]
+        branches = self._abandon(left)
+        if branches:
+            self._suspend(fiber, Wait(branches, e.AwaitKind.ALL))
+            return
+        del self._fibers[fiber]
+        promise = fiber.promise
+        if promise is None:
+            for step in self.promises:
+                self.record.emit(e.StepSkipped(step, "detached", 1))
+            self.promises.clear()
+            self.is_over = True
+            end(self, value, error)
+            return
+        payload = None if error is None else encode_failure(self.codec, error)
+        self.record.emit(e.InvokeCompleted(promise.step, 1, error is None, payload=payload))
+        if isinstance(error, Cancelled):
+            error = StepCancelled(f"branch {promise.step} was cancelled", "it has no result")
+        promise.value, promise.failure = value, error
+        self._settle(promise)
+
+    def disown_calls(self) -> list[str]:
+        """The names of calls that were made and never awaited; nobody waits for them any more."""
+        names = {call.definition.name for call in self._made.values()}
+        for call in self._made.values():
+            call.is_used = True
+        self._made.clear()
+        return sorted(names)
+
+    def close(self) -> None:
+        """Take the coroutines out of memory. Their `finally` runs, and every verb in it does nothing."""
+        self._is_closing = True
+        self.disown_calls()
+        token = WORKFLOW.set(self)
+        try:
+            for fiber in reversed(self._fibers):
+                # Whatever it says while it is closed, it is not the run's word.
+                with suppress(BaseException):
+                    fiber.coroutine.close()
+        finally:
+            WORKFLOW.reset(token)
+
+    # Interruptions
+
+    def abandon(self, promises: Sequence[Promise]) -> tuple[Promise, ...]:
+        self._turn()
+        return self._abandon([p for p in promises if isinstance(p, DurablePromise)])
+
+    def _abandon(self, promises: Sequence[DurablePromise]) -> tuple[Promise, ...]:
+        branches = []
+        for promise in promises:
+            if promise.is_settled:
+                continue
+            if promise.place is Place.BRANCH:
+                self._interrupt(promise.fiber)
+                branches.append(promise)
+            else:
+                self._abandon_leaf(promise)
+        return tuple(branches)
+
+    def _interrupt(self, fiber: Fiber) -> None:
+        """Throw `Cancelled` into a coroutine, once what it waits for has let go. Once only."""
+        if fiber.is_interrupted or fiber.ending is not None:
+            return
+        fiber.is_interrupted = True
+        fiber.thrown = Cancelled(self.cancel_reason or "")
+        if fiber.wait is not None:
+            open_ones = [promise for promise in fiber.wait.promises if not promise.is_settled]
+            fiber.missing = len(open_ones)
+            self._abandon(open_ones)
+
+    def _abandon_leaf(self, promise: DurablePromise) -> None:
+        step, run_id = promise.step, self.info.run_id
+        failure = StepCancelled(f"step {step} ({promise.name}) was cancelled", "it has no result")
+        if isinstance(promise.operation, Receive):
+            self.signals.give_up(promise, promise.operation.signal.name)
+        else:
+            effect: Effect
+            if promise.place is Place.TIMER:
+                effect = Acknowledge(timer_guid(run_id, step))
+            elif promise.place is Place.QUEUED:
+                effect = DropWork(step)
+            elif promise.child_run is not None:
+                effect = Enqueue(self._cancel_of(promise))
+            else:
+                effect = Acknowledge(retry_guid(run_id, step, promise.attempt))
+                self.unwanted.append(step)
+            if promise.attempt:
+                payload = encode_failure(self.codec, failure)
+                settled = e.InvokeCompleted(step, promise.attempt, False, payload=payload)
+                self.record.emit(settled, effect)
+            else:
+                self.record.emit(e.StepSkipped(step, "cancelled", 1), effect)
+        promise.failure = failure
+        self._settle(promise)
+
+    def _cancel_of(self, promise: DurablePromise) -> Message:
+        child = promise.child_run
+        assert child is not None  # noqa: S101 - for the type checker
+        now = self.sources.now_ms()
+        reason = (self.cancel_reason or "its parent does not want it any more").encode()
+        return Message(child, cancel_guid(child), "cancel", now, now, payload=reason)
+
+    # Verbs
+
+    def _turn(self) -> Fiber:
+        """The coroutine that is being driven, and so may decide."""
+        if self._is_closing:
+            raise Evicted
+        if self._current is None:
+            raise ForeignAwait(
+                f"a verb of workflow {self.workflow.name!r} is used outside its turn",
+                "use perdure.gather, perdure.first or perdure.join_set in place of asyncio's",
+            )
+        self.record.place = self._current.line
+        return self._current
+
+    def _take_place(self) -> StepId:
+        self._last_place = self._turn().take_place()
+        return self._last_place
+
+    def made(self, call: Call[Any]) -> None:
+        if self._current is not None:
+            self._made[id(call)] = call
+
+    def use(self, call: Call[Any]) -> Definition[..., Any]:
+        """The call is begun: it is not forgotten any more."""
+        self._made.pop(id(call), None)
+        call.use()
+        return call.definition
+
+    def begin(self, operation: Operation[Any]) -> DurablePromise:
+        return begin(self, self._turn(), operation)
+
+    def promise(self, fiber: Fiber, place: Place, operation: Operation[Any]) -> DurablePromise:
+        """An open promise at the fiber's next place."""
+        step = self._last_place = fiber.take_place()
+        promise = DurablePromise(step, place, operation, fiber, self.codec)
+        self.promises[step] = fiber.open[step] = promise
+        return promise
+
+    def now(self) -> datetime:
+        step = self._take_place()
+        event = self.record.emit(e.TimeRecorded(step, self.sources.now_ms() * 1000))
+        return _EPOCH + timedelta(microseconds=event.time_us)
+
+    def draw(self) -> int:
+        step = self._take_place()
+        value = 0
+        if not self.record.is_replaying:
+            value = int.from_bytes(self.sources.entropy(8), "big") >> 1
+        event: e.RandomGenerated = self.record.emit(e.RandomGenerated(step, value))
+        return event.value
+
+    def last_place(self) -> StepId:
+        return self._last_place
+
+    def publish(self, name: str, value: object) -> None:
+        self._turn()
+        self.record.attach(Publish(name, self.codec.encode(value)))
+
+    def create_set(self) -> SetId:
+        set_id = SetId(self._take_place())
+        self.record.emit(e.JoinSetCreated(set_id))
+        return set_id
+
+    def submit(self, set_id: SetId, operation: Operation[Any]) -> DurablePromise:
+        if not isinstance(operation, Call | Branch):
+            operation = Branch(wait_for(operation))
+        promise = self.begin(operation)
+        self.record.emit(e.JoinSetSubmitted(set_id, promise.step))
+        return promise
+
+    def consume(self, set_id: SetId, promise: Promise) -> None:
+        self._turn()
+        self.record.emit(e.JoinSetAwaited(set_id, promise.step))
+
+    def start_child(self, call: Call[Any]) -> DurablePromise:
+        promise = self.begin(call)
+        promise.is_detached = True
+        return promise
+
+    def signal_child(self, promise: Promise, name: str, value: object) -> None:
+        child = promise.child_run
+        assert child is not None  # noqa: S101 - for the type checker
+        guid = signal_guid(child, name, f"{self.info.run_id}/{self._take_place()}")
+        now = self.sources.now_ms()
+        payload = self.codec.encode(value)
+        message = Message(child, guid, f"signal:{name}", now, now, payload=payload)
+        self.record.attach(Enqueue(message))
+
+
+_FACTS: dict[type[e.Event], Callable[[Machine, Any], None]] = {
+    e.ExecutionStarted: Machine._on_started,
+    e.InvokeStarted: Machine._on_invoke_started,
+    e.InvokeRetrying: Machine._on_retrying,
+    e.InvokeCompleted: Machine._on_completed,
+    e.TimerFired: Machine._on_fired,
+    e.SignalDelivered: Machine._on_delivered,
+    e.CancelRequested: Machine._on_cancel,
+    e.Posted: Machine._on_posted,
+    e.RunApproved: Machine._ignore,
+    e.RunPaused: Machine._ignore,
+    e.RunResumed: Machine._ignore,
+    e.SignalAccepted: Machine._ignore,
+    e.SignalRejected: Machine._ignore,
+}

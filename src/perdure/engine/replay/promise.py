@@ -1,0 +1,120 @@
+"""Promises: places in a run's call tree that will have an outcome."""
+
+from enum import Enum
+from typing import Any
+
+from perdure.authoring.call import Call, Operation
+from perdure.authoring.failures import decode_failure
+from perdure.authoring.signal import Receive
+from perdure.authoring.task import Task
+from perdure.core.codec import Codec
+from perdure.core.ids import RunId, StepId
+
+
+class Place(Enum):
+    """Where a promise is kept."""
+
+    LOCAL = "local"
+    """A task that this host executes."""
+
+    QUEUED = "queued"
+    """A task that any host of a queue executes."""
+
+    CHILD = "child"
+    """Another run."""
+
+    BRANCH = "branch"
+    """A coroutine of this run."""
+
+    TIMER = "timer"
+    SIGNAL = "signal"
+
+
+class DurablePromise:
+    """One place. `attempt` is the last that started; `is_running` says that no outcome of it is known."""
+
+    __slots__ = (
+        "attempt",
+        "child_run",
+        "codec",
+        "doubts",
+        "failure",
+        "fiber",
+        "input",
+        "is_detached",
+        "is_running",
+        "is_settled",
+        "ok",
+        "operation",
+        "owner",
+        "payload",
+        "place",
+        "retry_at_ms",
+        "settled_at",
+        "step",
+        "value",
+        "waiters",
+    )
+
+    def __init__(
+        self, step: StepId, place: Place, operation: Operation[Any], owner: Any, codec: Codec
+    ) -> None:
+        self.step = step
+        self.place = place
+        self.operation = operation
+        self.owner = owner
+        """The fiber that began it, and must not end before it."""
+        self.codec = codec
+        self.attempt = 0
+        self.doubts = 0
+        self.is_running = False
+        self.is_settled = False
+        self.is_detached = False
+        self.settled_at = 0
+        self.retry_at_ms = 0
+        self.input = b""
+        """The arguments as they were when it was scheduled."""
+        self.ok = False
+        self.payload: bytes | None = None
+        self.value: Any = None
+        self.failure: BaseException | None = None
+        self.waiters: list[tuple[Any, Any]] = []
+        self.fiber: Any = None
+        self.child_run: RunId | None = None
+
+    @property
+    def name(self) -> str:
+        """What is called, as the journal has it."""
+        operation = self.operation
+        if isinstance(operation, Call):
+            return operation.definition.name
+        return getattr(operation, "name", type(operation).__name__)
+
+    @property
+    def call(self) -> Call[Any]:
+        """The call that it is, of a task or of a workflow."""
+        assert isinstance(self.operation, Call)  # noqa: S101 - the place says so
+        return self.operation
+
+    @property
+    def task(self) -> Task[..., Any]:
+        """The task that is called."""
+        definition = self.call.definition
+        assert isinstance(definition, Task)  # noqa: S101 - the place says so
+        return definition
+
+    def outcome(self) -> Any:
+        """The value, decoded anew for each who asks; or raises the failure."""
+        if self.failure is not None:
+            raise self.failure
+        if self.place is Place.BRANCH or self.place is Place.TIMER:
+            return self.value
+        operation = self.operation
+        if isinstance(operation, Receive):
+            return self.codec.decode(self.payload or b"null", operation.signal.of)
+        if not self.ok:
+            what = (
+                f"{'run' if self.place is Place.CHILD else 'task'} {self.name!r} (step {self.step})"
+            )
+            raise decode_failure(self.codec, self.payload, what=what)
+        return self.call.definition.signature.unpack_result(self.codec, self.payload or b"null")

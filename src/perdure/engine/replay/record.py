@@ -1,0 +1,70 @@
+"""The record of a run's decisions: new ones are collected, old ones are compared with the journal."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from perdure.core.journal import events as e
+from perdure.core.replay.matching import Divergence, differs
+from perdure.engine.replay.effects import Change, Effect
+
+
+class Diverged(BaseException):
+    """The program left the recorded path; nothing may be appended."""
+
+    def __init__(self, divergence: Divergence) -> None:
+        super().__init__(divergence)
+        self.divergence = divergence
+
+
+class Record:
+    """A cursor over what the journal holds, and after its end a list of what is to be appended.
+
+    `place` tells people where the program is; it is set by whoever drives it.
+    """
+
+    def __init__(self, recorded: Sequence[e.Event]) -> None:
+        self.changes: list[Change] = []
+        self.place = "in the engine"
+        self._recorded = recorded
+        self._position = 0
+        self._effects: list[Effect] = []
+
+    @property
+    def is_replaying(self) -> bool:
+        return self._position < len(self._recorded)
+
+    def peek(self) -> e.Event:
+        return self._recorded[self._position]
+
+    def advance(self) -> None:
+        self._position += 1
+
+    def add(self, event: e.Event, effects: tuple[Effect, ...]) -> None:
+        """Something happened to the run."""
+        self.changes.append(Change(event, effects))
+
+    def attach(self, effect: Effect) -> None:
+        """Let `effect` commit with the next decision; if that is recorded, so is the effect."""
+        self._effects.append(effect)
+
+    def emit(self, event: e.Event, *effects: Effect) -> Any:
+        """The program decided on `event`. Returns the event that stands: this one, or the recorded one."""
+        if self._position < len(self._recorded):
+            recorded = self._recorded[self._position]
+            if differs(recorded, event):
+                self.diverge(event)
+            self._position += 1
+            self._effects.clear()
+            return recorded
+        if self._effects:
+            effects = (*self._effects, *effects)
+            self._effects.clear()
+        self.changes.append(Change(event, effects))
+        return event
+
+    def diverge(self, actual: e.Event | None) -> NoReturn:
+        """The program did `actual` where the journal has something else."""
+        reason = ""
+        if isinstance(actual, e.ExecutionFailed) and actual.payload is not None:
+            reason = f"the program raised {actual.payload.decode(errors='replace')[:2000]}"
+        raise Diverged(Divergence(self._position, self.peek(), actual, self.place, reason))

@@ -1,0 +1,97 @@
+"""A warm run: its journal and its coroutines in memory, and how its changes reach a bundle."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from perdure.core.errors import CorruptJournal
+from perdure.core.ids import RunId
+from perdure.core.journal.journal import Journal
+from perdure.core.messages import Message
+from perdure.engine.replay.effects import (
+    Acknowledge,
+    Change,
+    DropWork,
+    Effect,
+    Enqueue,
+    Publish,
+    PutWork,
+    Spawn,
+)
+from perdure.engine.replay.machine import Machine
+from perdure.engine.runs import LoadedRun, create_run
+from perdure.engine.sources import Sources
+from perdure.store.bundle import Bundle
+from perdure.store.primitives import Fence
+from perdure.store.records import NewRun
+
+Adopt = Callable[[Spawn], None]
+"""Makes the child run that a spawn asks for."""
+
+
+class WarmRun:
+    """A run that this host may write. Until its first commit `new` says what is to be created.
+
+    Memory runs ahead of the store while a commit is under way. If one is rejected the run is dropped: only
+    a fresh load is true then.
+    """
+
+    def __init__(self, machine: Machine, *, loaded: LoadedRun | None, new: NewRun | None) -> None:
+        self.machine = machine
+        self.run_id: RunId = machine.info.run_id
+        self.in_flight = 0
+        """Commits under way: while there are any, the run stays in memory."""
+        self.turn = asyncio.Lock()
+        """Held from a fact to its commit where the parts of it are committed apart."""
+        self._loaded = loaded
+        self._new = new
+
+    @property
+    def journal(self) -> Journal:
+        return self._require_loaded().journal
+
+    @property
+    def fence(self) -> Fence:
+        return self._require_loaded().fence
+
+    def _require_loaded(self) -> LoadedRun:
+        if self._loaded is None:
+            raise CorruptJournal(f"run {self.run_id!r} is not created yet", "write it first")
+        return self._loaded
+
+    def write(
+        self, bundle: Bundle, changes: Sequence[Change], sources: Sources, adopt: Adopt
+    ) -> list[Message]:
+        """Add the changes and all that commits with them. Returns the messages among it."""
+        events = [change.event for change in changes]
+        if self._loaded is None and self._new is not None:
+            self._loaded = create_run(bundle, self._new, events, sources)
+        elif events:
+            bundle.append(self.fence, self._require_loaded().append(events, sources))
+        sent: list[Message] = []
+        for change in changes:
+            for effect in change.effects:
+                self._apply(bundle, effect, sources, adopt, sent)
+        return sent
+
+    def _apply(
+        self,
+        bundle: Bundle,
+        effect: Effect,
+        sources: Sources,
+        adopt: Adopt,
+        sent: list[Message],
+    ) -> None:
+        match effect:
+            case Enqueue(message):
+                bundle.enqueue(message)
+                sent.append(message)
+            case PutWork(work):
+                bundle.put_work(self.fence, work)
+            case DropWork(step):
+                bundle.drop_work(self.fence, step)
+            case Acknowledge(guid):
+                bundle.acknowledge(self.fence, guid)
+            case Publish(name, payload):
+                bundle.publish(self.run_id, name, payload, sources.now_ms())
+            case Spawn():
+                adopt(effect)

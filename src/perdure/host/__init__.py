@@ -1,0 +1,1 @@
+"""Hosts: processes that own runs and advance them. The clock lives here."""

@@ -1,0 +1,247 @@
+"""Bodies: the tasks that this host executes now, each in a slot.
+
+A body starts only when its slot is reserved and its intent is durable. What it returns or raises becomes an
+outcome; what it does in between is its own affair.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Any, NamedTuple
+
+from perdure.authoring.context import TASK, WORKFLOW, Info
+from perdure.authoring.failures import encode_failure
+from perdure.authoring.task import Task
+from perdure.core.codec import Codec
+from perdure.core.ids import RunId, StepId
+from perdure.core.replay.identity import idempotency_text
+from perdure.engine.replay.facts import Outcome
+
+Group = tuple[RunId, bool]
+"""The bodies of one run, apart from those that this host claimed from a queue."""
+
+Done = Callable[[Outcome], Awaitable[None]]
+PublishFrom = Callable[[RunId, str, bytes], None]
+
+
+class Order(NamedTuple):
+    """One attempt to execute."""
+
+    info: Info
+    task: Task[..., Any]
+    payload: bytes
+    is_claimed: bool = False
+    """From a queue: whoever owns the run does not own this body."""
+
+    @property
+    def group(self) -> Group:
+        return self.info.run_id, self.is_claimed
+
+
+class BodyContext:
+    """What a running task can ask for. Implements `TaskContext`."""
+
+    def __init__(self, info: Info, bodies: "Bodies", beat: Callable[[], None]) -> None:
+        self.info = info
+        self._bodies = bodies
+        self._beat = beat
+        self._children = 0
+
+    @property
+    def key(self) -> str:
+        return idempotency_text(self.info.run_id, self.info.step)
+
+    def nested(self) -> "BodyContext":
+        step = StepId(f"{self.info.step}.{self._children}")
+        self._children += 1
+        info = self.info
+        below = Info(info.run_id, info.program, info.version, info.key, step, info.attempt)
+        return BodyContext(below, self._bodies, self._beat)
+
+    def heartbeat(self) -> None:
+        self._beat()
+
+    def publish(self, name: str, value: object) -> None:
+        self._bodies.publish(self.info.run_id, name, value)
+
+
+class Bodies:
+    """Slots for async bodies and for threads, and what runs in them."""
+
+    def __init__(self, codec: Codec, concurrency: int, threads: int, publish: PublishFrom) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._codec = codec
+        self._publish = publish
+        self._free = {True: concurrency, False: threads}
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="perdure-task")
+        self._running: dict[Group, dict[StepId, asyncio.Task[None]]] = {}
+        self._reporting: set[tuple[Group, StepId]] = set()
+        """Bodies that have ended, and whose outcome is not durable yet."""
+        self._is_open = True
+        self.on_free: Callable[[], None] = lambda: None
+        """Called when a slot is free again."""
+
+    def reserve(self, task: Task[..., Any]) -> bool:
+        """Take a slot for a body of `task`, if there is one."""
+        if not self._is_open or not self._free[task.is_async]:
+            return False
+        self._free[task.is_async] -= 1
+        return True
+
+    def free_slots(self) -> int:
+        """How many bodies of either kind could start now."""
+        return min(self._free.values()) if self._is_open else 0
+
+    def give_back(self, task: Task[..., Any]) -> None:
+        self._free[task.is_async] += 1
+        self.on_free()
+
+    def is_running(self, run_id: RunId, step: StepId) -> bool:
+        """Whether a body of a run that this host owns runs, or its outcome is on its way."""
+        group = run_id, False
+        return step in self._running.get(group, ()) or (group, step) in self._reporting
+
+    def start(self, order: Order, done: Done) -> None:
+        """Execute the order in its reserved slot, then hand the outcome to `done`."""
+        slot = Slot(self, order.task)
+        body = self._loop.create_task(self._live(order, slot, done))
+        # A body that is cancelled before its first instruction gives its slot back here.
+        body.add_done_callback(slot.end_of_body)
+        self._running.setdefault(order.group, {})[order.info.step] = body
+
+    def cancel(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> None:
+        """Stop one body; its outcome is not wanted. One that is reporting is let go on."""
+        group = run_id, is_claimed
+        body = self._running.get(group, {}).get(step)
+        if body is not None:
+            self._forget(group, step)
+            body.cancel()
+
+    def cancel_run(self, run_id: RunId) -> None:
+        for step in list(self._running.get((run_id, False), ())):
+            self.cancel(run_id, step)
+
+    def cancel_all(self) -> None:
+        for (run_id, is_claimed), steps in list(self._running.items()):
+            for step in list(steps):
+                self.cancel(run_id, step, is_claimed=is_claimed)
+
+    async def drain(self, grace_s: float) -> None:
+        """Start nothing more; wait for what runs, up to a time."""
+        self._is_open = False
+        running = [body for steps in self._running.values() for body in steps.values()]
+        if running:
+            await asyncio.wait(running, timeout=grace_s)
+
+    def close(self) -> None:
+        self._is_open = False
+        self.cancel_all()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def publish(self, run_id: RunId, name: str, value: object) -> None:
+        """From whichever thread the body runs in."""
+        payload = self._codec.encode(value)
+        self._loop.call_soon_threadsafe(self._publish, run_id, name, payload)
+
+    async def _live(self, order: Order, slot: "Slot", done: Done) -> None:
+        group, step = order.group, order.info.step
+        outcome = await self._outcome(order, slot)
+        self._forget(group, step)
+        self._reporting.add((group, step))
+        try:
+            await done(outcome)
+        finally:
+            self._reporting.discard((group, step))
+
+    def _forget(self, group: Group, step: StepId) -> None:
+        steps = self._running.get(group, {})
+        steps.pop(step, None)
+        if not steps:
+            self._running.pop(group, None)
+
+    async def _outcome(self, order: Order, slot: "Slot") -> Outcome:
+        try:
+            payload = self._codec.encode(await self._limited(order, slot))
+        except asyncio.CancelledError as error:
+            body = asyncio.current_task()
+            if body is None or body.cancelling():
+                raise
+            # Nobody cancelled it: the body raised this itself.
+            return Outcome(False, encode_failure(self._codec, error))
+        except Exception as error:  # whatever a body raises is its outcome
+            failure = encode_failure(self._codec, error)
+            return Outcome(False, failure, order.task.retry.covers(error))
+        finally:
+            slot.end_of_body()
+        return Outcome(True, payload)
+
+    async def _limited(self, order: Order, slot: "Slot") -> Any:
+        """Run the function within its timeouts."""
+        task, info = order.task, order.info
+        total_s = None if task.timeout_ms is None else task.timeout_ms / 1000
+        silence_s = None if task.heartbeat_timeout_ms is None else task.heartbeat_timeout_ms / 1000
+        if total_s is None and silence_s is None:
+            return await self._call(order, slot, lambda: None)
+        total, silence = asyncio.timeout(total_s), asyncio.timeout(silence_s)
+
+        def beat() -> None:
+            if silence_s is not None:
+                self._loop.call_soon_threadsafe(_extend, silence, silence_s)
+
+        try:
+            async with total, silence:
+                return await self._call(order, slot, beat)
+        except TimeoutError:
+            if total.expired():
+                what = f"took longer than {total_s:g} s"
+            elif silence.expired():
+                what = f"gave no heartbeat for {silence_s:g} s"
+            else:
+                raise
+            raise TimeoutError(f"attempt {info.attempt} of task {task.name!r} {what}") from None
+
+    async def _call(self, order: Order, slot: "Slot", beat: Callable[[], None]) -> Any:
+        task = order.task
+        WORKFLOW.set(None)
+        TASK.set(BodyContext(order.info, self, beat))
+        args, kwargs = task.signature.unpack(self._codec, order.payload)
+        if task.is_async:
+            return await task.fn(*args, **kwargs)
+        inside = partial(copy_context().run, task.fn, *args, **kwargs)
+        thread = self._loop.run_in_executor(self._pool, inside)
+        slot.hold_for(thread)
+        return await thread
+
+
+class Slot:
+    """A reserved place for one body. A thread can't be stopped: it keeps its slot until it returns."""
+
+    def __init__(self, bodies: Bodies, task: Task[..., Any]) -> None:
+        self._bodies = bodies
+        self._task = task
+        self._is_held = True
+        self._thread: asyncio.Future[Any] | None = None
+
+    def hold_for(self, thread: asyncio.Future[Any]) -> None:
+        self._thread = thread
+        thread.add_done_callback(self._release)
+
+    def end_of_body(self, _: object = None) -> None:
+        if self._thread is None:
+            self._release()
+
+    def _release(self, _: object = None) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._bodies.give_back(self._task)
+
+
+def _extend(silence: asyncio.Timeout, silence_s: float) -> None:
+    if not silence.expired():
+        try:
+            silence.reschedule(asyncio.get_running_loop().time() + silence_s)
+        except RuntimeError:
+            # The body ended between its last heartbeat and now.
+            return

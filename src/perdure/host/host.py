@@ -1,0 +1,473 @@
+"""A host: it owns runs and advances them, one fact at a time, one commit for each.
+
+Every change of a run goes the same way: load it if it is not warm, feed the fact, commit what the program decided,
+and only then let anything out: bodies start, results are told, messages are passed on.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from perdure.authoring.context import Info
+from perdure.authoring.registry import find
+from perdure.authoring.workflow import Workflow
+from perdure.core.codec import Codec
+from perdure.core.errors import (
+    CommitRejected,
+    PerdureError,
+    RunDiverged,
+    StaleFence,
+    StoreClosed,
+    StoreError,
+    UnknownName,
+)
+from perdure.core.ids import HostId, RunId, StepId, new_run_id, promise_root
+from perdure.core.journal import events as e
+from perdure.core.journal.entry import Entry
+from perdure.core.messages import Message
+from perdure.engine.replay import facts
+from perdure.engine.replay.effects import Change, Spawn
+from perdure.engine.replay.machine import Machine
+from perdure.engine.replay.promise import DurablePromise
+from perdure.engine.replay.record import Diverged
+from perdure.engine.replay.warm import WarmRun
+from perdure.engine.runs import Mode, rebuild_run
+from perdure.engine.sources import Sources
+from perdure.host.bodies import Bodies, Order
+from perdure.host.residents import Residents
+from perdure.host.watching import Ending, Watchers
+from perdure.store.bundle import Bundle
+from perdure.store.primitives import Fence
+from perdure.store.records import NewRun, Run
+from perdure.store.store import Store
+
+log = logging.getLogger("perdure.host")
+
+Act = Callable[[WarmRun], None]
+
+FIRST_DELAY_S = 0.05
+LONGEST_DELAY_S = 5.0
+"""How long a host waits before it asks a store again that did not answer."""
+
+
+class Start(NamedTuple):
+    """A run to be started."""
+
+    workflow: Workflow[..., Any]
+    payload: bytes
+    key: str | None = None
+    scope: str = ""
+
+
+class Turn(NamedTuple):
+    """Attempts of one run that begin, and bodies that end, once a commit is durable."""
+
+    run: WarmRun
+    starts: list[tuple[DurablePromise, int]]
+    unwanted: list[StepId]
+
+
+class Host:
+    """One per engine. Everything here runs in the event loop that made it."""
+
+    def __init__(
+        self,
+        store: Store,
+        host_id: HostId,
+        codec: Codec,
+        sources: Sources,
+        bodies: Bodies,
+        residents: Residents,
+        *,
+        mode: Mode = Mode.FUSED,
+    ) -> None:
+        self.store = store
+        self.host_id = host_id
+        self.codec = codec
+        self.sources = sources
+        self.bodies = bodies
+        self.residents = residents
+        self.watchers = Watchers()
+        self.on_message: Callable[[Message], None] = lambda _: None
+        """Called with each message that this host sent and that is durable."""
+        self._mode = mode
+        self._loading: dict[RunId, asyncio.Future[WarmRun | None]] = {}
+        self._waiting: OrderedDict[tuple[RunId, StepId], None] = OrderedDict()
+        self._delivering: set[str] = set()
+        self._background: set[asyncio.Task[Any]] = set()
+        bodies.on_free = self._fill_free_slot
+
+    # Starting
+
+    async def start(self, start: Start) -> RunId:
+        """Create a run and take its first turn, in one commit. Raises `RunExists` if its key is taken."""
+        run_id = new_run_id(self.sources.now_ms(), self.sources.entropy(10))
+        await self._commit(self._new_run(run_id, start, None))
+        return run_id
+
+    def _new_run(self, run_id: RunId, start: Start, parent: str | None) -> WarmRun:
+        workflow = start.workflow
+        new = NewRun(
+            run_id,
+            workflow.name,
+            self.sources.now_ms(),
+            start.scope,
+            workflow.version,
+            workflow.digest,
+            start.key,
+            self.host_id,
+        )
+        info = Info(run_id, workflow.name, workflow.version, start.key, StepId("root"))
+        machine = Machine(workflow, info, self.codec, self.sources)
+        root = promise_root(bytes.fromhex(workflow.digest), None, start.key or run_id)
+        machine.feed(
+            e.ExecutionStarted(
+                workflow.name,
+                workflow.digest,
+                root.hex(),
+                workflow.version,
+                parent,
+                start.key,
+                payload=start.payload,
+            )
+        )
+        run = WarmRun(machine, loaded=None, new=new)
+        self.residents.add(run)
+        return run
+
+    # Advancing
+
+    async def advance(self, run_id: RunId, act: Act) -> bool:
+        """Let `act` feed facts to the run, and commit what follows. False if the run is not ours.
+
+        `act` may be called again, on a fresh load, if the commit did not come about.
+        """
+        delay_s = FIRST_DELAY_S
+        while True:
+            run = self.residents.get(run_id)
+            try:
+                if run is None:
+                    run = await self._load(run_id)
+                if run is None:
+                    self.bodies.cancel_run(run_id)
+                    return False
+                if await self._act(run, act):
+                    return True
+            except StaleFence:
+                # Somebody else has it, or had it: the next load tells.
+                pass
+            except StoreClosed:
+                raise
+            except (StoreError, CommitRejected) as error:
+                log.warning("run %s waits %.2f s for its store: %s", run_id, delay_s, error)
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+
+    async def _act(self, run: WarmRun, act: Act) -> bool:
+        """False if the run left memory meanwhile."""
+        if self._mode is Mode.FUSED:
+            return await self._act_on(run, act)
+        async with run.turn:
+            return await self._act_on(run, act)
+
+    async def _act_on(self, run: WarmRun, act: Act) -> bool:
+        if self.residents.get(run.run_id) is not run:
+            return False
+        try:
+            act(run)
+        except BaseException:
+            self.evict(run)
+            raise
+        await self._commit(run)
+        return True
+
+    async def _commit(self, run: WarmRun) -> None:
+        """Commit the run's changes, and do what was waiting for them to be durable."""
+        batch = Batch()
+        self._take_turn(run, batch)
+        changes = run.machine.take_changes()
+        if not changes:
+            self._settle(batch)
+            return
+        run.in_flight += 1
+        try:
+            if self._mode is Mode.FUSED:
+                self._stage(run, changes, batch)
+                await self.store.commit(batch.bundle)
+            else:
+                for change in changes:
+                    batch.bundle = Bundle()  # each part in a commit of its own
+                    self._stage(run, [change], batch)
+                    await self.store.commit(batch.bundle)
+        except BaseException:
+            self._undo(run, batch)
+            raise
+        finally:
+            run.in_flight -= 1
+        self._settle(batch)
+
+    def _take_turn(self, run: WarmRun, batch: "Batch") -> None:
+        """Reserve slots for what the run wants to execute; what finds none waits for one."""
+        machine = run.machine
+        unstarted, machine.unstarted = machine.unstarted, []
+        starts = []
+        for promise in unstarted:
+            if promise.is_settled or promise.is_running:
+                continue
+            if self.bodies.reserve(promise.task):
+                starts.append((promise, facts.start(machine, promise)))
+            else:
+                self._waiting[run.run_id, promise.step] = None
+        unwanted, machine.unwanted = machine.unwanted, []
+        batch.turns.append(Turn(run, starts, unwanted))
+
+    def _stage(self, run: WarmRun, changes: Sequence[Change], batch: "Batch") -> None:
+        """Write the changes into the batch's bundle, and with them the runs that they spawn."""
+
+        def adopt(spawn: Spawn) -> None:
+            child = self._new_run(spawn.run_id, Start(spawn.workflow, spawn.payload), spawn.parent)
+            child.in_flight += 1
+            batch.children.append(child)
+            self._take_turn(child, batch)
+            self._stage(child, child.machine.take_changes(), batch)
+
+        batch.messages += run.write(batch.bundle, changes, self.sources, adopt)
+        last = changes[-1].event
+        if isinstance(last, e.Terminal):
+            status = run.journal.state.status
+            batch.endings.append((run, Ending(status, last.payload)))
+
+    def _undo(self, run: WarmRun, batch: "Batch") -> None:
+        """Nothing of the batch is durable: memory is wrong."""
+        for turn in batch.turns:
+            for promise, _ in turn.starts:
+                self.bodies.give_back(promise.task)
+        for child in batch.children:
+            self.evict(child)
+        self.evict(run)
+
+    def _settle(self, batch: "Batch") -> None:
+        """The batch is durable: let it out."""
+        for child in batch.children:
+            child.in_flight -= 1
+        for turn in batch.turns:
+            for step in turn.unwanted:
+                self.bodies.cancel(turn.run.run_id, step)
+                self._waiting.pop((turn.run.run_id, step), None)
+            for promise, attempt in turn.starts:
+                self._execute(turn.run, promise, attempt)
+        for run, ending in batch.endings:
+            self.residents.remove(run)
+            self.watchers.ended(run.run_id, ending)
+        for turn in batch.turns:
+            self.watchers.grown(turn.run.run_id)
+        for victim in self.residents.excess():
+            self.evict(victim)
+        for message in batch.messages:
+            self.on_message(message)
+
+    def _execute(self, run: WarmRun, promise: DurablePromise, attempt: int) -> None:
+        if promise.is_settled:
+            self.bodies.give_back(promise.task)
+            return
+        info, step = run.machine.info, promise.step
+        order = Order(
+            Info(info.run_id, info.program, info.version, info.key, step, attempt),
+            promise.task,
+            promise.input,
+        )
+        self.bodies.start(order, partial(self._ended, run.run_id, step, attempt))
+
+    async def _ended(
+        self, run_id: RunId, step: StepId, attempt: int, outcome: facts.Outcome
+    ) -> None:
+        def complete(run: WarmRun) -> None:
+            facts.complete(run, step, attempt, outcome)
+
+        await self.advance(run_id, complete)
+
+    def _fill_free_slot(self) -> None:
+        if self._waiting:
+            (run_id, step), _ = self._waiting.popitem(last=False)
+
+            def start(run: WarmRun) -> None:
+                promise = run.machine.promises.get(step)
+                if promise is not None:
+                    run.machine.unstarted.append(promise)
+
+            self.spawn(self.advance(run_id, start))
+
+    # Memory
+
+    def evict(self, run: WarmRun) -> None:
+        """Take a run out of memory; whatever concerns it next brings it back."""
+        self.residents.remove(run)
+        run.machine.close()
+
+    async def _load(self, run_id: RunId) -> WarmRun | None:
+        """Bring a run back, once for all who ask. `None` if it can't be advanced by this host."""
+        loading = self._loading.get(run_id)
+        if loading is None:
+            loading = asyncio.ensure_future(self._read(run_id))
+            self._loading[run_id] = loading
+            loading.add_done_callback(lambda _: self._loading.pop(run_id, None))
+        return await asyncio.shield(loading)
+
+    async def _read(self, run_id: RunId) -> WarmRun | None:
+        found = await self.store.load([run_id])
+        return await self.revive(*found[0]) if found else None
+
+    async def revive(self, run: Run, entries: Sequence[Entry]) -> WarmRun | None:
+        """Make a stored run warm. One that this host can't advance is parked, with the reason."""
+        warm = self.residents.get(run.run_id)
+        if warm is not None:
+            return warm
+        if run.owner != self.host_id or run.closed_at_ms is not None:
+            return None
+        try:
+            warm = self._replay(run, entries)
+        except (RunDiverged, PerdureError) as problem:
+            await self._park(run, str(problem))
+            return None
+        if run.parked is not None:
+            await self._park(run, None)
+        self.residents.add(warm)
+        return warm
+
+    def _replay(self, run: Run, entries: Sequence[Entry]) -> WarmRun:
+        workflow = find("workflow", run.program)
+        if workflow is None:
+            raise UnknownName(
+                f"no workflow {run.program!r} is registered here",
+                "import the module that defines it, and start the engine again",
+            )
+        loaded = rebuild_run(run, entries)
+        info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
+        events = [entry.event for entry in entries]
+        machine = Machine(workflow, info, self.codec, self.sources, events)
+        try:
+            machine.replay()
+        except Diverged as diverged:
+            machine.close()
+            raise RunDiverged(
+                f"workflow {run.program!r} is not what run {run.run_id!r} began with, "
+                f"{diverged.divergence}",
+                "restore the code that it ran on, or cancel the run",
+            ) from None
+        warm = WarmRun(machine, loaded=loaded, new=None)
+        facts.resume(warm, self.bodies.is_running)
+        return warm
+
+    async def _park(self, run: Run, reason: str | None) -> None:
+        if run.parked == reason:
+            return
+        if reason is not None:
+            log.error("run %s is parked: %s", run.run_id, reason)
+        bundle = Bundle()
+        bundle.park(Fence(run.run_id, run.epoch), reason)
+        await self.store.commit(bundle)
+        self.watchers.grown(run.run_id)
+
+    async def resume(self, runs: Sequence[Run]) -> None:
+        """Take up runs that are this host's from now on."""
+        for found in await asyncio.gather(
+            *(self.advance(run.run_id, _nothing) for run in runs), return_exceptions=True
+        ):
+            if isinstance(found, BaseException):
+                log.error("a run could not be resumed", exc_info=found)
+
+    # Messages
+
+    async def deliver(self, message: Message) -> None:
+        """Hand a message that is due to its run, if that is ours."""
+        if message.guid in self._delivering:
+            return
+        self._delivering.add(message.guid)
+        try:
+            await self._deliver(message)
+        finally:
+            self._delivering.discard(message.guid)
+
+    async def _deliver(self, message: Message) -> None:
+        is_taken = True
+
+        def take(run: WarmRun) -> None:
+            nonlocal is_taken
+            is_taken = facts.take(run, message)
+
+        if not await self.advance(message.run_id, take):
+            await self._dismiss(message)
+        elif not is_taken:
+            await self._mark(message, "stale", "it came late, or again")
+
+    async def _dismiss(self, message: Message) -> None:
+        """A message to a run that is over will never be taken."""
+        run = await self.store.run(message.run_id)
+        if run is not None and run.closed_at_ms is not None:
+            is_asked_for = message.kind.startswith(("signal:", "cancel"))
+            await self._mark(
+                message, "dead" if is_asked_for else "stale", f"the run is {run.status}", run.epoch
+            )
+
+    async def _mark(
+        self, message: Message, state: str, reason: str, epoch: int | None = None
+    ) -> None:
+        if epoch is None:
+            warm = self.residents.get(message.run_id)
+            if warm is None:
+                return
+            fence = warm.fence
+        else:
+            fence = Fence(message.run_id, epoch)
+        bundle = Bundle()
+        bundle.mark(fence, message.guid, state, reason)
+        await self.store.commit(bundle)
+
+    # Life
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Let something go on by itself; what it raises is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._spawned)
+
+    def _spawned(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the host failed at something", exc_info=error)
+
+    async def stop(self, grace_s: float) -> None:
+        """Finish what runs, as far as the time allows, and hand everything back."""
+        await self.bodies.drain(grace_s)
+        self.bodies.close()
+        while self._background:
+            await asyncio.wait(self._background)
+        for run in self.residents:
+            self.evict(run)
+        await self.store.release_runs(self.host_id)
+
+    def kill(self) -> None:
+        """Stop at once and tell nobody, as a crash would."""
+        self.bodies.close()
+        for task in self._background:
+            task.cancel()
+        for run in self.residents:
+            self.evict(run)
+
+
+class Batch:
+    """What commits together, and what may happen once it has."""
+
+    def __init__(self) -> None:
+        self.bundle = Bundle()
+        self.turns: list[Turn] = []
+        self.children: list[WarmRun] = []
+        self.messages: list[Message] = []
+        self.endings: list[tuple[WarmRun, Ending]] = []
+
+
+def _nothing(_: WarmRun) -> None:
+    """Loading it is enough: what a crash left behind is settled then."""

@@ -1,0 +1,81 @@
+"""A whole host, put together: the runs that it advances, its bodies, its poller, its queues."""
+
+from collections.abc import Sequence
+
+from perdure.core.codec import Codec
+from perdure.core.ids import HostId, RunId
+from perdure.engine.runs import Mode
+from perdure.engine.sources import Sources
+from perdure.host.bodies import Bodies
+from perdure.host.host import Host
+from perdure.host.polling import Poller
+from perdure.host.queues import QueueWorker
+from perdure.host.residents import Residents
+from perdure.host.settings import Settings
+from perdure.store.bundle import Bundle
+from perdure.store.store import Store
+
+POLL_MS = 1000
+"""How often an idle host asks its store what happened that nobody told it."""
+
+
+class Hosting:
+    """Belongs to the event loop that made it."""
+
+    def __init__(
+        self,
+        store: Store,
+        host_id: HostId,
+        codec: Codec,
+        sources: Sources,
+        settings: Settings,
+        queues: Sequence[str] = (),
+    ) -> None:
+        self._settings = settings
+        self.bodies = self._make_bodies(codec, settings)
+        self.host = Host(
+            store,
+            host_id,
+            codec,
+            sources,
+            self.bodies,
+            self._make_residents(settings),
+            mode=Mode.STEPWISE if settings.stepwise else Mode.FUSED,
+        )
+        self.worker = QueueWorker(self.host, queues, round(settings.lease * 1000))
+        self.poller = Poller(self.host, self.worker, POLL_MS)
+
+    def _make_bodies(self, codec: Codec, settings: Settings) -> Bodies:
+        return Bodies(codec, settings.concurrency, settings.threads, self._publish)
+
+    def _make_residents(self, settings: Settings) -> Residents:
+        return Residents(settings.warm_runs)
+
+    def _publish(self, run_id: RunId, name: str, payload: bytes) -> None:
+        self.host.spawn(self._commit_published(run_id, name, payload))
+
+    async def _commit_published(self, run_id: RunId, name: str, payload: bytes) -> None:
+        bundle = Bundle()
+        bundle.publish(run_id, name, payload, self.host.sources.now_ms())
+        await self.host.store.commit(bundle)
+
+    async def start(self) -> None:
+        """Take up what is left from before, then go on by itself."""
+        await self.poller.poll()
+        self.poller.start()
+
+    async def stop(self) -> None:
+        """Finish what runs or hand it back. Nothing is lost."""
+        await self.poller.stop()
+        self.worker.close()
+        try:
+            await self.host.stop(self._settings.grace)
+            await self.worker.stop()
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """Stop at once and tell nobody, as a crash would."""
+        self.poller.kill()
+        self.worker.close()
+        self.host.kill()

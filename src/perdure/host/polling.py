@@ -1,0 +1,107 @@
+"""What a host looks for in its store: messages that are due, runs that nobody advances.
+
+Level-triggered: whatever is there is found, however it got there and whatever was missed. Hints only make it quicker.
+"""
+
+import asyncio
+import logging
+
+from perdure.authoring.registry import names
+from perdure.core.errors import StoreClosed, StoreError
+from perdure.core.messages import Message
+from perdure.host.host import FIRST_DELAY_S, LONGEST_DELAY_S, Host
+from perdure.host.identity import is_dead
+from perdure.host.queues import QueueWorker
+
+log = logging.getLogger("perdure.host")
+
+BATCH = 500
+"""Messages, or runs, that are taken at a time."""
+
+
+class Poller:
+    """Asks the store once per interval while nothing happens, and at once when something is due."""
+
+    def __init__(self, host: Host, worker: QueueWorker, interval_ms: int) -> None:
+        self._host = host
+        self._worker = worker
+        self._interval_ms = interval_ms
+        self._next_census_ms = 0
+        self._next_due_ms: int | None = None
+        self._awake = asyncio.Event()
+        self._loop_task: asyncio.Task[None] | None = None
+        host.on_message = self.sent
+
+    def sent(self, message: Message) -> None:
+        """This host sent a message, and it is durable."""
+        if message.due_at_ms <= self._host.sources.now_ms():
+            self._host.spawn(self._host.deliver(message))
+        elif self._next_due_ms is None or message.due_at_ms < self._next_due_ms:
+            self._next_due_ms = message.due_at_ms
+            self._awake.set()
+
+    async def poll(self) -> None:
+        """Look once, and take up what is found. Returns when all of it is dealt with."""
+        host, store = self._host, self._host.store
+        now = host.sources.now_ms()
+        if now >= self._next_census_ms:
+            self._next_census_ms = now + self._interval_ms
+            await self.take_census()
+        while messages := await store.due_messages(host.host_id, now, BATCH):
+            await asyncio.gather(*map(host.deliver, messages))
+            if len(messages) < BATCH:
+                break
+        self._next_due_ms = await store.next_due(host.host_id)
+        await self._worker.poll()
+
+    async def take_census(self) -> None:
+        """Take over the runs of hosts that are gone, and those of nobody."""
+        host, store = self._host, self._host.store
+        for owner in await store.owners():
+            if owner != host.host_id and is_dead(owner):
+                while runs := await store.take_over(owner, host.host_id, BATCH):
+                    await host.resume(runs)
+        programs = names("workflow")
+        while runs := await store.claim_runs(host.host_id, BATCH, programs):
+            await host.resume(runs)
+
+    def start(self) -> None:
+        self._loop_task = asyncio.get_running_loop().create_task(self._poll_for_ever())
+
+    async def stop(self) -> None:
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.wait([self._loop_task])
+
+    def kill(self) -> None:
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+
+    async def _poll_for_ever(self) -> None:
+        delay_s = FIRST_DELAY_S
+        while True:
+            try:
+                await self.poll()
+                await self._rest()
+                delay_s = FIRST_DELAY_S
+            except StoreClosed:
+                return
+            except StoreError as error:
+                log.warning("the store does not answer, trying again in %.2f s: %s", delay_s, error)
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+
+    async def _rest(self) -> None:
+        """Wait for the next thing that is due, or for the interval."""
+        self._awake.clear()
+        now = self._host.sources.now_ms()
+        until = self._next_census_ms
+        for due in (self._next_due_ms, self._worker.next_due_ms):
+            if due is not None:
+                until = min(until, due)
+        if until > now:
+            try:
+                async with asyncio.timeout((until - now) / 1000):
+                    await self._awake.wait()
+            except TimeoutError:
+                return

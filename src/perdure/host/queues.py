@@ -1,0 +1,135 @@
+"""Work from queues: claimed under a lease, executed, and its outcome sent to the run, once."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from perdure.authoring.registry import find
+from perdure.authoring.task import Task
+from perdure.core.errors import CommitRejected, StaleToken, StoreError
+from perdure.core.ids import RunId, StepId
+from perdure.core.messages import Message
+from perdure.engine.replay.errand import unpack_errand
+from perdure.engine.replay.facts import Outcome
+from perdure.host.bodies import Order
+from perdure.host.host import FIRST_DELAY_S, LONGEST_DELAY_S, Host
+from perdure.store.bundle import Bundle
+from perdure.store.records import Claim
+
+log = logging.getLogger("perdure.host")
+
+UNKNOWN_DELAY_MS = 5_000
+"""How long work of a task that this host does not have is left for others."""
+
+
+class QueueWorker:
+    """Serves queues with the host's free slots. While a body runs its lease is renewed."""
+
+    def __init__(self, host: Host, queues: Sequence[str], lease_ms: int) -> None:
+        self._host = host
+        self._queues = tuple(queues)
+        self._lease_ms = lease_ms
+        self._claims: dict[tuple[RunId, StepId], Claim] = {}
+        self._renewing: asyncio.Task[None] | None = None
+        self._is_open = True
+        self.next_due_ms: int | None = None
+        """When the next work is due, as far as known; `None` if there is none or no slot for it."""
+
+    async def poll(self) -> None:
+        """Claim what is due, as far as there are slots, and begin it."""
+        if not self._queues or not self._is_open:
+            return
+        host, store = self._host, self._host.store
+        while free := host.bodies.free_slots():
+            now = host.sources.now_ms()
+            token = host.sources.entropy(16).hex()
+            claims = await store.claim_work(
+                host.host_id, self._queues, token, now, self._lease_ms, free
+            )
+            for claim in claims:
+                await self._begin(claim)
+            if len(claims) < free:
+                self.next_due_ms = await store.next_work(self._queues)
+                return
+        self.next_due_ms = None
+
+    async def _begin(self, claim: Claim) -> None:
+        errand, payload = unpack_errand(claim.work)
+        task: Task[..., Any] | None = find("task", errand.task)
+        host = self._host
+        if task is None or not host.bodies.reserve(task):
+            delay_ms = 0
+            if task is None:
+                delay_ms = UNKNOWN_DELAY_MS
+                log.warning(
+                    "queue %r has work for task %r, which is not registered here",
+                    claim.work.queue,
+                    errand.task,
+                )
+            await host.store.return_claims([claim], host.sources.now_ms() + delay_ms)
+            return
+        self._claims[claim.work.run_id, claim.work.step] = claim
+        order = Order(errand.info(claim.work), task, payload, is_claimed=True)
+        host.bodies.start(order, partial(self._ended, claim))
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.get_running_loop().create_task(self._renew())
+
+    async def _ended(self, claim: Claim, outcome: Outcome) -> None:
+        """Commits: the work is off its queue and its outcome is on the way, by the token of the claim."""
+        work, now = claim.work, self._host.sources.now_ms()
+        message = Message(
+            work.run_id, work.guid, outcome.kind, now, now, work.step, outcome.payload
+        )
+        delay_s = FIRST_DELAY_S
+        while self._claims.get((work.run_id, work.step)) is claim:
+            bundle = Bundle()
+            bundle.finish_work(work.run_id, work.step, claim.token)
+            bundle.enqueue(message)
+            try:
+                await self._host.store.commit(bundle)
+                self._host.on_message(message)
+            except StaleToken:
+                log.info("work %s/%s was claimed again meanwhile", work.run_id, work.step)
+            except (StoreError, CommitRejected) as error:
+                log.warning("an outcome waits %.2f s for the store: %s", delay_s, error)
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+                continue
+            self._claims.pop((work.run_id, work.step), None)
+
+    async def _renew(self) -> None:
+        """Keep the leases of what runs; stop a body whose lease somebody else has."""
+        store = self._host.store
+        while self._claims:
+            await asyncio.sleep(self._lease_ms / 3000)
+            claims = list(self._claims.values())
+            try:
+                until = self._host.sources.now_ms() + self._lease_ms
+                held = {
+                    claim.token + claim.work.step + claim.work.run_id
+                    for claim in await store.renew_work(claims, until)
+                }
+            except StoreError as error:
+                log.warning("leases could not be renewed: %s", error)
+                continue
+            for claim in claims:
+                work = claim.work
+                if claim.token + work.step + work.run_id not in held:
+                    if self._claims.get((work.run_id, work.step)) is claim:
+                        del self._claims[work.run_id, work.step]
+                        self._host.bodies.cancel(work.run_id, work.step, is_claimed=True)
+
+    async def stop(self) -> None:
+        """Claim nothing more; give back what has not ended."""
+        self.close()
+        left = list(self._claims.values())
+        self._claims.clear()
+        if left:
+            await self._host.store.return_claims(left, self._host.sources.now_ms())
+
+    def close(self) -> None:
+        self._is_open = False
+        if self._renewing is not None:
+            self._renewing.cancel()

@@ -1,0 +1,40 @@
+"""How much a host does at once, and how patient it is."""
+
+import msgspec
+
+from perdure.authoring.durations import milliseconds
+from perdure.core.errors import InputError
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are in seconds."""
+
+    concurrency: int = 1000
+    """Async tasks that run at the same time."""
+
+    threads: int = 16
+    """Sync tasks that run at the same time."""
+
+    warm_runs: int = 1000
+    """Runs that wait and stay in memory. Beyond it the least recently used are replayed when they go on."""
+
+    lease: float = 30.0
+    """How long a queue's task belongs to a host that may have died."""
+
+    grace: float = 10.0
+    """How long a stop waits for the tasks that run."""
+
+    stepwise: bool = False
+    """Commit every entry by itself. Slow; for tests of recovery."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("concurrency", 1), ("threads", 1), ("warm_runs", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name} is {value!r}", f"pass a whole number of at least {least}")
+        if milliseconds(self.lease, "lease") < _SHORTEST_LEASE_MS:
+            raise InputError(f"lease is {self.lease!r}", "pass at least 0.1 seconds")
+        milliseconds(self.grace, "grace")
+
+
+_SHORTEST_LEASE_MS = 100

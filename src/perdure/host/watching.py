@@ -1,0 +1,55 @@
+"""Who waits for a run to end, in this process."""
+
+import asyncio
+from typing import NamedTuple
+
+from perdure.core.ids import RunId
+from perdure.core.journal.state import Status
+
+
+class Ending(NamedTuple):
+    """How a run ended: its status, and its result or its error."""
+
+    status: Status
+    payload: bytes | None
+
+
+class Watchers:
+    """Futures that get the ending of a run when it is durable, and events for who follows a journal."""
+
+    def __init__(self) -> None:
+        self._endings: dict[RunId, list[asyncio.Future[Ending]]] = {}
+        self._followers: dict[RunId, list[asyncio.Event]] = {}
+
+    def ending_of(self, run_id: RunId) -> asyncio.Future[Ending]:
+        future: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._endings.setdefault(run_id, []).append(future)
+        return future
+
+    def forget(self, run_id: RunId, future: asyncio.Future[Ending]) -> None:
+        futures = self._endings.get(run_id)
+        if futures is not None and future in futures:
+            futures.remove(future)
+            if not futures:
+                del self._endings[run_id]
+
+    def follow(self, run_id: RunId) -> asyncio.Event:
+        """An event that is set whenever the run's journal has grown, as far as this process knows."""
+        grown = asyncio.Event()
+        self._followers.setdefault(run_id, []).append(grown)
+        return grown
+
+    def unfollow(self, run_id: RunId, grown: asyncio.Event) -> None:
+        followers = self._followers.get(run_id, [])
+        followers.remove(grown)
+        if not followers:
+            self._followers.pop(run_id, None)
+
+    def grown(self, run_id: RunId) -> None:
+        for event in self._followers.get(run_id, ()):
+            event.set()
+
+    def ended(self, run_id: RunId, ending: Ending) -> None:
+        for future in self._endings.pop(run_id, ()):
+            if not future.done():
+                future.set_result(ending)
