@@ -79,9 +79,13 @@ class Bodies:
         self._running: dict[Group, dict[StepId, asyncio.Task[None]]] = {}
         self._reporting: set[tuple[Group, StepId]] = set()
         """Bodies that have ended, and whose outcome is not durable yet."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Every body that lives, and every outcome that is on its way."""
         self._is_open = True
         self.on_free: Callable[[], None] = lambda: None
         """Called when a slot is free again."""
+        self.on_failure: Callable[[BaseException], None] = lambda _: None
+        """Called with what reporting an outcome raised."""
 
     def reserve(self, task: Task[..., Any]) -> bool:
         """Take a slot for a body of `task`, if there is one."""
@@ -109,6 +113,8 @@ class Bodies:
         body = self._loop.create_task(self._live(order, slot, done))
         # A body that is cancelled before its first instruction gives its slot back here.
         body.add_done_callback(slot.end_of_body)
+        self.tasks.add(body)
+        body.add_done_callback(self._buried)
         self._running.setdefault(order.group, {})[order.info.step] = body
 
     def cancel(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> None:
@@ -131,9 +137,8 @@ class Bodies:
     async def drain(self, grace_s: float) -> None:
         """Start nothing more; wait for what runs, up to a time."""
         self._is_open = False
-        running = [body for steps in self._running.values() for body in steps.values()]
-        if running:
-            await asyncio.wait(running, timeout=grace_s)
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=grace_s)
 
     def close(self) -> None:
         self._is_open = False
@@ -154,6 +159,11 @@ class Bodies:
             await done(outcome)
         finally:
             self._reporting.discard((group, step))
+
+    def _buried(self, body: asyncio.Task[None]) -> None:
+        self.tasks.discard(body)
+        if not body.cancelled() and (error := body.exception()) is not None:
+            self.on_failure(error)
 
     def _forget(self, group: Group, step: StepId) -> None:
         steps = self._running.get(group, {})
@@ -209,10 +219,14 @@ class Bodies:
         args, kwargs = task.signature.unpack(self._codec, order.payload)
         if task.is_async:
             return await task.fn(*args, **kwargs)
-        inside = partial(copy_context().run, task.fn, *args, **kwargs)
+        inside = partial(copy_context().run, _contained, partial(task.fn, *args, **kwargs))
         thread = self._loop.run_in_executor(self._pool, inside)
         slot.hold_for(thread)
-        return await thread
+        # Shielded: a thread goes on when its body is cancelled, and so does its hold on the slot.
+        result, error = await asyncio.shield(thread)
+        if error is not None:
+            raise error
+        return result
 
 
 class Slot:
@@ -236,6 +250,14 @@ class Slot:
         if self._is_held:
             self._is_held = False
             self._bodies.give_back(self._task)
+
+
+def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a call returns or raises, as a value: a future can't carry every exception."""
+    try:
+        return call(), None
+    except BaseException as error:  # raised again where the body is awaited
+        return None, error
 
 
 def _extend(silence: asyncio.Timeout, silence_s: float) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from perdure.core.errors import (
     CommitRejected,
     PerdureError,
     RunDiverged,
+    RunExists,
     StaleFence,
     StoreClosed,
     StoreError,
@@ -98,14 +100,22 @@ class Host:
         self._waiting: OrderedDict[tuple[RunId, StepId], None] = OrderedDict()
         self._delivering: set[str] = set()
         self._background: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+        self.on_failure: Callable[[BaseException], None] = _log_failure
+        """Called with what nobody waits for and should not have happened."""
         bodies.on_free = self._fill_free_slot
+        bodies.on_failure = self._failed
 
     # Starting
 
     async def start(self, start: Start) -> RunId:
         """Create a run and take its first turn, in one commit. Raises `RunExists` if its key is taken."""
         run_id = new_run_id(self.sources.now_ms(), self.sources.entropy(10))
-        await self._commit(self._new_run(run_id, start, None))
+        try:
+            await self._commit(self._new_run(run_id, start, None))
+        except StaleFence:
+            # It was created, part by part, and somebody else has it before its first turn is over.
+            log.info("run %s was taken over while it started", run_id)
         return run_id
 
     def _new_run(self, run_id: RunId, start: Start, parent: str | None) -> WarmRun:
@@ -156,12 +166,14 @@ class Host:
                     return False
                 if await self._act(run, act):
                     return True
-            except StaleFence:
-                # Somebody else has it, or had it: the next load tells.
+            except (StaleFence, RunExists):
+                # Somebody else has the run, or had it and made its children: the next load tells.
                 pass
             except StoreClosed:
                 raise
             except (StoreError, CommitRejected) as error:
+                if self._is_stopping:
+                    raise
                 log.warning("run %s waits %.2f s for its store: %s", run_id, delay_s, error)
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, LONGEST_DELAY_S)
@@ -373,11 +385,10 @@ class Host:
 
     async def resume(self, runs: Sequence[Run]) -> None:
         """Take up runs that are this host's from now on."""
-        for found in await asyncio.gather(
-            *(self.advance(run.run_id, _nothing) for run in runs), return_exceptions=True
-        ):
-            if isinstance(found, BaseException):
-                log.error("a run could not be resumed", exc_info=found)
+        resuming = (self.advance(run.run_id, _nothing) for run in runs)
+        for outcome in await asyncio.gather(*resuming, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                self.on_failure(outcome)
 
     # Messages
 
@@ -424,7 +435,9 @@ class Host:
             fence = Fence(message.run_id, epoch)
         bundle = Bundle()
         bundle.mark(fence, message.guid, state, reason)
-        await self.store.commit(bundle)
+        # If the run is somebody else's by now, so are its messages.
+        with suppress(StaleFence):
+            await self.store.commit(bundle)
 
     # Life
 
@@ -437,14 +450,23 @@ class Host:
     def _spawned(self, task: asyncio.Task[Any]) -> None:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the host failed at something", exc_info=error)
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        self.on_failure(error)
+
+    @property
+    def tasks(self) -> set[asyncio.Task[Any]]:
+        """Everything that goes on in this host by itself."""
+        return self._background | self.bodies.tasks
 
     async def stop(self, grace_s: float) -> None:
         """Finish what runs, as far as the time allows, and hand everything back."""
+        self._is_stopping = True
         await self.bodies.drain(grace_s)
         self.bodies.close()
-        while self._background:
-            await asyncio.wait(self._background)
+        while tasks := self.tasks:
+            await asyncio.wait(tasks)
         for run in self.residents:
             self.evict(run)
         await self.store.release_runs(self.host_id)
@@ -452,7 +474,7 @@ class Host:
     def kill(self) -> None:
         """Stop at once and tell nobody, as a crash would."""
         self.bodies.close()
-        for task in self._background:
+        for task in self.tasks:
             task.cancel()
         for run in self.residents:
             self.evict(run)
@@ -467,6 +489,10 @@ class Batch:
         self.children: list[WarmRun] = []
         self.messages: list[Message] = []
         self.endings: list[tuple[WarmRun, Ending]] = []
+
+
+def _log_failure(error: BaseException) -> None:
+    log.error("the host failed at something", exc_info=error)
 
 
 def _nothing(_: WarmRun) -> None:

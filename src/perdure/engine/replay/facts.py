@@ -162,13 +162,15 @@ def _take_result(machine: Machine, promise: DurablePromise, message: Message) ->
     """A queued task's outcome, or a child's. The message names the attempt by its GUID."""
     step, run_id = promise.step, machine.info.run_id
     is_child = promise.place is Place.CHILD
-    attempt = promise.attempt if is_child else promise.attempt + 1
+    # Where parts commit apart, a crash may have left the start of this attempt without its outcome.
+    is_begun = is_child or promise.is_running
+    attempt = promise.attempt if is_begun else promise.attempt + 1
     if promise.place is Place.LOCAL or message.guid != result_guid(run_id, step, attempt):
         return False
     outcome = Outcome(
         message.kind == "completed", message.payload or b"null", message.kind == "failed"
     )
-    if not is_child:
+    if not is_begun:
         machine.feed(e.InvokeStarted(step, attempt))
     acknowledge = Acknowledge(message.guid)
     again_at = _retry_at(machine, promise, outcome)

@@ -8,6 +8,7 @@ Replay is the same thing: the facts of the journal are fed in their order, and e
 one that the journal holds at that place. So the program takes the same path, in the same order, or diverges.
 """
 
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -203,7 +204,7 @@ class Machine:
                 wait = fiber.coroutine.throw(thrown)
         except StopIteration as stop:
             self._finish(fiber, stop.value, None)
-        except (Exception, Cancelled) as error:  # the program's failure is its outcome
+        except (Exception, CancelledError) as error:  # the program's failure is its outcome
             self._finish(fiber, None, error)
         else:
             self._suspend(fiber, wait)
@@ -285,7 +286,7 @@ class Machine:
 
     def disown_calls(self) -> list[str]:
         """The names of calls that were made and never awaited; nobody waits for them any more."""
-        names = {call.definition.name for call in self._made.values()}
+        names = {call.definition.name for call in self._made.values() if not call.is_used}
         for call in self._made.values():
             call.is_used = True
         self._made.clear()

@@ -1,0 +1,457 @@
+"""The crash explorer for workflows: your program, under every schedule of faults.
+
+A real host runs the workflow on a store in memory and on a clock that stands still until nothing else is to do.
+At every commit the host may die just before it or just after it, or lose the run to another host; at every wait the
+run may leave memory; messages may come twice or in another order; a lease on queued work may end too early. After
+each schedule the run must have ended as it does without faults, the books must balance, and no step may have begun
+that was finished, or whose intent was not durable.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from perdure.authoring.call import Call
+from perdure.authoring.registry import register
+from perdure.authoring.workflow import Workflow
+from perdure.client.handle import Handle
+from perdure.core.codec import Codec, JsonCodec
+from perdure.core.errors import RunExists
+from perdure.core.ids import HostId, RunId, StepId
+from perdure.core.journal import events as e
+from perdure.core.journal.state import TERMINAL, Status
+from perdure.core.messages import Message
+from perdure.engine.replay.warm import WarmRun
+from perdure.host.bodies import Bodies, Done, Order
+from perdure.host.host import Start
+from perdure.host.hosting import Hosting
+from perdure.host.residents import Residents
+from perdure.host.settings import Settings
+from perdure.store.bundle import Bundle
+from perdure.store.records import Claim
+from perdure.store.store import Store
+from perdure.testing.checkers import assert_sound
+from perdure.testing.explorer import (
+    Exploration,
+    OpenStore,
+    ScheduleFailed,
+    VirtualSources,
+    memory_store,
+)
+from perdure.testing.schedule import Chooser, Schedules
+
+T = TypeVar("T")
+
+Script = Callable[[Handle[Any]], Awaitable[None]]
+"""What somebody outside does to the run: signals, a cancel. Called once, after the start."""
+
+MODES: dict[str, Settings] = {
+    "warm": Settings(),
+    "always replayed": Settings(warm_runs=0),
+    "stepwise": Settings(stepwise=True),
+}
+
+LONGEST_S = 20.0
+"""Real time after which a schedule counts as stuck."""
+
+
+PATIENCE = 40
+PAUSE_S = 0.005
+"""How often, and for how long, a host with nothing to do looks again before it counts as stuck."""
+
+
+class Ended(NamedTuple):
+    """How a run ended."""
+
+    status: Status
+    payload: bytes | None
+
+    def __str__(self) -> str:
+        text = (self.payload or b"").decode(errors="replace")
+        return f"{self.status} {text[:300]}"
+
+
+class Universe:
+    """What outlives a host: the store, the time, and the memory of what was durable and what was begun."""
+
+    def __init__(
+        self, store: Store, chooser: Chooser, settings: Settings, queues: Sequence[str]
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.queues = queues
+        self.sources = VirtualSources()
+        self.codec: Codec = JsonCodec()
+        self.choose = chooser.choose
+        self.commits = 0
+        self.waits = 0
+        self.hosts = 0
+        self.may_usurp = False
+        """Whether a host can lose its runs now: once, and not before the script was played."""
+        self.intents: Counter[tuple[RunId, StepId]] = Counter()
+        self.begun: Counter[tuple[RunId, StepId]] = Counter()
+        self.completed: set[tuple[RunId, StepId]] = set()
+        self.open: set[RunId] = set()
+        self.dead: set[HostId] = set()
+        """Hosts that died, and whose runs nobody has taken over yet."""
+        self.violations: list[str] = []
+        self.writing: set[asyncio.Task[None]] = set()
+
+    def write(self, bundle: Bundle) -> asyncio.Task[None]:
+        """Commit a bundle, though its host may die over another one meanwhile."""
+        writing = asyncio.ensure_future(self._write(bundle))
+        self.writing.add(writing)
+        writing.add_done_callback(self.writing.discard)
+        return writing
+
+    async def _write(self, bundle: Bundle) -> None:
+        """Commit a bundle and remember what it says, now that it is durable."""
+        await self.store.commit(bundle)
+        self.open.update(run.run_id for run, _ in bundle.created)
+        for appended in [
+            *(first for _, first in bundle.created),
+            *(more for _, more in bundle.appends),
+        ]:
+            for entry in appended.entries:
+                match entry.event:
+                    case e.InvokeStarted(step, _):
+                        self.intents[appended.run_id, step] += 1
+                    case e.InvokeCompleted(promise_id=step):
+                        self.completed.add((appended.run_id, step))
+                    case e.Terminal():
+                        self.open.discard(appended.run_id)
+                    case _:
+                        pass
+
+    def began(self, order: Order) -> None:
+        """A body begins: was it to?"""
+        place = order.info.run_id, order.info.step
+        name = f"{order.task.name} ({order.info.step})"
+        self.begun[place] += 1
+        if place in self.completed:
+            self.violations.append(f"{name} began again after its completion was durable")
+        if not order.is_claimed and self.begun[place] > self.intents[place]:
+            self.violations.append(f"{name} began before its intent was durable")
+
+    def judge(self, ended: Ended, expected: Ended) -> None:
+        """Whether the run ended as it does without faults, and nothing began that was not to."""
+        if self.violations:
+            raise AssertionError("\n".join(self.violations))
+        if ended != expected:
+            raise AssertionError(f"the run ended {ended}, but without faults it ends {expected}")
+
+    def new_host(self) -> "ExploredHost":
+        self.hosts += 1
+        return ExploredHost(self, HostId(f"host-{self.hosts}"))
+
+
+class MortalStore:
+    """The store as one host sees it. At each commit the host may die: then nothing returns to it any more."""
+
+    def __init__(self, universe: Universe, host_id: HostId) -> None:
+        self._universe = universe
+        self._host_id = host_id
+        self._late: list[Message] = []
+        self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def __getattr__(self, name: str) -> Any:
+        if self.death.done():
+            return self._never
+        return getattr(self._universe.store, name)
+
+    async def _never(self, *_: Any, **__: Any) -> Any:
+        await asyncio.get_running_loop().create_future()
+
+    async def die(self) -> None:
+        if not self.death.done():
+            self.death.set_result(None)
+        await self._never()
+
+    async def commit(self, bundle: Bundle) -> None:
+        universe = self._universe
+        if self.death.done():
+            await self._never()
+        universe.commits += 1
+        options = ["commits", "crash before", "crash after"]
+        if universe.may_usurp:
+            options.append("lost owner")
+        fate = universe.choose(f"commit {universe.commits}", options)
+        if fate == "crash before":
+            await self.die()
+        if fate == "lost owner":
+            universe.may_usurp = False
+            await self._lose_owner()
+        await asyncio.shield(universe.write(bundle))
+        if fate == "crash after":
+            await self.die()
+
+    async def _lose_owner(self) -> None:
+        """Another host takes all runs and brings them to their end, while this one still believes in its own."""
+        usurper = self._universe.new_host()
+        usurper.victims.add(self._host_id)
+        try:
+            await usurper.live()
+        except Exception as error:  # the host that waits for this commit must not hide it
+            self._universe.violations.append(str(error))
+
+    async def due_messages(self, owner: HostId, now_ms: int, limit: int) -> list[Message]:
+        if self.death.done():
+            await self._never()
+        due = await self._universe.store.due_messages(owner, now_ms, limit)
+        late, self._late = self._late, []
+        if not due:
+            return late
+        options = ["in order", "again at once", "again later"]
+        if len(due) > 1:
+            options.append("in reverse")
+        fate = self._universe.choose(f"delivery of {len(due)} messages", options)
+        if fate == "in reverse":
+            due.reverse()
+        elif fate == "again at once":
+            due = [*due, *due]
+        elif fate == "again later":
+            self._late = list(due)
+        return [*late, *due]
+
+    async def claim_work(
+        self,
+        host: HostId,
+        queues: Sequence[str],
+        token: str,
+        now_ms: int,
+        lease_ms: int,
+        limit: int,
+    ) -> list[Claim]:
+        if self.death.done():
+            await self._never()
+        store = self._universe.store
+        claims = await store.claim_work(host, queues, token, now_ms, lease_ms, limit)
+        if claims:
+            fate = self._universe.choose(f"claim of {len(claims)}", ["leased", "lease ends early"])
+            if fate == "lease ends early":
+                self._universe.sources.advance(lease_ms + 1)
+        return claims
+
+
+class FatefulResidents(Residents):
+    """Runs that may leave memory at each wait."""
+
+    def __init__(self, universe: Universe, limit: int) -> None:
+        super().__init__(limit)
+        self._universe = universe
+        self._is_fateful = limit > 0
+
+    def excess(self) -> list[WarmRun]:
+        victims = super().excess()
+        idle = [run for run in self if not run.in_flight]
+        if not self._is_fateful or not idle:
+            return victims
+        self._universe.waits += 1
+        fate = self._universe.choose(f"wait {self._universe.waits}", ["stays warm", "is evicted"])
+        return idle if fate == "is evicted" else victims
+
+
+class WatchedBodies(Bodies):
+    """Bodies whose beginning is checked against what is durable."""
+
+    def __init__(self, universe: Universe, *args: Any) -> None:
+        super().__init__(*args)
+        self._universe = universe
+
+    def start(self, order: Order, done: Done) -> None:
+        self._universe.began(order)
+        super().start(order, done)
+
+
+class ExploredHost(Hosting):
+    """A host that lives in a universe, one thing after another: it acts, and when nothing is left time passes."""
+
+    def __init__(self, universe: Universe, host_id: HostId) -> None:
+        self._universe = universe
+        self.host_id = host_id
+        self._patience = PATIENCE
+        self.victims: set[HostId] = set()
+        """Hosts that this one takes for dead, though they are not."""
+        self.mortal = MortalStore(universe, host_id)
+        store: Any = self.mortal
+        super().__init__(
+            store, host_id, universe.codec, universe.sources, universe.settings, universe.queues
+        )
+        self.host.on_failure = self._failed
+
+    def _make_bodies(self, codec: Codec, settings: Settings) -> Bodies:
+        limits = settings.concurrency, settings.threads
+        return WatchedBodies(self._universe, codec, *limits, self._publish)
+
+    def _make_residents(self, settings: Settings) -> Residents:
+        return FatefulResidents(self._universe, settings.warm_runs)
+
+    def _failed(self, error: BaseException) -> None:
+        self._universe.violations.append(f"the host failed: {error!r}")
+
+    @property
+    def is_dead(self) -> bool:
+        return self.mortal.death.done()
+
+    async def survive(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What `work` gives, or `None` if the host dies over it."""
+        task = asyncio.ensure_future(work)
+        either: list[asyncio.Future[Any]] = [task, self.mortal.death]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.wait([task])
+        return None
+
+    async def live(self) -> None:
+        """Advance every run to its end, or die before."""
+        try:
+            while self._universe.open and not self.is_dead:
+                await self.survive(self._go_on())
+            if not self.is_dead:
+                # What still arrives for runs that are over is dealt with, too.
+                await self.survive(self.poller.poll())
+        finally:
+            await self._bury()
+
+    async def _go_on(self) -> None:
+        for dead in [*self._universe.dead, *self.victims]:
+            runs = await self.host.store.take_over(dead, self.host_id, 1000)
+            self._universe.dead.discard(dead)
+            self.victims.discard(dead)
+            await self.host.resume(runs)
+        if tasks := self.host.tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return
+        await self.poller.poll()
+        if self._universe.open and not self.host.tasks:
+            await self._pass_time()
+
+    async def _pass_time(self) -> None:
+        """Nothing is to do now: go to the moment when something is."""
+        store, sources = self.host.store, self._universe.sources
+        times = [await store.next_due(self.host_id), await store.next_work(self._universe.queues)]
+        due = min((time for time in times if time is not None), default=None)
+        if due is None and self._patience:
+            # Another host may be in the middle of something.
+            self._patience -= 1
+            await asyncio.sleep(PAUSE_S)
+            return
+        if due is None:
+            raise AssertionError(f"nothing is due and nothing runs, but {await self._left()}")
+        self._patience = PATIENCE
+        sources.advance(max(0, due - sources.now_ms()))
+
+    async def _left(self) -> str:
+        """What is not over, for people."""
+        stuck = []
+        for run_id in sorted(self._universe.open):
+            run = await self._universe.store.run(run_id)
+            entries = await self._universe.store.entries(run_id)
+            events = "".join(f"\n    {entry.seq} {entry.body}" for entry in entries[-8:])
+            mail = "".join(
+                f"\n    {message.kind} for {message.step}: {state}, {reason}"
+                for message, state, reason in await self._universe.store.messages(run_id)
+            )
+            stuck.append(f"{run_id} of {run and run.owner} is open:{events}{mail}")
+        return "\n".join(stuck)
+
+    async def _bury(self) -> None:
+        tasks = self.host.tasks
+        self.kill()
+        if self.is_dead:
+            self._universe.dead.add(self.host_id)
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._universe.writing:
+            await asyncio.wait(self._universe.writing)
+
+
+class Outside(Hosting):
+    """Whoever sends signals: it has the store, and no runs."""
+
+    def __init__(self, universe: Universe) -> None:
+        super().__init__(
+            universe.store,
+            HostId("outside"),
+            universe.codec,
+            universe.sources,
+            universe.settings,
+        )
+
+
+async def _run_once(universe: Universe, call: Call[Any], script: Script | None) -> Ended:
+    """Start the workflow and bring it to its end, by as many hosts as it takes."""
+    workflow = call.definition
+    assert isinstance(workflow, Workflow)  # noqa: S101 - refused before
+    register(workflow)
+    call.use()
+    start = Start(workflow, universe.codec.encode(call.arguments), key="explored")
+    run_id: RunId | None = None
+    while run_id is None:
+        host = universe.new_host()
+        try:
+            run_id = await host.survive(host.host.start(start))
+        except RunExists as taken:
+            run_id = RunId(taken.run_id)
+        if run_id is None:
+            await host.live()
+            continue
+        if script is not None:
+            outside = Outside(universe)
+            await script(Handle(outside, run_id, workflow))
+            outside.kill()
+        universe.may_usurp = True
+        await host.live()
+    while universe.open:
+        await universe.new_host().live()
+    run = await universe.store.run(run_id)
+    assert run is not None and run.status in TERMINAL  # noqa: S101, PT018 - it is not open
+    (last,) = await universe.store.entries(run_id, run.seq - 1, run.seq)
+    return Ended(run.status, last.payload)
+
+
+async def explore_workflow(
+    make_call: Callable[[], Call[Any]],
+    *,
+    script: Script | None = None,
+    queues: Sequence[str] = (),
+    max_faults: int = 1,
+    modes: Sequence[str] = tuple(MODES),
+    open_store: OpenStore = memory_store,
+    check: Callable[[Ended], None] | None = None,
+) -> Exploration:
+    """Run the workflow that `make_call` calls under every schedule of at most `max_faults` faults.
+
+    `script` is what somebody outside does to the run once it has started; `queues` are those that its tasks go
+    to. `modes` are ways to run it: "warm", "always replayed", "stepwise". `check` asserts how it must end. Raises
+    `ScheduleFailed`, with the schedule, at the first one under which something that must hold does not.
+    """
+    expected: Ended | None = None
+    total = Exploration(0, 0, frozenset())
+    for mode in modes:
+        for chooser in Schedules(max_faults):
+            async with open_store() as store:
+                universe = Universe(store, chooser, MODES[mode], tuple(queues))
+                try:
+                    async with asyncio.timeout(LONGEST_S):
+                        ended = await _run_once(universe, make_call(), script)
+                    expected = expected or ended
+                    universe.judge(ended, expected)
+                    if check is not None:
+                        check(ended)
+                    await assert_sound(store)
+                except Exception as error:
+                    faults = "\n".join(f"  {choice}" for choice in chooser.faults)
+                    what = str(error) or repr(error)
+                    raise ScheduleFailed(
+                        f"{what}\n{mode}, under the schedule\n{faults or '  (no fault)'}"
+                    ) from error
+            total = Exploration(
+                total.schedules + 1,
+                total.commits + universe.commits,
+                total.faults | set(map(str, chooser.faults)),
+            )
+    return total

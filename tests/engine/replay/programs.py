@@ -1,0 +1,217 @@
+"""Small workflows that together use every verb, for explorers and differential runs."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import perdure
+from perdure import Call, Cancelled, Handle, Retry, Signal, task, workflow
+
+approval = Signal("approval", int)
+
+
+@task
+async def double(n: int) -> int:
+    return 2 * n
+
+
+@task
+def halve(n: int) -> int:
+    return n // 2
+
+
+@task(retry=Retry(attempts=3, first=5))
+async def third_time_lucky(n: int) -> int:
+    attempt = perdure.info().attempt
+    if attempt < 3:
+        raise ConnectionError(f"attempt {attempt}")
+    return n
+
+
+@task(retry=Retry(attempts=2, first=1))
+async def never(n: int) -> int:
+    raise LookupError(f"no {n}")
+
+
+@task(queue="elsewhere")
+async def elsewhere(n: int) -> int:
+    return n + 100
+
+
+@task(queue="elsewhere", retry=Retry(attempts=2, first=3))
+async def elsewhere_at_last(n: int) -> int:
+    if perdure.info().attempt == 1:
+        raise ConnectionError("not yet")
+    return n + 200
+
+
+@workflow
+async def chain(n: int) -> int:
+    for _ in range(3):
+        n = await double(n)
+    return n
+
+
+@workflow
+async def retries(n: int) -> str:
+    try:
+        await never(n)
+    except LookupError as error:
+        return f"{await third_time_lucky(n)} {error}"
+    return "never"
+
+
+@task
+async def echo(text: str) -> str:
+    return text
+
+
+@workflow
+async def values() -> bool:
+    said = f"{perdure.random().random()} {perdure.uuid4()} {perdure.now()}"
+    heard = await echo(said)
+    later = f"{perdure.random().random()} {perdure.now()}"
+    return (said, later) == (heard, await echo(later))
+
+
+@workflow
+async def sleeper(n: int) -> int:
+    await perdure.sleep(60)
+    n = await double(n)
+    await perdure.sleep(3600)
+    return n
+
+
+@workflow
+async def asks_twice() -> int:
+    total = await approval.receive()
+    total += await double(1)
+    return total + await approval.receive()
+
+
+@workflow
+async def impatient() -> str:
+    got = await approval.receive(timeout=60)
+    try:
+        await approval.receive(timeout=60)
+    except TimeoutError:
+        return f"{got} and no more"
+    return "more"
+
+
+@workflow
+async def gathers(n: int) -> list[int]:
+    async def branch(k: int) -> int:
+        await perdure.sleep(k)
+        return await double(k)
+
+    a, b = await perdure.gather(double(n), halve(n))
+    c, d, e = await perdure.gather(branch(2), double(b), branch(1))
+    return [a, b, c, d, e]
+
+
+@workflow
+async def races(n: int) -> list[int]:
+    cleaned = []
+
+    async def loser() -> int:
+        try:
+            await perdure.sleep(1000)
+        finally:
+            cleaned.append(await double(7))
+        return 0
+
+    async def winner() -> int:
+        await perdure.sleep(1)
+        return await double(n)
+
+    return [await perdure.first(loser(), winner()), *cleaned]
+
+
+@workflow
+async def joins(n: int) -> list[int]:
+    members: perdure.JoinSet[int] = perdure.join_set()
+    for k in range(n):
+        members.submit(double(k))
+    return sorted([result async for result in members])
+
+
+@workflow
+async def parent(n: int) -> list[int]:
+    handle = await perdure.start(chain(n))
+    awaited = await chain(n + 1)
+    try:
+        await failing_child(n)
+    except LookupError:
+        awaited += 1000
+    return [awaited, await handle.result()]
+
+
+@workflow
+async def failing_child(n: int) -> None:
+    await never(n)
+
+
+@workflow
+async def tidies_up() -> list[int]:
+    done = []
+    try:
+        await perdure.gather(perdure.sleep(3600), approval.receive(), chain_that_waits())
+    except Cancelled:
+        done.append(await double(21))
+        raise
+    finally:
+        done.append(await double(4))
+        perdure.publish("done", done)
+    return done
+
+
+@workflow
+async def chain_that_waits() -> None:
+    await approval.receive()
+
+
+@workflow
+async def queued(n: int) -> list[int]:
+    return [*await perdure.gather(elsewhere(n), elsewhere(n + 1)), await elsewhere_at_last(n)]
+
+
+async def no_script(_: Handle[Any]) -> None:
+    """Nobody says anything."""
+
+
+async def approve_twice(run: Handle[Any]) -> None:
+    await run.signal(approval, 10)
+    await run.signal(approval, 1)
+
+
+async def approve_once(run: Handle[Any]) -> None:
+    await run.signal(approval, 10)
+
+
+async def cancel(run: Handle[Any]) -> None:
+    await run.cancel("enough")
+
+
+class Program(NamedTuple):
+    """A call to make, what happens to the run, and how it ends: its status and its result as JSON."""
+
+    call: Callable[[], Call[Any]]
+    status: str
+    result: str | None
+    script: Callable[[Handle[Any]], Awaitable[None]] = no_script
+
+
+PROGRAMS: dict[str, Program] = {
+    "chain": Program(lambda: chain(5), "completed", "40"),
+    "retries": Program(lambda: retries(5), "completed", '"5 no 5"'),
+    "values": Program(values, "completed", "true"),
+    "sleeper": Program(lambda: sleeper(5), "completed", "10"),
+    "asks_twice": Program(asks_twice, "completed", "13", approve_twice),
+    "impatient": Program(impatient, "completed", '"10 and no more"', approve_once),
+    "gathers": Program(lambda: gathers(8), "completed", "[16,4,4,8,2]"),
+    "races": Program(lambda: races(8), "completed", "[16,14]"),
+    "joins": Program(lambda: joins(3), "completed", "[0,2,4]"),
+    "parent": Program(lambda: parent(1), "completed", "[1016,8]"),
+    "tidies_up": Program(tidies_up, "cancelled", None, cancel),
+    "queued": Program(lambda: queued(1), "completed", "[101,102,201]"),
+}

@@ -1,0 +1,90 @@
+"""Every program under every schedule of one fault, and some under two."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from perdure.store.opening import open_store
+from perdure.store.store import Store
+from perdure.testing.workflows import Ended, explore_workflow
+from tests.engine.replay.programs import PROGRAMS
+
+Record = Callable[[str, object], None]
+
+
+def check(name: str) -> Callable[[Ended], None]:
+    """How the program must end, with or without faults."""
+    program = PROGRAMS[name]
+
+    def must_end(ended: Ended) -> None:
+        assert ended.status.value == program.status
+        if program.result is not None:
+            assert (ended.payload or b"").decode() == program.result
+
+    return must_end
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_program_survives_any_one_fault(name: str, record_property: Record) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call, script=program.script, queues=["elsewhere"], check=check(name)
+    )
+    record_property("explored", f"workflow {name}: {explored}")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", ["gathers", "parent", "queued", "tidies_up"])
+async def test_program_survives_any_one_fault_on_postgres(
+    name: str, fresh_postgres: str, record_property: Record
+) -> None:
+    @asynccontextmanager
+    async def emptied() -> AsyncIterator[Store]:
+        store = await open_store(fresh_postgres)
+        try:
+            await truncate(fresh_postgres)
+            yield store
+        finally:
+            await store.close()
+
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=program.script,
+        queues=["elsewhere"],
+        modes=["warm"],
+        open_store=emptied,
+        check=check(name),
+    )
+    record_property("explored", f"workflow {name} on Postgres: {explored}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_program_survives_any_two_faults(name: str, record_property: Record) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=program.script,
+        queues=["elsewhere"],
+        max_faults=2,
+        modes=["warm", "always replayed"],
+        check=check(name),
+    )
+    record_property("explored", f"workflow {name}, two faults: {explored}")
+
+
+async def truncate(url: str) -> None:
+    """Empty the books: quicker than to make them anew for each schedule."""
+    import asyncpg  # noqa: PLC0415 - only this test speaks to the server itself
+
+    connection = await asyncpg.connect(url)
+    try:
+        tables = await connection.fetch(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'perdure' AND tablename <> 'meta'"
+        )
+        names = ", ".join(f"perdure.{row['tablename']}" for row in tables)
+        await connection.execute(f"TRUNCATE {names}")
+    finally:
+        await connection.close()
