@@ -92,6 +92,8 @@ class Universe:
         self.intents: Counter[tuple[RunId, StepId]] = Counter()
         self.begun: Counter[tuple[RunId, StepId]] = Counter()
         self.completed: set[tuple[RunId, StepId]] = set()
+        self.retries: Counter[tuple[RunId, StepId]] = Counter()
+        """How many are left to each step."""
         self.open: set[RunId] = set()
         self.dead: set[HostId] = set()
         """Hosts that died, and whose runs nobody has taken over yet."""
@@ -117,12 +119,24 @@ class Universe:
                 match entry.event:
                     case e.InvokeStarted(step, _):
                         self.intents[appended.run_id, step] += 1
+                    case e.InvokeScheduled(promise_id=step, retry_policy=policy):
+                        attempts = 1 if policy is None else policy.attempts
+                        self.retries[appended.run_id, step] = attempts - 1
+                    case e.InvokeRetrying(promise_id=step):
+                        self._count_retry(appended.run_id, step)
                     case e.InvokeCompleted(promise_id=step):
                         self.completed.add((appended.run_id, step))
                     case e.Terminal():
                         self.open.discard(appended.run_id)
                     case _:
                         pass
+
+    def _count_retry(self, run_id: RunId, step: StepId) -> None:
+        self.retries[run_id, step] -= 1
+        if self.retries[run_id, step] < 0:
+            self.violations.append(
+                f"{step} of run {run_id} is tried more often than its policy says"
+            )
 
     def began(self, order: Order) -> None:
         """A body begins: was it to?"""
@@ -355,7 +369,8 @@ class ExploredHost(Hosting):
                 f"\n    {message.kind} for {message.step}: {state}, {reason}"
                 for message, state, reason in await self._universe.store.messages(run_id)
             )
-            stuck.append(f"{run_id} of {run and run.owner} is open:{events}{mail}")
+            state = "gone" if run is None else f"of {run.owner}, {run.parked or 'not parked'}"
+            stuck.append(f"{run_id} is open ({state}):{events}{mail}")
         return "\n".join(stuck)
 
     async def _bury(self) -> None:

@@ -1,0 +1,225 @@
+"""Deliberate bugs in how workflows are run. The explorer must catch each one.
+
+A bug is a context in which a piece of the engine is replaced by one that is wrong in a way that a real engine
+might be.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+from pytest import MonkeyPatch
+
+from perdure.core.errors import RunExists
+from perdure.core.journal import events as e
+from perdure.core.messages import Message
+from perdure.engine.replay import ending, facts
+from perdure.engine.replay.effects import Change, Spawn
+from perdure.engine.replay.machine import Machine
+from perdure.engine.replay.record import Record
+from perdure.engine.replay.warm import WarmRun
+from perdure.host.host import Batch, Host, Start
+from perdure.store.bundle import Bundle
+
+
+@contextmanager
+def body_before_intent() -> Iterator[None]:
+    """Bodies start when they are scheduled, and not when that is durable."""
+    take_turn = Host._take_turn
+
+    def hasty(self: Host, run: WarmRun, batch: Batch) -> None:
+        take_turn(self, run, batch)
+        for promise, attempt in batch.turns[-1].starts:
+            self._execute(run, promise, attempt)
+        batch.turns[-1].starts.clear()
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(Host, "_take_turn", hasty)
+        yield
+
+
+@contextmanager
+def doubt_forgotten() -> Iterator[None]:
+    """A step that had started when its host died is never begun again."""
+    with MonkeyPatch.context() as patch:
+        patch.setattr(facts, "_doubt", lambda machine, promise: None)
+        yield
+
+
+@contextmanager
+def doubt_taken_for_success() -> Iterator[None]:
+    """A step that had started when its host died is taken for done."""
+
+    def believe(machine: Machine, promise: Any) -> None:
+        machine.feed(e.InvokeCompleted(promise.step, promise.attempt, payload=b"0"))
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(facts, "_doubt", believe)
+        yield
+
+
+@contextmanager
+def doubt_taken_for_failure() -> Iterator[None]:
+    """A step that had started when its host died counts as a failed attempt, and uses up a retry."""
+
+    def despair(machine: Machine, promise: Any) -> None:
+        machine.feed(e.InvokeRetrying(promise.step, promise.attempt, 0, payload=b"{}"))
+        machine.unstarted.append(promise)
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(facts, "_doubt", despair)
+        yield
+
+
+@contextmanager
+def acknowledged_before_effect() -> Iterator[None]:
+    """A message is gone before what it says is durable."""
+    deliver = Host._deliver
+
+    async def careless(self: Host, message: Message) -> None:
+        run = await self.store.run(message.run_id)
+        if run is not None and run.owner == self.host_id:
+            warm = self.residents.get(message.run_id) or await self._load(message.run_id)
+            if warm is not None:
+                bundle = Bundle()
+                bundle.acknowledge(warm.fence, message.guid)
+                await self.store.commit(bundle)
+        await deliver(self, message)
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(Host, "_deliver", careless)
+        yield
+
+
+@contextmanager
+def signal_taken_twice() -> Iterator[None]:
+    """A message that comes again is news."""
+    with MonkeyPatch.context() as patch:
+        patch.setattr(facts, "message_account", lambda guid: "message:none")
+        yield
+
+
+@contextmanager
+def retries_counted_in_memory() -> Iterator[None]:
+    """How often a task has failed is forgotten with the memory of its run."""
+    decide = facts._retry_at
+
+    def forgetful(machine: Machine, promise: Any, outcome: facts.Outcome) -> int | None:
+        counts = machine.__dict__.setdefault("failures", {})
+        counts[promise.step] = counts.get(promise.step, 0) + 1
+        promise.doubts = promise.attempt - counts[promise.step]
+        return decide(machine, promise, outcome)
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(facts, "_retry_at", forgetful)
+        yield
+
+
+@contextmanager
+def fresh_values_in_replay() -> Iterator[None]:
+    """A replay draws new random numbers and looks at the clock again."""
+    emit = Record.emit
+
+    def inventive(self: Record, event: e.Event, *effects: Any) -> Any:
+        stands = emit(self, event, *effects)
+        return event if isinstance(event, e.RandomGenerated | e.TimeRecorded) else stands
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(Record, "emit", inventive)
+        yield
+
+
+@contextmanager
+def child_created_apart() -> Iterator[None]:
+    """A child run is created in a commit of its own, before the step that it is."""
+    commit = Host._commit
+
+    async def loose(self: Host, run: WarmRun) -> None:
+        changes = run.machine.record.changes
+        for place, change in enumerate(changes):
+            for effect in change.effects:
+                if isinstance(effect, Spawn):
+                    start = Start(effect.workflow, effect.payload)
+                    try:
+                        await commit(self, self._new_run(effect.run_id, start, effect.parent))
+                    except RunExists:
+                        continue
+            kept = tuple(x for x in change.effects if not isinstance(x, Spawn))
+            changes[place] = Change(change.event, kept)
+        await commit(self, run)
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(Host, "_commit", loose)
+        yield
+
+
+@contextmanager
+def parent_told_apart() -> Iterator[None]:
+    """A child's end is durable before the word to its parent is."""
+    settle = Host._settle
+
+    def tell(self: Host, batch: Batch) -> None:
+        settle(self, batch)
+        for run, _ in batch.endings:
+            parent = run.machine.parent
+            if parent is not None:
+                self.spawn(tell_later(self, run, parent))
+
+    async def tell_later(self: Host, run: WarmRun, parent: str) -> None:
+        run_id, step = ending.parse_parent(parent)
+        now = self.sources.now_ms()
+        guid = ending.result_guid(run_id, step, 1)
+        message = Message(run_id, guid, "completed", now, now, step, b"16")
+        bundle = Bundle()
+        bundle.enqueue(message)
+        await self.store.commit(bundle)
+        self.on_message(message)
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(ending, "_tell_parent", lambda *_: ())
+        patch.setattr(Host, "_settle", tell)
+        yield
+
+
+@contextmanager
+def clean_up_repeated() -> Iterator[None]:
+    """A run that is cancelling is cancelled again when it comes back to memory."""
+    revive = Host._replay
+
+    def again(self: Host, run: Any, entries: Sequence[Any]) -> WarmRun:
+        warm = revive(self, run, entries)
+        if warm.machine.cancel_reason is not None:
+            for fiber in list(warm.machine._fibers):
+                fiber.is_interrupted = False
+                warm.machine._interrupt(fiber)
+        return warm
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(Host, "_replay", again)
+        yield
+
+
+class Bug(NamedTuple):
+    """A bug, the program that meets it, and what the explorer then says."""
+
+    seed: Callable[[], AbstractContextManager[None]]
+    program: str
+    symptom: str
+
+
+BUGS = {
+    bug.seed.__name__: bug
+    for bug in (
+        Bug(body_before_intent, "chain", "before its intent was durable"),
+        Bug(doubt_forgotten, "chain", "nothing is due and nothing runs"),
+        Bug(doubt_taken_for_success, "chain", "without faults it ends"),
+        Bug(doubt_taken_for_failure, "chain", "more often than its policy says"),
+        Bug(acknowledged_before_effect, "asks_twice", "nothing is due and nothing runs"),
+        Bug(signal_taken_twice, "impatient", "is posted already"),
+        Bug(retries_counted_in_memory, "retries", "more often than its policy says"),
+        Bug(fresh_values_in_replay, "values", "is not what run"),
+        Bug(child_created_apart, "parent", "nothing is due and nothing runs"),
+        Bug(parent_told_apart, "parent", "nothing is due and nothing runs"),
+        Bug(clean_up_repeated, "tidies_up", "nothing is due and nothing runs"),
+    )
+}
