@@ -280,7 +280,8 @@ SELECT balance FROM perdure.ledger WHERE run_id = $1 AND account = $2
 SELECT account, balance FROM perdure.ledger WHERE run_id = $1
 
 -- name: select_due_messages
--- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's.
+-- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's. A parked run
+-- takes nothing but a cancel.
 -- What is due is deleted, so few messages ever are; statistics that are a little old say that all are, and the
 -- planner would scan both tables. Hence bounds that it can't look up, for which it assumes few rows, and a
 -- condition in place of a join. A run that is not there makes that condition NULL.
@@ -288,7 +289,8 @@ SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure.message AS m
 WHERE m.state = 'pending'
   AND m.due_at_ms BETWEEN (SELECT '-9223372036854775808'::bigint) AND (SELECT $2::bigint)
-  AND (SELECT run.owner = $1 OR run.owner IS NULL FROM perdure.run AS run WHERE run.id = m.run_id)
+  AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
+       FROM perdure.run AS run WHERE run.id = m.run_id)
 ORDER BY m.arrival, m.guid LIMIT $3
 
 -- name: select_next_due
@@ -296,7 +298,8 @@ ORDER BY m.arrival, m.guid LIMIT $3
 SELECT m.due_at_ms
 FROM perdure.message AS m
 WHERE m.state = 'pending'
-  AND (SELECT run.owner = $1 OR run.owner IS NULL FROM perdure.run AS run WHERE run.id = m.run_id)
+  AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
+       FROM perdure.run AS run WHERE run.id = m.run_id)
 ORDER BY m.due_at_ms LIMIT 1
 
 -- name: select_messages

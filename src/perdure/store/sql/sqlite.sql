@@ -194,11 +194,13 @@ SELECT balance FROM perdure_ledger WHERE run_id = :run_id AND account = :account
 SELECT account, balance FROM perdure_ledger WHERE run_id = :run_id
 
 -- name: select_due_messages
--- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's.
+-- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's. A parked run
+-- takes nothing but a cancel.
 -- By its index and then its run, whatever statistics say: what is due is deleted, so few messages ever are.
 SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms AND (run.owner = :owner OR run.owner IS NULL)
+  AND (run.parked IS NULL OR m.kind = 'cancel')
 ORDER BY m.arrival, m.guid LIMIT :limit
 
 -- name: select_next_due
@@ -206,6 +208,7 @@ ORDER BY m.arrival, m.guid LIMIT :limit
 SELECT m.due_at_ms
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND (run.owner = :owner OR run.owner IS NULL)
+  AND (run.parked IS NULL OR m.kind = 'cancel')
 ORDER BY m.due_at_ms LIMIT 1
 
 -- name: select_messages
