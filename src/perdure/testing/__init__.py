@@ -1,1 +1,7 @@
-"""Virtual clock, crash explorer and checkers, for perdure's tests and its users' tests."""
+"""The crash explorer, checkers and virtual time: what proves Perdure, for your programs too."""
+
+from perdure.testing.checkers import assert_sound
+from perdure.testing.explorer import Exploration, ScheduleFailed
+from perdure.testing.workflows import explore_workflow
+
+__all__ = ["Exploration", "ScheduleFailed", "assert_sound", "explore_workflow"]

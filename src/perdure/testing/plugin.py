@@ -1,17 +1,29 @@
-"""Fixtures for your own tests. pytest finds them when perdure is installed."""
+"""The crash explorer as a pytest fixture. pytest finds it when perdure is installed."""
 
+import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from perdure.authoring.call import Call
 from perdure.testing.explorer import Exploration
 from perdure.testing.workflows import explore_workflow
 
 
+class CrashExplorer:
+    """Explores your workflows; the options are those of `perdure.testing.explore_workflow`."""
+
+    async def explore(self, make_call: Callable[[], Call[Any]], **options: Any) -> Exploration:
+        """For tests that are async."""
+        return await explore_workflow(make_call, **options)
+
+    def check(self, make_call: Callable[[], Call[Any]], **options: Any) -> Exploration:
+        """For tests that are not."""
+        return asyncio.run(explore_workflow(make_call, **options))
+
+
 @pytest.fixture
-def explore_crashes() -> Callable[..., object]:
-    """The crash explorer: `await explore_crashes(lambda: checkout(order))` inside an async test."""
-    return explore_workflow
-
-
-__all__ = ["Exploration", "explore_crashes"]
+def crash_explorer() -> CrashExplorer:
+    """Runs a workflow under every schedule of crashes and checks it after each."""
+    return CrashExplorer()

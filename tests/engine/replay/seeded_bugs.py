@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
-from pytest import MonkeyPatch
+import pytest
 
 from perdure.core.errors import RunExists
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
+from perdure.core.replay.identity import parse_parent, result_guid
 from perdure.engine.replay import ending, facts
 from perdure.engine.replay.effects import Change, Spawn
 from perdure.engine.replay.machine import Machine
@@ -33,7 +34,7 @@ def body_before_intent() -> Iterator[None]:
             self._execute(run, promise, attempt)
         batch.turns[-1].starts.clear()
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Host, "_take_turn", hasty)
         yield
 
@@ -41,8 +42,8 @@ def body_before_intent() -> Iterator[None]:
 @contextmanager
 def doubt_forgotten() -> Iterator[None]:
     """A step that had started when its host died is never begun again."""
-    with MonkeyPatch.context() as patch:
-        patch.setattr(facts, "_doubt", lambda machine, promise: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "_doubt", lambda *_: None)
         yield
 
 
@@ -53,7 +54,7 @@ def doubt_taken_for_success() -> Iterator[None]:
     def believe(machine: Machine, promise: Any) -> None:
         machine.feed(e.InvokeCompleted(promise.step, promise.attempt, payload=b"0"))
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(facts, "_doubt", believe)
         yield
 
@@ -66,7 +67,7 @@ def doubt_taken_for_failure() -> Iterator[None]:
         machine.feed(e.InvokeRetrying(promise.step, promise.attempt, 0, payload=b"{}"))
         machine.unstarted.append(promise)
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(facts, "_doubt", despair)
         yield
 
@@ -86,7 +87,7 @@ def acknowledged_before_effect() -> Iterator[None]:
                 await self.store.commit(bundle)
         await deliver(self, message)
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Host, "_deliver", careless)
         yield
 
@@ -94,8 +95,8 @@ def acknowledged_before_effect() -> Iterator[None]:
 @contextmanager
 def signal_taken_twice() -> Iterator[None]:
     """A message that comes again is news."""
-    with MonkeyPatch.context() as patch:
-        patch.setattr(facts, "message_account", lambda guid: "message:none")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "message_account", lambda _: "message:none")
         yield
 
 
@@ -110,7 +111,7 @@ def retries_counted_in_memory() -> Iterator[None]:
         promise.doubts = promise.attempt - counts[promise.step]
         return decide(machine, promise, outcome)
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(facts, "_retry_at", forgetful)
         yield
 
@@ -124,7 +125,7 @@ def fresh_values_in_replay() -> Iterator[None]:
         stands = emit(self, event, *effects)
         return event if isinstance(event, e.RandomGenerated | e.TimeRecorded) else stands
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Record, "emit", inventive)
         yield
 
@@ -148,7 +149,7 @@ def child_created_apart() -> Iterator[None]:
             changes[place] = Change(change.event, kept)
         await commit(self, run)
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Host, "_commit", loose)
         yield
 
@@ -166,16 +167,16 @@ def parent_told_apart() -> Iterator[None]:
                 self.spawn(tell_later(self, run, parent))
 
     async def tell_later(self: Host, run: WarmRun, parent: str) -> None:
-        run_id, step = ending.parse_parent(parent)
+        run_id, step = parse_parent(parent)
         now = self.sources.now_ms()
-        guid = ending.result_guid(run_id, step, 1)
+        guid = result_guid(run_id, step, 1)
         message = Message(run_id, guid, "completed", now, now, step, b"16")
         bundle = Bundle()
         bundle.enqueue(message)
         await self.store.commit(bundle)
         self.on_message(message)
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ending, "_tell_parent", lambda *_: ())
         patch.setattr(Host, "_settle", tell)
         yield
@@ -194,7 +195,7 @@ def clean_up_repeated() -> Iterator[None]:
                 warm.machine._interrupt(fiber)
         return warm
 
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Host, "_replay", again)
         yield
 

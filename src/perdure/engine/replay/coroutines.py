@@ -18,10 +18,10 @@ async def wait_for(operation: Operation[Any]) -> Any:
 
 def foreign_await(name: str, line: str, awaited: object) -> ForeignAwait:
     """What a program gets that awaits something of the event loop's. That is cancelled: nobody waits for it."""
+    what = "asyncio.sleep(0) or a bare yield" if awaited is None else repr(awaited)[:200]
     cancel = getattr(awaited, "cancel", None)
     if callable(cancel):
         cancel()
-    what = "asyncio.sleep(0) or a bare yield" if awaited is None else repr(awaited)[:200]
     return ForeignAwait(
         f"workflow {name!r} awaits something that is not durable: {what} ({line})",
         "use perdure.sleep, perdure.gather and perdure.first; do I/O such as HTTP in a @task",

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from perdure.authoring.workflow import Workflow
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.events import Event
@@ -51,7 +53,7 @@ class Publish(NamedTuple):
 Effect = Enqueue | PutWork | DropWork | Acknowledge | Spawn | Publish
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """An event to append, and what commits with it."""
 
     event: Event

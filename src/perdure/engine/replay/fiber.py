@@ -56,6 +56,14 @@ class Fiber:
         return step
 
     @property
+    def is_cleaning_up(self) -> bool:
+        """Whether it was interrupted, or belongs to one that was."""
+        if self.is_interrupted or self.promise is None:
+            return self.is_interrupted
+        above: Fiber = self.promise.owner
+        return above.is_cleaning_up
+
+    @property
     def line(self) -> str:
         """Where its code is now, for people."""
         frame = getattr(self.coroutine, "cr_frame", None)

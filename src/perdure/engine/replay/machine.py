@@ -59,7 +59,7 @@ class Machine:
         self.info = info
         self.codec = codec
         self.sources = sources
-        self.record = Record(recorded)
+        self.record = Record(recorded, self._place)
         self.signals = Signals(self.record, self._settle)
         self.promises: dict[StepId, DurablePromise] = {}
         """Everything that is open."""
@@ -106,13 +106,17 @@ class Machine:
         return self.record.is_replaying or self._is_closing
 
     def _react(self, event: e.Event) -> None:
-        token = WORKFLOW.set(self)
-        try:
-            _FACTS[type(event)](self, event)
-            if self._ready:
+        _FACTS[type(event)](self, event)
+        if self._ready:
+            token = WORKFLOW.set(self)
+            try:
                 self._advance()
-        finally:
-            WORKFLOW.reset(token)
+            finally:
+                WORKFLOW.reset(token)
+
+    def _place(self) -> str:
+        """Where the program is, for people."""
+        return "in the engine" if self._current is None else self._current.line
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
         self.parent = event.parent_id
@@ -155,8 +159,8 @@ class Machine:
         self.cancel_reason = event.reason
         self._is_waiting = False
         # What is being cleaned up already goes on undisturbed.
-        disturbed = {fiber for fiber in self._fibers if not fiber.is_interrupted}
-        for fiber in list(self._fibers):
+        disturbed = [fiber for fiber in self._fibers if not fiber.is_cleaning_up]
+        for fiber in disturbed:
             self._interrupt(fiber)
         for promise in list(self.promises.values()):
             if promise.place is not Place.BRANCH and promise.owner in disturbed:
@@ -377,7 +381,6 @@ class Machine:
                 f"a verb of workflow {self.workflow.name!r} is used outside its turn",
                 "use perdure.gather, perdure.first or perdure.join_set in place of asyncio's",
             )
-        self.record.place = self._current.line
         return self._current
 
     def _take_place(self) -> StepId:

@@ -1,6 +1,6 @@
 """The record of a run's decisions: new ones are collected, old ones are compared with the journal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from perdure.core.journal import events as e
@@ -19,12 +19,12 @@ class Diverged(BaseException):
 class Record:
     """A cursor over what the journal holds, and after its end a list of what is to be appended.
 
-    `place` tells people where the program is; it is set by whoever drives it.
+    `place` tells people where the program is.
     """
 
-    def __init__(self, recorded: Sequence[e.Event]) -> None:
+    def __init__(self, recorded: Sequence[e.Event], place: Callable[[], str]) -> None:
         self.changes: list[Change] = []
-        self.place = "in the engine"
+        self._place = place
         self._recorded = recorded
         self._position = 0
         self._effects: list[Effect] = []
@@ -67,4 +67,4 @@ class Record:
         reason = ""
         if isinstance(actual, e.ExecutionFailed) and actual.payload is not None:
             reason = f"the program raised {actual.payload.decode(errors='replace')[:2000]}"
-        raise Diverged(Divergence(self._position, self.peek(), actual, self.place, reason))
+        raise Diverged(Divergence(self._position, self.peek(), actual, self._place(), reason))

@@ -1,0 +1,73 @@
+"""A run whose program can't be replayed: it can be cancelled, without the program being asked."""
+
+from collections.abc import Sequence
+
+from perdure.authoring.failures import encode_failure
+from perdure.core.codec import Codec
+from perdure.core.errors import RunCancelled
+from perdure.core.ids import RunId, StepId
+from perdure.core.journal import events as e
+from perdure.core.journal.entry import Entry
+from perdure.core.messages import Message
+from perdure.core.replay.identity import (
+    cancel_guid,
+    child_run_id,
+    parse_parent,
+    result_guid,
+    timer_guid,
+)
+from perdure.engine.runs import rebuild_run
+from perdure.engine.sources import Sources
+from perdure.store.bundle import Bundle
+from perdure.store.records import Run
+
+
+class ParkedRun:
+    """The journal of a run, without a machine."""
+
+    def __init__(self, run: Run, entries: Sequence[Entry]) -> None:
+        self._run_id = run.run_id
+        self._loaded = rebuild_run(run, entries)
+        self._state = self._loaded.journal.state
+        started = entries[0].event
+        self._parent = started.parent_id if isinstance(started, e.ExecutionStarted) else None
+
+    def _open(self, steps: Sequence[StepId]) -> list[StepId]:
+        return [step for step in steps if step not in self._state.completed]
+
+    def possible_children(self) -> list[RunId]:
+        """The runs that its open steps are, if they are runs: the journal does not tell."""
+        return [
+            child_run_id(self._run_id, step) for step in self._open(list(self._state.scheduled))
+        ]
+
+    def cancel(
+        self, message: Message, children: Sequence[RunId], codec: Codec, sources: Sources
+    ) -> Bundle:
+        """Commits: the run is cancelled as it stands, and what it had begun is cancelled too.
+
+        No clean-up step runs: there is no program to run it.
+        """
+        reason = (message.payload or b"").decode(errors="replace")
+        closing: list[e.Event] = []
+        if not self._state.cancel_requested:
+            closing.append(e.CancelRequested(reason, message.guid))
+        closing.append(e.ExecutionCancelled(reason=reason, released=self._state.semaphore))
+        fence, now = self._loaded.fence, sources.now_ms()
+        bundle = Bundle()
+        bundle.append(fence, self._loaded.append(closing, sources))
+        bundle.acknowledge(fence, message.guid)
+        bundle.park(fence, None)
+        for step in self._open(list(self._state.timers)):
+            bundle.acknowledge(fence, timer_guid(self._run_id, step))
+        for step in self._open(list(self._state.scheduled)):
+            bundle.drop_work(fence, step)
+        for child in children:
+            guid = cancel_guid(child)
+            bundle.enqueue(Message(child, guid, "cancel", now, now, payload=reason.encode()))
+        if self._parent is not None:
+            parent, step = parse_parent(self._parent)
+            lost = RunCancelled(f"run {self._run_id!r} was cancelled", reason or "it has no result")
+            guid, payload = result_guid(parent, step, 1), encode_failure(codec, lost)
+            bundle.enqueue(Message(parent, guid, "gave-up", now, now, step, payload))
+        return bundle

@@ -1,0 +1,59 @@
+"""The fixture that users get, as a user has it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import task, workflow
+from perdure.testing.explorer import ScheduleFailed
+from perdure.testing.plugin import CrashExplorer
+
+EXPLORED: list[int] = []
+
+
+@task
+async def note(n: int) -> int:
+    EXPLORED.append(n)
+    return n
+
+
+@workflow
+async def notes() -> int:
+    return await note(1) + await note(2)
+
+
+@workflow
+async def forgets() -> int:
+    """Remembers in memory what it should remember in the journal."""
+    EXPLORED.clear()
+    await note(1)
+    await perdure.sleep(5)
+    return len(EXPLORED)
+
+
+async def test_fixture_explores_a_workflow(crash_explorer: CrashExplorer) -> None:
+    explored = await crash_explorer.explore(notes)
+    assert {
+        "commit 1: crash before",
+        "commit 2: crash after",
+        "wait 1: is evicted",
+    } <= explored.faults
+
+
+async def test_fixture_finds_a_workflow_that_does_not_survive(
+    crash_explorer: CrashExplorer,
+) -> None:
+    with pytest.raises(ScheduleFailed, match="without faults it ends completed 1"):
+        await crash_explorer.explore(forgets)
+
+
+def test_example_of_the_guide_runs_in_a_project_of_its_own(tmp_path: Path) -> None:
+    guide = Path(__file__).parents[2] / "docs/testing.md"
+    example = guide.read_text().partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "test_buy.py").write_text(example)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_buy.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
