@@ -116,6 +116,16 @@ def operation(given: Awaitable[R], verb: str) -> Operation[R]:
     )
 
 
+def discard(given: object) -> None:
+    """Whoever was given this refused it, and said so: nobody will await it."""
+    if isinstance(given, Call):
+        given.is_used = True
+    elif isinstance(given, Branch):
+        given.coroutine.close()
+    elif isinstance(given, CoroutineType):
+        given.close()
+
+
 class Composite(Operation[R_co]):
     """An operation that takes several places; among others it runs as a branch."""
 

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from perdure.authoring.call import Operation, operation
-from perdure.authoring.context import Promise, Wait, workflow_context
+from perdure.authoring.call import Operation, discard, operation
+from perdure.authoring.context import Promise, Wait, WorkflowContext, workflow_context
 from perdure.core.errors import InputError, JoinSetClosed
 from perdure.core.journal.events import AwaitKind
 
@@ -34,6 +34,14 @@ async def gather(
 async def gather(*awaitables: Awaitable[R]) -> tuple[R, ...]: ...
 @overload
 async def gather(
+    a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[True]
+) -> tuple[A | Exception, B | Exception]: ...
+@overload
+async def gather(
+    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /, *, return_exceptions: Literal[True]
+) -> tuple[A | Exception, B | Exception, C | Exception]: ...
+@overload
+async def gather(
     *awaitables: Awaitable[R], return_exceptions: Literal[True]
 ) -> tuple[R | Exception, ...]: ...
 async def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -> Any:
@@ -42,8 +50,7 @@ async def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -
     Waits until every one is over, so that nothing is left in the dark; then raises the first failure in
     that order, or returns the exceptions in place with `return_exceptions=True`.
     """
-    context = workflow_context("perdure.gather")
-    promises = tuple(context.begin(each) for each in _operations(awaitables, "perdure.gather"))
+    _, promises = _begin(awaitables, "perdure.gather")
     if promises:
         await Wait(promises, AwaitKind.ALL)
     if return_exceptions:
@@ -68,8 +75,7 @@ async def first(*awaitables: Awaitable[Any]) -> Any:
     """The outcome of whichever is over first. The others are cancelled, and have cleaned up on return."""
     if not awaitables:
         raise InputError("perdure.first was given nothing", "pass at least one operation")
-    context = workflow_context("perdure.first")
-    promises = tuple(context.begin(each) for each in _operations(awaitables, "perdure.first"))
+    context, promises = _begin(awaitables, "perdure.first")
     await Wait(promises, AwaitKind.ANY)
     winner = next(promise for promise in promises if promise.is_settled)
     branches = context.abandon(promises)
@@ -78,15 +84,21 @@ async def first(*awaitables: Awaitable[Any]) -> Any:
     return winner.outcome()
 
 
-def _operations(awaitables: Sequence[Awaitable[Any]], verb: str) -> list[Operation[Any]]:
-    """All of them, or a refusal before any has begun."""
+def _begin(
+    awaitables: Sequence[Awaitable[Any]], verb: str
+) -> tuple[WorkflowContext, tuple[Promise, ...]]:
+    """All of them begun. If one is refused, so are those behind it; if it is not durable, so are all."""
+    operations: list[Operation[Any]] = []
+    promises: list[Promise] = []
     try:
-        return [operation(each, verb) for each in awaitables]
+        context = workflow_context(verb)
+        operations.extend(operation(each, verb) for each in awaitables)
+        promises.extend(map(context.begin, operations))
     except BaseException:
-        for each in awaitables:
-            if hasattr(each, "close"):
-                each.close()
+        for each in (*operations[len(promises) :], *awaitables[len(operations) :]):
+            discard(each)
         raise
+    return context, tuple(promises)
 
 
 class JoinSet(Generic[R]):
@@ -101,11 +113,12 @@ class JoinSet(Generic[R]):
     def submit(self, awaitable: Awaitable[R]) -> None:
         """Begin an operation as a member of the set."""
         if self._is_closed:
+            discard(awaitable)
             raise JoinSetClosed(
                 f"join set {self._id} was awaited before",
                 "submit everything first, or make another join set",
             )
-        (each,) = _operations((awaitable,), "JoinSet.submit")
+        each = operation(awaitable, "JoinSet.submit")
         self._open.append(self._context.submit(self._id, each))
 
     async def next(self) -> R:

@@ -152,8 +152,9 @@ def workflow_context(verb: str) -> WorkflowContext:
 
 def task_context(verb: str) -> TaskContext:
     """The task that is running; a clear error where there is none."""
+    is_workflow = WORKFLOW.get() is not None  # its turn may be taken where a task has just ended
     context = TASK.get()
-    if context is None:
-        place = "in a workflow" if WORKFLOW.get() is not None else "outside a run"
+    if context is None or is_workflow:
+        place = "in a workflow" if is_workflow else "outside a run"
         raise OutsideRun(f"{verb} is called {place}", "call it in a function decorated with @task")
     return context

@@ -69,10 +69,10 @@ class Definition(Generic[P, R]):
         raise NotImplementedError
 
 
-def require_name(noun: str, name: str) -> str:
-    if not name or len(name) > MAX_NAME_LENGTH:
+def require_name(noun: str, name: object, limit: int = MAX_NAME_LENGTH) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= limit:
         raise InputError(
             f"{name!r} can't be the name of a {noun}",
-            f"pass a text of 1 to {MAX_NAME_LENGTH} characters",
+            f"pass a text of 1 to {limit} characters",
         )
     return name

@@ -1,7 +1,6 @@
 """Durations as users give them: seconds, or a timedelta."""
 
 from datetime import timedelta
-from math import isfinite
 from typing import TypeAlias
 
 from perdure.core.errors import InputError
@@ -18,7 +17,7 @@ def milliseconds(duration: Duration, what: str) -> int:
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise InputError(f"{what} is {duration!r}", "pass seconds as a number, or a timedelta")
-    if not isfinite(seconds) or seconds < 0 or seconds * 1000 > _LONGEST_MS:
+    if not 0 <= seconds * 1000 <= _LONGEST_MS:
         raise InputError(f"{what} is {duration!r}", "pass a duration of at least 0 that is finite")
     whole = int(seconds * 1000)
     return whole if whole >= seconds * 1000 else whole + 1

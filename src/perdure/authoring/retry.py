@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from sys import float_info
 
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.core.errors import InputError
@@ -32,10 +32,10 @@ class Retry:
             raise InputError(
                 f"attempts is {self.attempts}", "the first attempt counts: pass 1 or more"
             )
-        if not isfinite(self.factor) or self.factor < 1:
-            raise InputError(f"factor is {self.factor}", "pass a number of at least 1")
-        if not 0 <= self.jitter <= 1:
-            raise InputError(f"jitter is {self.jitter}", "pass a share between 0 and 1")
+        if not _is_within(self.factor, 1, float_info.max):
+            raise InputError(f"factor is {self.factor!r}", "pass a number of at least 1")
+        if not _is_within(self.jitter, 0, 1):
+            raise InputError(f"jitter is {self.jitter!r}", "pass a share between 0 and 1")
         milliseconds(self.first, "first")
         milliseconds(self.ceiling, "ceiling")
         for name in ("on", "give_up_on"):
@@ -61,6 +61,10 @@ class Retry:
         on, give_up_on = self.on, self.give_up_on
         assert isinstance(on, tuple) and isinstance(give_up_on, tuple)  # noqa: S101, PT018 - set above
         return isinstance(error, on) and not isinstance(error, give_up_on)
+
+
+def _is_within(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and least <= value <= most
 
 
 ONCE = Retry(attempts=1)

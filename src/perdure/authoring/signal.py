@@ -4,8 +4,8 @@ from typing import Generic, TypeVar
 
 from perdure.authoring.call import Composite, Operation, Sleep
 from perdure.authoring.context import Wait, workflow_context
+from perdure.authoring.definition import require_name
 from perdure.authoring.durations import Duration, milliseconds
-from perdure.core.errors import InputError
 from perdure.core.journal.events import AwaitKind
 from perdure.core.limits import MAX_NAME_LENGTH
 
@@ -19,12 +19,7 @@ class Signal(Generic[T]):
     """A kind of signal: its name, and the type of its values."""
 
     def __init__(self, name: str, of: type[T]) -> None:
-        if not name or len(name) > MAX_SIGNAL_NAME:
-            raise InputError(
-                f"{name!r} can't be the name of a signal",
-                f"pass a text of 1 to {MAX_SIGNAL_NAME} characters",
-            )
-        self.name = name
+        self.name = require_name("signal", name, MAX_SIGNAL_NAME)
         self.of = of
 
     def receive(self, timeout: Duration | None = None) -> "Operation[T]":

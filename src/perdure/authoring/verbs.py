@@ -8,7 +8,7 @@ from random import Random  # noqa: TID251 - seeded from the journal, so that it 
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from perdure.authoring.call import Call, Operation, Sleep
+from perdure.authoring.call import Call, Operation, Sleep, discard
 from perdure.authoring.context import (
     TASK,
     WORKFLOW,
@@ -20,7 +20,7 @@ from perdure.authoring.context import (
 )
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.signal import Signal
-from perdure.core.errors import InputError, OutsideRun
+from perdure.core.errors import InputError, OutsideRun, PerdureError
 from perdure.core.ids import RunId
 from perdure.core.journal.events import AwaitKind
 
@@ -116,9 +116,18 @@ async def start(call: Call[R]) -> ChildRun[R]:
 
     A child whose result is never asked for outlives its parent.
     """
-    if call.definition.noun != "workflow":
-        raise InputError(f"perdure.start was given {call!r}", "pass a call of a workflow")
-    return ChildRun(workflow_context("perdure.start").start_child(call))
+    try:
+        context = workflow_context("perdure.start")
+        if not _is_of_a_workflow(call):
+            raise InputError(f"perdure.start was given {call!r}", "pass a call of a workflow")
+    except PerdureError:
+        discard(call)
+        raise
+    return ChildRun(context.start_child(call))
+
+
+def _is_of_a_workflow(call: object) -> bool:
+    return isinstance(call, Call) and call.definition.noun == "workflow"
 
 
 class RunLogger(logging.LoggerAdapter[logging.Logger]):

@@ -33,7 +33,7 @@ class Workflow(Definition[P, R]):
             raise InputError(
                 f"workflow {self.name!r} is not async", f"write `async def {fn.__name__}(...)`"
             )
-        if len(version) > MAX_NAME_LENGTH:
+        if type(version) is not str or len(version) > MAX_NAME_LENGTH:
             raise InputError(
                 f"version is {version!r}", f"pass a text of at most {MAX_NAME_LENGTH} characters"
             )

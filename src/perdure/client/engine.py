@@ -6,7 +6,7 @@ from itertools import repeat
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from perdure.authoring.call import Call
+from perdure.authoring.call import Call, discard
 from perdure.authoring.registry import register
 from perdure.authoring.workflow import Workflow
 from perdure.client.handle import Handle
@@ -108,12 +108,11 @@ class Engine:
         With a `key` there is one run per scope and workflow: starting it again, with the same arguments, gives
         a handle of the same run.
         """
-        hosting = self._require_open()
         workflow = _workflow_of(call)
+        hosting = self._require_open()
         if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
             raise InputError(f"{key!r} can't be a key", f"use 1 to {MAX_KEY_LENGTH} characters")
         payload = self._codec.encode(call.arguments)
-        call.use()
         # A workflow defined inside a function is the newest of its name from now on.
         register(workflow)
         try:
@@ -144,6 +143,8 @@ class Engine:
         calls = list(calls)
         given = list(repeat(None, len(calls)) if keys is None else keys)
         if len(given) != len(calls):
+            for call in calls:
+                discard(call)
             raise InputError(f"{len(given)} keys for {len(calls)} calls", "pass one key for each")
         starts = (
             self.start(call, key=key, scope=scope) for call, key in zip(calls, given, strict=True)
@@ -169,10 +170,12 @@ class Engine:
 
 
 def _workflow_of(call: object) -> Workflow[..., Any]:
+    """The workflow of a call, which is used up, whatever becomes of it."""
     if not isinstance(call, Call):
         raise InputError(
             f"{call!r} can't be started", "pass a call of a workflow: `checkout(order)`"
         )
+    call.use()
     if not isinstance(call.definition, Workflow):
         raise InputError(
             f"{call.definition.name!r} is a {call.definition.noun} and can't be started alone",

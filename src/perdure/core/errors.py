@@ -72,6 +72,8 @@ class PerdureError(Exception):
 
 
 class InputError(PerdureError):
+    """The caller's value is wrong; nothing was changed."""
+
     code = "input"
 
 
@@ -147,6 +149,8 @@ class KeyReused(InputError):
 
 
 class RunClosed(InputError):
+    """The run is over and takes nothing more."""
+
     code = "run-closed"
 
 
@@ -170,22 +174,32 @@ class TaskFailed(Outcome):
 
 
 class RunFailed(TaskFailed):
+    """A run raised an exception that can't be rebuilt here; its parts are those of `TaskFailed`."""
+
     code = "run-failed"
 
 
 class StepCancelled(Outcome):
+    """The step was cancelled before it had a result."""
+
     code = "step-cancelled"
 
 
 class StepInDoubt(Outcome):
+    """The step was under way in too many crashes; its effect may have happened."""
+
     code = "step-in-doubt"
 
 
 class RunCancelled(Outcome):
+    """The run was cancelled, and has no result."""
+
     code = "run-cancelled"
 
 
 class RunDiverged(Outcome):
+    """The run waits: its program is not the one that wrote its journal."""
+
     code = "run-diverged"
 
 
@@ -267,6 +281,8 @@ class RunExists(CommitRejected):
 
 
 class UnknownRun(CommitRejected):
+    """The store has no run of that id."""
+
     code = "unknown-run"
 
 

@@ -82,8 +82,10 @@ class Bodies:
         self.tasks: set[asyncio.Task[None]] = set()
         """Every body that lives, and every outcome that is on its way."""
         self._is_open = True
-        self.on_free: Callable[[], None] = lambda: None
-        """Called when a slot is free again."""
+        self.on_free: Callable[[bool], None] = lambda _: None
+        """Called when a slot is free again, with whether it is one for async bodies."""
+        self.published: Callable[[RunId], Awaitable[None]] = _at_once
+        """Waits until what a run's bodies have published is durable."""
         self.on_failure: Callable[[BaseException], None] = lambda _: None
         """Called with what reporting an outcome raised."""
 
@@ -94,13 +96,16 @@ class Bodies:
         self._free[task.is_async] -= 1
         return True
 
+    def has_slot(self, is_async: bool) -> bool:
+        return self._is_open and self._free[is_async] > 0
+
     def free_slots(self) -> int:
         """How many bodies of either kind could start now."""
         return min(self._free.values()) if self._is_open else 0
 
     def give_back(self, task: Task[..., Any]) -> None:
         self._free[task.is_async] += 1
-        self.on_free()
+        self.on_free(task.is_async)
 
     def is_running(self, run_id: RunId, step: StepId) -> bool:
         """Whether a body of a run that this host owns runs, or its outcome is on its way."""
@@ -148,7 +153,10 @@ class Bodies:
     def publish(self, run_id: RunId, name: str, value: object) -> None:
         """From whichever thread the body runs in."""
         payload = self._codec.encode(value)
-        self._loop.call_soon_threadsafe(self._publish, run_id, name, payload)
+        if asyncio._get_running_loop() is self._loop:
+            self._publish(run_id, name, payload)
+        else:
+            self._loop.call_soon_threadsafe(self._publish, run_id, name, payload)
 
     async def _live(self, order: Order, slot: "Slot", done: Done) -> None:
         group, step = order.group, order.info.step
@@ -156,6 +164,8 @@ class Bodies:
         self._forget(group, step)
         self._reporting.add((group, step))
         try:
+            # Whoever sees the outcome sees what was published before it.
+            await self.published(order.info.run_id)
             await done(outcome)
         finally:
             self._reporting.discard((group, step))
@@ -250,6 +260,10 @@ class Slot:
         if self._is_held:
             self._is_held = False
             self._bodies.give_back(self._task)
+
+
+async def _at_once(_: RunId) -> None:
+    """Nothing is on its way."""
 
 
 def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

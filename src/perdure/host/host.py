@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from perdure.core.errors import (
 from perdure.core.ids import HostId, RunId, StepId, new_run_id, promise_root
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
-from perdure.core.messages import Message
+from perdure.core.messages import Message, Work
 from perdure.engine.replay import facts
 from perdure.engine.replay.effects import Change, Spawn
 from perdure.engine.replay.machine import Machine
@@ -97,8 +96,14 @@ class Host:
         """Called with each message that this host sent and that is durable."""
         self._mode = mode
         self._loading: dict[RunId, asyncio.Future[WarmRun | None]] = {}
-        self._waiting: OrderedDict[tuple[RunId, StepId], None] = OrderedDict()
-        self._delivering: set[str] = set()
+        self.on_work: Callable[[Work], None] = lambda _: None
+        """Called with each task that this host put on a queue, when that is durable."""
+        self.on_slot: Callable[[], None] = lambda: None
+        """Called when a slot is free that no step of this host's runs waits for."""
+        self._waiting: dict[bool, OrderedDict[tuple[RunId, StepId], None]] = {
+            is_async: OrderedDict() for is_async in (True, False)
+        }
+        """Steps that found no slot, apart for async bodies and for threads."""
         self._background: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
         self.on_failure: Callable[[BaseException], None] = _log_failure
@@ -232,7 +237,7 @@ class Host:
             if self.bodies.reserve(promise.task):
                 starts.append((promise, facts.start(machine, promise)))
             else:
-                self._waiting[run.run_id, promise.step] = None
+                self._waiting[promise.task.is_async][run.run_id, promise.step] = None
         unwanted, machine.unwanted = machine.unwanted, []
         batch.turns.append(Turn(run, starts, unwanted))
 
@@ -268,7 +273,8 @@ class Host:
         for turn in batch.turns:
             for step in turn.unwanted:
                 self.bodies.cancel(turn.run.run_id, step)
-                self._waiting.pop((turn.run.run_id, step), None)
+                for waiting in self._waiting.values():
+                    waiting.pop((turn.run.run_id, step), None)
             for promise, attempt in turn.starts:
                 self._execute(turn.run, promise, attempt)
         for run, ending in batch.endings:
@@ -280,6 +286,8 @@ class Host:
             self.evict(victim)
         for message in batch.messages:
             self.on_message(message)
+        for work in batch.bundle.work:
+            self.on_work(work)
 
     def _execute(self, run: WarmRun, promise: DurablePromise, attempt: int) -> None:
         if promise.is_settled:
@@ -301,16 +309,18 @@ class Host:
 
         await self.advance(run_id, complete)
 
-    def _fill_free_slot(self) -> None:
-        if self._waiting:
-            (run_id, step), _ = self._waiting.popitem(last=False)
+    def _fill_free_slot(self, is_async: bool) -> None:
+        if self._waiting[is_async]:
+            self.spawn(self._start_waiting(is_async))
+        else:
+            self.on_slot()
 
-            def start(run: WarmRun) -> None:
-                promise = run.machine.promises.get(step)
-                if promise is not None:
-                    run.machine.unstarted.append(promise)
-
-            self.spawn(self.advance(run_id, start))
+    async def _start_waiting(self, is_async: bool) -> None:
+        """Start steps that waited, until the slots are taken: not every one is still wanted."""
+        waiting = self._waiting[is_async]
+        while waiting and self.bodies.has_slot(is_async):
+            (run_id, step), _ = waiting.popitem(last=False)
+            await self.advance(run_id, partial(_want, step))
 
     # Memory
 
@@ -341,8 +351,8 @@ class Host:
             return None
         try:
             warm = self._replay(run, entries)
-        except (RunDiverged, PerdureError) as problem:
-            await self._park(run, str(problem))
+        except PerdureError as problem:
+            await self._park(run, f"{problem.code}: {problem}")
             return None
         if run.parked is not None:
             await self._park(run, None)
@@ -390,62 +400,14 @@ class Host:
             if isinstance(outcome, Exception):
                 self.on_failure(outcome)
 
-    # Messages
-
-    async def deliver(self, message: Message) -> None:
-        """Hand a message that is due to its run, if that is ours."""
-        if message.guid in self._delivering:
-            return
-        self._delivering.add(message.guid)
-        try:
-            await self._deliver(message)
-        finally:
-            self._delivering.discard(message.guid)
-
-    async def _deliver(self, message: Message) -> None:
-        is_taken = True
-
-        def take(run: WarmRun) -> None:
-            nonlocal is_taken
-            is_taken = facts.take(run, message)
-
-        if not await self.advance(message.run_id, take):
-            await self._dismiss(message)
-        elif not is_taken:
-            await self._mark(message, "stale", "it came late, or again")
-
-    async def _dismiss(self, message: Message) -> None:
-        """A message to a run that is over will never be taken."""
-        run = await self.store.run(message.run_id)
-        if run is not None and run.closed_at_ms is not None:
-            is_asked_for = message.kind.startswith(("signal:", "cancel"))
-            await self._mark(
-                message, "dead" if is_asked_for else "stale", f"the run is {run.status}", run.epoch
-            )
-
-    async def _mark(
-        self, message: Message, state: str, reason: str, epoch: int | None = None
-    ) -> None:
-        if epoch is None:
-            warm = self.residents.get(message.run_id)
-            if warm is None:
-                return
-            fence = warm.fence
-        else:
-            fence = Fence(message.run_id, epoch)
-        bundle = Bundle()
-        bundle.mark(fence, message.guid, state, reason)
-        # If the run is somebody else's by now, so are its messages.
-        with suppress(StaleFence):
-            await self.store.commit(bundle)
-
     # Life
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Let something go on by itself; what it raises is logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._spawned)
+        return task
 
     def _spawned(self, task: asyncio.Task[Any]) -> None:
         self._background.discard(task)
@@ -493,6 +455,12 @@ class Batch:
 
 def _log_failure(error: BaseException) -> None:
     log.error("the host failed at something", exc_info=error)
+
+
+def _want(step: StepId, run: WarmRun) -> None:
+    promise = run.machine.promises.get(step)
+    if promise is not None:
+        run.machine.unstarted.append(promise)
 
 
 def _nothing(_: WarmRun) -> None:

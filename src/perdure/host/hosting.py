@@ -42,6 +42,7 @@ class Hosting:
             self._make_residents(settings),
             mode=Mode.STEPWISE if settings.stepwise else Mode.FUSED,
         )
+        self.bodies.published = self.publisher.settle
         self.worker = QueueWorker(self.host, queues, round(settings.lease * 1000))
         self.poller = Poller(self.host, self.worker, POLL_MS)
 
@@ -67,7 +68,7 @@ class Hosting:
     async def stop(self) -> None:
         """Finish what runs or hand it back. Nothing is lost."""
         await self.poller.stop()
-        self.worker.close()
+        self.worker.pause()
         try:
             await self.host.stop(self._settings.grace)
             await self.worker.stop()

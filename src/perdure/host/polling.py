@@ -8,7 +8,8 @@ import logging
 
 from perdure.authoring.registry import names
 from perdure.core.errors import StoreClosed, StoreError
-from perdure.core.messages import Message
+from perdure.core.messages import Message, Work
+from perdure.host.delivery import Delivery
 from perdure.host.host import FIRST_DELAY_S, LONGEST_DELAY_S, Host
 from perdure.host.identity import is_dead
 from perdure.host.queues import QueueWorker
@@ -25,34 +26,73 @@ class Poller:
     def __init__(self, host: Host, worker: QueueWorker, interval_ms: int) -> None:
         self._host = host
         self._worker = worker
+        self._delivery = Delivery(host)
         self._interval_ms = interval_ms
         self._next_census_ms = 0
         self._next_due_ms: int | None = None
         self._awake = asyncio.Event()
         self._loop_task: asyncio.Task[None] | None = None
         host.on_message = self.sent
+        host.on_work = self._put
+        host.on_slot = self._freed
 
     def sent(self, message: Message) -> None:
         """This host sent a message, and it is durable."""
         if message.due_at_ms <= self._host.sources.now_ms():
-            self._host.spawn(self._host.deliver(message))
-        elif self._next_due_ms is None or message.due_at_ms < self._next_due_ms:
-            self._next_due_ms = message.due_at_ms
+            self._host.spawn(self._delivery.deliver(message))
+        else:
+            self._expect(message.due_at_ms)
+
+    def _put(self, work: Work) -> None:
+        if self._worker.serves(work):
+            self._expect(work.available_at_ms)
+
+    def _freed(self) -> None:
+        if self._worker.is_full:
+            self._worker.is_full = False
+            self._expect(self._host.sources.now_ms())
+
+    def _expect(self, due_at_ms: int) -> None:
+        if self._next_due_ms is None or due_at_ms < self._next_due_ms:
+            self._next_due_ms = due_at_ms
             self._awake.set()
 
     async def poll(self) -> None:
         """Look once, and take up what is found. Returns when all of it is dealt with."""
-        host, store = self._host, self._host.store
-        now = host.sources.now_ms()
+        now = self._host.sources.now_ms()
         if now >= self._next_census_ms:
             self._next_census_ms = now + self._interval_ms
             await self.take_census()
-        while messages := await store.due_messages(host.host_id, now, BATCH):
-            await asyncio.gather(*map(host.deliver, messages))
-            if len(messages) < BATCH:
-                break
-        self._next_due_ms = await store.next_due(host.host_id)
+        await self._deliver_due(now)
+        self._next_due_ms = None
+        # What is sent while the store is asked may be earlier than its answer.
+        due = await self._next_due(now)
+        if due is not None:
+            self._expect(due)
         await self._worker.poll()
+
+    async def _deliver_due(self, now: int) -> None:
+        host, tried = self._host, None
+        while messages := await host.store.due_messages(host.host_id, now, BATCH):
+            delivering = map(self._delivery.deliver, messages)
+            for outcome in await asyncio.gather(*delivering, return_exceptions=True):
+                if isinstance(outcome, StoreError):
+                    raise outcome
+                if isinstance(outcome, Exception):
+                    host.on_failure(outcome)
+            if len(messages) < BATCH or messages == tried:
+                return
+            tried = messages
+
+    async def _next_due(self, now: int) -> int | None:
+        host = self._host
+        due = await host.store.next_due(host.host_id)
+        if due is None or due > now:
+            return due
+        # What was due and is still there is looked at with the next census: its run is parked, or its
+        # task waits for a slot. Until then only what lies ahead counts.
+        ahead = await host.store.due_messages(host.host_id, self._next_census_ms, BATCH)
+        return min((each.due_at_ms for each in ahead if each.due_at_ms > now), default=None)
 
     async def take_census(self) -> None:
         """Take over the runs of hosts that are gone, and those of nobody."""
@@ -83,13 +123,17 @@ class Poller:
             try:
                 await self.poll()
                 await self._rest()
-                delay_s = FIRST_DELAY_S
             except StoreClosed:
                 return
             except StoreError as error:
                 log.warning("the store does not answer, trying again in %.2f s: %s", delay_s, error)
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+            except Exception as error:  # a host that stopped looking would leave every run behind
+                self._host.on_failure(error)
+            else:
+                delay_s = FIRST_DELAY_S
+                continue
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
 
     async def _rest(self) -> None:
         """Wait for the next thing that is due, or for the interval."""

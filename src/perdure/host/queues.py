@@ -10,7 +10,7 @@ from perdure.authoring.registry import find
 from perdure.authoring.task import Task
 from perdure.core.errors import CommitRejected, StaleToken, StoreError
 from perdure.core.ids import RunId, StepId
-from perdure.core.messages import Message
+from perdure.core.messages import Message, Work
 from perdure.engine.replay.errand import unpack_errand
 from perdure.engine.replay.facts import Outcome
 from perdure.host.bodies import Order
@@ -36,12 +36,15 @@ class QueueWorker:
         self._is_open = True
         self.next_due_ms: int | None = None
         """When the next work is due, as far as known; `None` if there is none or no slot for it."""
+        self.is_full = False
+        """There may be more work than there were slots."""
 
     async def poll(self) -> None:
         """Claim what is due, as far as there are slots, and begin it."""
         if not self._queues or not self._is_open:
             return
         host, store = self._host, self._host.store
+        self.is_full = False
         while free := host.bodies.free_slots():
             now = host.sources.now_ms()
             token = host.sources.entropy(16).hex()
@@ -54,6 +57,10 @@ class QueueWorker:
                 self.next_due_ms = await store.next_work(self._queues)
                 return
         self.next_due_ms = None
+        self.is_full = True
+
+    def serves(self, work: Work) -> bool:
+        return self._is_open and work.queue in self._queues
 
     async def _begin(self, claim: Claim) -> None:
         errand, payload = unpack_errand(claim.work)
@@ -93,6 +100,8 @@ class QueueWorker:
             except StaleToken:
                 log.info("work %s/%s was claimed again meanwhile", work.run_id, work.step)
             except (StoreError, CommitRejected) as error:
+                if not self._is_open:
+                    raise
                 log.warning("an outcome waits %.2f s for the store: %s", delay_s, error)
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, LONGEST_DELAY_S)
@@ -121,15 +130,20 @@ class QueueWorker:
                         del self._claims[work.run_id, work.step]
                         self._host.bodies.cancel(work.run_id, work.step, is_claimed=True)
 
+    def pause(self) -> None:
+        """Claim nothing more; what runs keeps its lease."""
+        self._is_open = False
+
     async def stop(self) -> None:
         """Claim nothing more; give back what has not ended."""
         self.close()
-        left = list(self._claims.values())
         self._claims.clear()
-        if left:
-            await self._host.store.return_claims(left, self._host.sources.now_ms())
+        if self._queues:
+            # All of it: a claim that was cut short may be durable, though nothing here knows of it.
+            host = self._host
+            await host.store.return_work(host.host_id, host.sources.now_ms())
 
     def close(self) -> None:
-        self._is_open = False
+        self.pause()
         if self._renewing is not None:
             self._renewing.cancel()

@@ -1,6 +1,7 @@
 """A bundle: primitive calls that commit or fail as one."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from perdure.core.errors import InputError, InvalidId, PayloadTooLarge
 from perdure.core.ids import Guid, RunId, StepId, parse_run_id, require_guid_of
@@ -11,6 +12,8 @@ from perdure.core.messages import Message, Work
 from perdure.store.primitives import Fence
 from perdure.store.records import NewRun
 from perdure.store.values import MAX_STEP_BYTES, require_integer, require_text
+
+T = TypeVar("T")
 
 FIRST_EPOCH = 1
 MARKS = ("stale", "dead")
@@ -34,17 +37,18 @@ class Bundle:
     )
 
     def __init__(self) -> None:
-        self.created: list[tuple[NewRun, Appended]] = []
+        # Most bundles are one step of one run: what they have none of costs nothing.
         self.appends: list[tuple[Fence, Appended]] = []
         self.fences: list[Fence] = []
-        self.messages: list[Message] = []
-        self.acknowledged: list[tuple[RunId, Guid]] = []
-        self.marked: list[tuple[RunId, Guid, str, str]] = []
-        self.work: list[Work] = []
-        self.finished: list[tuple[RunId, StepId, str]] = []
-        self.dropped: list[tuple[RunId, StepId]] = []
-        self.published: list[tuple[RunId, str, bytes, int]] = []
-        self.parked: list[tuple[RunId, str | None]] = []
+        self.created: Sequence[tuple[NewRun, Appended]] = ()
+        self.messages: Sequence[Message] = ()
+        self.acknowledged: Sequence[tuple[RunId, Guid]] = ()
+        self.marked: Sequence[tuple[RunId, Guid, str, str]] = ()
+        self.work: Sequence[Work] = ()
+        self.finished: Sequence[tuple[RunId, StepId, str]] = ()
+        self.dropped: Sequence[tuple[RunId, StepId]] = ()
+        self.published: Sequence[tuple[RunId, str, bytes, int]] = ()
+        self.parked: Sequence[tuple[RunId, str | None]] = ()
 
     def create_run(self, run: NewRun, appended: Appended) -> Fence:
         _require_run(run)
@@ -60,7 +64,7 @@ class Bundle:
                 "create a run with the first entries of its own journal",
             )
         _require_books(appended)
-        self.created.append((run, appended))
+        self.created = _grown(self.created, (run, appended))
         fence = Fence(run.run_id, FIRST_EPOCH)
         self.fences.append(fence)
         return fence
@@ -109,12 +113,12 @@ class Bundle:
         require_integer("due_at_ms", message.due_at_ms)
         require_integer("arrival", message.arrival)
         _require_payload(f"message {message.guid!r}", message.payload)
-        self.messages.append(message)
+        self.messages = _grown(self.messages, message)
 
     def acknowledge(self, fence: Fence, guid: Guid) -> None:
         require_text("guid", guid)
         self.fences.append(fence)
-        self.acknowledged.append((fence.run_id, guid))
+        self.acknowledged = _grown(self.acknowledged, (fence.run_id, guid))
 
     def mark(self, fence: Fence, guid: Guid, state: str, reason: str) -> None:
         if state not in MARKS:
@@ -122,7 +126,7 @@ class Bundle:
         require_text("guid", guid)
         require_text("reason", reason)
         self.fences.append(fence)
-        self.marked.append((fence.run_id, guid, state, reason))
+        self.marked = _grown(self.marked, (fence.run_id, guid, state, reason))
 
     def put_work(self, fence: Fence, work: Work) -> None:
         if work.run_id != fence.run_id:
@@ -137,7 +141,7 @@ class Bundle:
         require_integer("priority", work.priority, 32)
         _require_payload(f"work {work.step!r}", work.payload)
         self.fences.append(fence)
-        self.work.append(work)
+        self.work = _grown(self.work, work)
 
     def finish_work(self, run_id: RunId, step: StepId, token: str) -> None:
         parse_run_id(run_id)
@@ -148,14 +152,14 @@ class Bundle:
                 f"work {step!r} of run {run_id!r} is finished twice in one bundle",
                 "finish each task once",
             )
-        self.finished.append((run_id, step, token))
+        self.finished = _grown(self.finished, (run_id, step, token))
 
     def drop_work(self, fence: Fence, step: StepId) -> None:
         require_text("step", step, MAX_STEP_BYTES)
         task = fence.run_id, step
         self.work = [work for work in self.work if (work.run_id, work.step) != task]
         self.fences.append(fence)
-        self.dropped.append(task)
+        self.dropped = _grown(self.dropped, task)
 
     def publish(self, run_id: RunId, name: str, payload: bytes, at_ms: int) -> None:
         parse_run_id(run_id)
@@ -164,12 +168,19 @@ class Bundle:
         require_text("name", name, MAX_NAME_LENGTH)
         require_integer("at_ms", at_ms)
         _require_payload(f"published value {name!r}", payload)
-        self.published.append((run_id, name, payload, at_ms))
+        self.published = _grown(self.published, (run_id, name, payload, at_ms))
 
     def park(self, fence: Fence, reason: str | None) -> None:
         require_text("reason", reason or "")
         self.fences.append(fence)
-        self.parked.append((fence.run_id, reason))
+        self.parked = _grown(self.parked, (fence.run_id, reason))
+
+
+def _grown(items: Sequence[T], item: T) -> Sequence[T]:
+    if isinstance(items, list):
+        items.append(item)
+        return items
+    return [item]
 
 
 def _require_run(run: NewRun) -> None:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from perdure.core.errors import RunExists
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.identity import parse_parent, result_guid
@@ -19,6 +18,7 @@ from perdure.engine.replay.effects import Change, Spawn
 from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.record import Record
 from perdure.engine.replay.warm import WarmRun
+from perdure.host.delivery import Delivery
 from perdure.host.host import Batch, Host, Start
 from perdure.store.bundle import Bundle
 
@@ -75,20 +75,21 @@ def doubt_taken_for_failure() -> Iterator[None]:
 @contextmanager
 def acknowledged_before_effect() -> Iterator[None]:
     """A message is gone before what it says is durable."""
-    deliver = Host._deliver
+    deliver = Delivery._deliver
 
-    async def careless(self: Host, message: Message) -> None:
-        run = await self.store.run(message.run_id)
-        if run is not None and run.owner == self.host_id:
-            warm = self.residents.get(message.run_id) or await self._load(message.run_id)
+    async def careless(self: Delivery, message: Message) -> None:
+        host = self._host
+        run = await host.store.run(message.run_id)
+        if run is not None and run.owner == host.host_id:
+            warm = host.residents.get(message.run_id) or await host._load(message.run_id)
             if warm is not None:
                 bundle = Bundle()
                 bundle.acknowledge(warm.fence, message.guid)
-                await self.store.commit(bundle)
+                await host.store.commit(bundle)
         await deliver(self, message)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Host, "_deliver", careless)
+        patch.setattr(Delivery, "_deliver", careless)
         yield
 
 
@@ -132,22 +133,19 @@ def fresh_values_in_replay() -> Iterator[None]:
 
 @contextmanager
 def child_created_apart() -> Iterator[None]:
-    """A child run is created in a commit of its own, before the step that it is."""
+    """A child run is created in a commit of its own, after the step that it is."""
     commit = Host._commit
 
     async def loose(self: Host, run: WarmRun) -> None:
         changes = run.machine.record.changes
+        spawns = [x for change in changes for x in change.effects if isinstance(x, Spawn)]
         for place, change in enumerate(changes):
-            for effect in change.effects:
-                if isinstance(effect, Spawn):
-                    start = Start(effect.workflow, effect.payload)
-                    try:
-                        await commit(self, self._new_run(effect.run_id, start, effect.parent))
-                    except RunExists:
-                        continue
             kept = tuple(x for x in change.effects if not isinstance(x, Spawn))
             changes[place] = Change(change.event, kept)
         await commit(self, run)
+        for spawn in spawns:
+            start = Start(spawn.workflow, spawn.payload)
+            await commit(self, self._new_run(spawn.run_id, start, spawn.parent))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Host, "_commit", loose)

@@ -19,6 +19,6 @@ def retry_at(
     try:
         delay = policy.first_ms * policy.factor ** (failures - 1)
     except OverflowError:
-        delay = policy.ceiling_ms
+        delay = policy.ceiling_ms if policy.first_ms else 0
     delay = min(delay, policy.ceiling_ms)
     return now_ms + round(delay * (1 - jitter * chance))

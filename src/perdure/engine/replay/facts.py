@@ -53,7 +53,6 @@ def start(machine: Machine, promise: DurablePromise) -> int:
         # Its delay ends here and not before, so that a crash finds the message or the attempt.
         delay = retry_guid(machine.info.run_id, promise.step, promise.attempt)
         effects = (Acknowledge(delay),)
-        promise.retry_at_ms = 0
     machine.feed(e.InvokeStarted(promise.step, attempt), *effects)
     return attempt
 
@@ -114,7 +113,6 @@ def _doubt(machine: Machine, promise: DurablePromise) -> None:
         return
     posting = e.Posting(step_account(step), ATTEMPT)
     machine.feed(e.Posted(IN_DOUBT, (posting,)))
-    promise.is_running = False
     machine.unstarted.append(promise)
 
 

@@ -133,6 +133,7 @@ class Machine:
         if promise is not None:
             promise.attempt = event.attempt
             promise.is_running = True
+            promise.retry_at_ms = 0
 
     def _on_retrying(self, event: e.InvokeRetrying) -> None:
         promise = self.promises.get(event.promise_id)
@@ -159,7 +160,7 @@ class Machine:
         self.cancel_reason = event.reason
         self._is_waiting = False
         # What is being cleaned up already goes on undisturbed.
-        disturbed = [fiber for fiber in self._fibers if not fiber.is_cleaning_up]
+        disturbed = dict.fromkeys(each for each in self._fibers if not each.is_cleaning_up)
         for fiber in disturbed:
             self._interrupt(fiber)
         for promise in list(self.promises.values()):
@@ -172,6 +173,7 @@ class Machine:
                 promise = self.promises.get(StepId(posting.account.partition(":")[2]))
                 if promise is not None:
                     promise.doubts += 1
+                    promise.is_running = False
 
     def _ignore(self, event: e.Event) -> None:
         """A fact that means nothing to the program."""
