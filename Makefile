@@ -40,8 +40,8 @@ SOUND := $(shell [ -x $(RUN) ] && [ ! -e $(VENV)/.unfinished ] \
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.runtime-stamp ## run the example: a process killed half-way, and the books that still balance
-	@$(RUN) examples/books.py
+demo: $(VENV)/.runtime-stamp ## a worker is killed with SIGKILL in the middle of a step; its run goes on
+	@$(VENV)/bin/perdure demo
 
 venv: $(VENV)/.dev-stamp ## make or refresh .venv with everything that development needs
 
@@ -141,5 +141,5 @@ lock: ## write requirements/*.txt again from pyproject.toml and requirements/bui
 	} \
 	&& cd requirements \
 	&& compile build.in -o build.txt \
-	&& compile ../pyproject.toml -c build.txt -o runtime.txt \
+	&& compile ../pyproject.toml --extra cli -c build.txt -o runtime.txt \
 	&& compile ../pyproject.toml --extra dev -c build.txt -c runtime.txt -o dev.txt

@@ -1,8 +1,11 @@
 """The books, by hand: a run that is killed and goes on, and an audit that nothing escapes.
 
-`make demo` runs it. A child process takes an order through its first step and is killed with SIGKILL;
-this process reads the books, finishes the run and prints the journal beside the ledger. Then it
-tampers with one digit, and with one byte, to show that each is named.
+    python examples/books.py
+
+What lies below workflows: events, ledger and store, without an engine. A child process takes an order
+through its first step and is killed with SIGKILL; this process reads the books, finishes the run and
+prints the journal beside the ledger. Then it tampers with one digit, and with one byte, to show that
+each is named.
 """
 
 import asyncio

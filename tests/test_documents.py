@@ -5,33 +5,76 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 
 
-def run_python(code: str, folder: Path) -> str:
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+def run_program(program: Path, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_the_program_in_the_readme_prints_what_its_comments_say(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    balances, report = run_python(code, tmp_path).splitlines()
-    assert balances == "{'step:root.0': 1100000000000}"
-    assert report.endswith("clean (runs 1, entries 2, accounts 1)")
+def code_of(document: Path) -> str:
+    """The Python in a document as one program, each line where it stands there."""
+    text = document.read_text()
+    lines = [""] * text.count("\n")
+    for block in BLOCK.finditer(text):
+        first = text.count("\n", 0, block.start(1))
+        code = block[1].splitlines()
+        lines[first : first + len(code)] = code
+    return "\n".join(lines) + "\n"
 
 
-def test_the_demo_survives_a_kill_and_names_what_was_tampered_with() -> None:
-    command = [sys.executable, str(ROOT / "examples/books.py")]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert "was killed (exit -9)" in done.stdout
-    assert "charge is done, ship is open" in done.stdout
-    assert done.stdout.count(": clean (runs 1, entries 12, accounts 2)") == 2
-    assert re.search(r"balance_differs: run r_\w+ entry 4: step:root.0", done.stdout)
-    assert re.search(r"entry_altered: run r_\w+ entry 1", done.stdout)
+@pytest.mark.parametrize(
+    "document", [path for path in DOCUMENTS if BLOCK.search(path.read_text())], ids=lambda p: p.name
+)
+def test_the_program_in_a_document_prints_what_its_comments_say(
+    document: Path, tmp_path: Path
+) -> None:
+    code = code_of(document)
+    program = tmp_path / f"{document.stem}.py"
+    program.write_text(code)
+    assert run_program(program, tmp_path).splitlines() == PRINTED.findall(code)
+
+
+def test_the_books_survive_a_kill_and_name_what_was_tampered_with(tmp_path: Path) -> None:
+    printed = run_program(ROOT / "examples/books.py", tmp_path)
+    assert "was killed (exit -9)" in printed
+    assert "charge is done, ship is open" in printed
+    assert printed.count(": clean (runs 1, entries 12, accounts 2)") == 2
+    assert re.search(r"balance_differs: run r_\w+ entry 4: step:root.0", printed)
+    assert re.search(r"entry_altered: run r_\w+ entry 1", printed)
+
+
+def test_the_checkout_ships_what_is_approved_and_refunds_what_is_not(tmp_path: Path) -> None:
+    printed = run_program(ROOT / "examples/checkout.py", tmp_path)
+    assert printed.splitlines() == [
+        "order 1: shipped as parcel-1",
+        "order 2: refused by the manager, refunded",
+        "order 3: nobody approved it in time, refunded",
+        "order 4: no carrier took it, refunded",
+        "money kept: order 1",
+    ]
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.name for path in (ROOT / "examples").iterdir()} == {"books.py", "checkout.py"}
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
