@@ -1,0 +1,126 @@
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from perdure import task, workflow
+from perdure.authoring import registry
+from perdure.authoring.registry import find, names, register
+from perdure.core.errors import DuplicateName
+
+Load = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_known", {})
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Makes a module of the user's out of its source; again under the same name, it is reloaded."""
+
+    def loaded(name: str, source: str) -> ModuleType:
+        path = tmp_path / f"{name}.py"
+        path.write_text(f"from perdure import task, workflow\n{source}")
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return loaded
+
+
+CHARGE = "@task\ndef charge(): ...\n"
+
+
+def test_a_definition_is_found_by_its_name() -> None:
+    @task
+    def charge() -> None: ...
+
+    assert find("task", "charge") is charge
+
+
+def test_a_name_that_nobody_has_is_not_found() -> None:
+    assert find("task", "charge") is None
+
+
+def test_a_task_and_a_workflow_may_share_a_name() -> None:
+    @task(name="charge")
+    def act() -> None: ...
+
+    @workflow(name="charge")
+    async def decide() -> None: ...
+
+    assert (find("task", "charge"), find("workflow", "charge")) == (act, decide)
+
+
+def test_names_are_listed_by_kind_in_order() -> None:
+    @task(name="b")
+    def one() -> None: ...
+
+    @task(name="a")
+    def two() -> None: ...
+
+    @workflow(name="c")
+    async def three() -> None: ...
+
+    assert names("task") == ["a", "b"]
+
+
+def test_two_modules_cant_share_a_tasks_name(load: Load) -> None:
+    load("orders", CHARGE)
+    with pytest.raises(DuplicateName) as caught:
+        load("billing", f"\n{CHARGE}")
+    assert "billing.py:3) has the name of another one" in caught.value.what
+    assert "orders.py:2)" in caught.value.what
+    assert caught.value.remedy == "give one of them another: @task(name=...)"
+
+
+def test_a_refused_definition_leaves_the_first_in_its_place(load: Load) -> None:
+    first = load("orders", CHARGE)
+    with pytest.raises(DuplicateName):
+        load("billing", CHARGE)
+    assert find("task", "charge") is first.charge
+
+
+def test_two_functions_of_a_module_cant_share_a_name(load: Load) -> None:
+    with pytest.raises(DuplicateName, match=r"@workflow\(name=\.\.\.\)"):
+        load(
+            "orders",
+            "@workflow(name='a')\nasync def one(): ...\n@workflow(name='a')\nasync def two(): ...\n",
+        )
+
+
+def test_a_module_that_is_loaded_again_replaces_its_own(load: Load) -> None:
+    load("orders", CHARGE)
+    again = load("orders", f"\n\n{CHARGE}")
+    assert find("task", "charge") is again.charge
+
+
+def test_a_function_defined_inside_another_gives_way_to_the_newest() -> None:
+    def define() -> object:
+        @task
+        def charge() -> None: ...
+
+        return charge
+
+    older, newer = define(), define()
+    assert older is not newer
+    assert find("task", "charge") is newer
+
+
+def test_a_definition_that_is_registered_again_is_the_newest_again() -> None:
+    @task(name="charge")
+    def older() -> None: ...
+
+    @task(name="charge")
+    def newer() -> None: ...
+
+    assert find("task", "charge") is newer
+    register(older)
+    assert find("task", "charge") is older

@@ -1,0 +1,237 @@
+"""What a type checker says of users' code. Read by test_typing, never run.
+
+`assert_type` is a right use; `type: ignore[...]` marks a wrong one, with the code that it must be reported under.
+"""
+
+from datetime import timedelta
+from typing import assert_type
+
+import perdure
+from perdure import (
+    Call,
+    ChildRun,
+    Engine,
+    Handle,
+    JoinSet,
+    Retry,
+    Signal,
+    SyncEngine,
+    SyncHandle,
+    Task,
+    Workflow,
+    task,
+    workflow,
+)
+
+approval = Signal("approval", bool)
+
+
+@task
+async def charge(order: int, note: str = "") -> str:
+    return f"{order} {note}"
+
+
+@task
+def weigh(parcel: str, /) -> float:
+    return float(len(parcel))
+
+
+@task(name="sending", retry=Retry(attempts=3, on=(OSError, ValueError)), timeout=2)
+async def send(*, to: str) -> bytes:
+    return to.encode()
+
+
+@task(timeout=timedelta(seconds=2), heartbeat_timeout=1.5, queue="slow", priority=1, kind="http")
+def count(*words: str) -> int:
+    return len(words)
+
+
+@task
+def forget(order: int) -> None: ...
+
+
+@workflow
+async def checkout(order: int) -> str:
+    return await charge(order)
+
+
+@workflow(name="shipping", version="2", lint="warn")
+async def ship(order: int) -> list[str]:
+    return [await charge(order)]
+
+
+async def definitions_keep_parameters_and_results() -> None:
+    _ = assert_type(charge(1), Call[str])
+    _ = assert_type(weigh("a"), Call[float])
+    _ = assert_type(send(to="a"), Call[bytes])
+    _ = assert_type(count("a", "b"), Call[int])
+    _ = assert_type(forget(1), Call[None])
+    _ = assert_type(checkout(1), Call[str])
+    _ = assert_type(ship(1), Call[list[str]])
+    assert_type(await charge(1, note="a"), str)
+    assert_type(await weigh("a"), float)
+    assert_type(await send(to="a"), bytes)
+    assert_type(await count(), int)
+    assert_type(await ship(order=1), list[str])
+
+
+def definitions_are_classes_that_can_be_named() -> None:
+    by_name: list[Task[[int], None]] = [forget]
+    flow: Workflow[[int], str] = checkout
+    _ = assert_type(by_name[0](1), Call[None])
+    _ = assert_type(flow(1), Call[str])
+
+
+async def wrong_calls() -> None:
+    charge("1")  # type: ignore[arg-type, unused-awaitable]
+    charge()  # type: ignore[call-arg, unused-awaitable]
+    charge(1, 2)  # type: ignore[arg-type, unused-awaitable]
+    charge(1, nte="a")  # type: ignore[call-arg, unused-awaitable]
+    weigh(parcel="a")  # type: ignore[call-arg, unused-awaitable]
+    send("a")  # type: ignore[call-arg, unused-awaitable]
+    count(1)  # type: ignore[arg-type, unused-awaitable]
+    checkout("1")  # type: ignore[arg-type, unused-awaitable]
+    ship()  # type: ignore[call-arg, unused-awaitable]
+
+
+async def forgotten_awaits() -> None:
+    charge(1)  # type: ignore[unused-awaitable]
+    checkout(1)  # type: ignore[unused-awaitable]
+    perdure.sleep(1)  # type: ignore[unused-awaitable]
+    perdure.gather(charge(1))  # type: ignore[unused-coroutine]
+    approval.receive()  # type: ignore[unused-awaitable]
+
+
+async def results_of_another_type() -> int:
+    number: int = await charge(1)  # type: ignore[assignment]
+    weight: str = await weigh("a")  # type: ignore[assignment]
+    del number, weight
+    return await checkout(1)  # type: ignore[return-value]
+
+
+def wrong_options() -> None:
+    task(retries=3)  # type: ignore[call-overload]
+    task(retry=3)  # type: ignore[call-overload]
+    task(timeout="1")  # type: ignore[call-overload]
+    task(kind="grpc")  # type: ignore[call-overload]
+    workflow(lint="loud")  # type: ignore[call-overload]
+    workflow(retry=Retry())  # type: ignore[call-overload]
+    Retry(on=KeyboardInterrupt)  # type: ignore[arg-type]
+    Retry(tries=3)  # type: ignore[call-arg]
+
+
+def workflows_are_async() -> None:
+    workflow(len)  # type: ignore[arg-type]
+
+
+async def gathered() -> None:
+    assert_type(await perdure.gather(charge(1)), tuple[str])
+    assert_type(await perdure.gather(charge(1), weigh("a")), tuple[str, float])
+    assert_type(await perdure.gather(charge(1), weigh("a"), send(to="a")), tuple[str, float, bytes])
+    assert_type(
+        await perdure.gather(charge(1), weigh("a"), send(to="a"), count()),
+        tuple[str, float, bytes, int],
+    )
+    assert_type(
+        await perdure.gather(charge(1), weigh("a"), send(to="a"), count(), ship(1)),
+        tuple[str, float, bytes, int, list[str]],
+    )
+    assert_type(await perdure.gather(*[weigh("a"), weigh("b")]), tuple[float, ...])
+    assert_type(await perdure.gather(*(checkout(n) for n in range(9))), tuple[str, ...])
+    assert_type(await perdure.gather(perdure.sleep(1), approval.receive()), tuple[None, bool])
+    one, two = await perdure.gather(charge(1), weigh("a"))
+    assert_type(one, str)
+    assert_type(two, float)
+
+
+async def gathered_with_exceptions() -> None:
+    assert_type(
+        await perdure.gather(charge(1), weigh("a"), return_exceptions=True),
+        tuple[str | Exception, float | Exception],
+    )
+    assert_type(
+        await perdure.gather(charge(1), weigh("a"), send(to="a"), return_exceptions=True),
+        tuple[str | Exception, float | Exception, bytes | Exception],
+    )
+    assert_type(
+        await perdure.gather(*[weigh("a")], return_exceptions=True), tuple[float | Exception, ...]
+    )
+
+
+async def gathered_branches() -> None:
+    async def branch(number: int) -> list[int]:
+        await perdure.sleep(number)
+        return [number]
+
+    assert_type(await perdure.gather(branch(1), charge(1)), tuple[list[int], str])
+    assert_type(await perdure.gather(perdure.first(branch(1)), charge(1)), tuple[list[int], str])
+
+
+async def gathered_things_that_are_not_awaitable() -> None:
+    await perdure.gather(1, charge(1))  # type: ignore[call-overload]
+    await perdure.gather(charge, weigh)  # type: ignore[call-overload]
+
+
+async def raced() -> None:
+    assert_type(await perdure.first(charge(1), charge(2)), str)
+    assert_type(await perdure.first(charge(1), weigh("a")), str | float)
+    assert_type(await perdure.first(charge(1), weigh("a"), send(to="a")), str | float | bytes)
+    assert_type(await perdure.first(charge(1), perdure.sleep(1)), str | None)
+    assert_type(await perdure.first(*[weigh("a"), weigh("b")]), float)
+
+
+async def joined() -> None:
+    weights = JoinSet[float]()
+    weights.submit(weigh("a"))
+    weights.submit(charge(1))  # type: ignore[arg-type]
+    assert_type(await weights.next(), float)
+    async for weight in weights:
+        assert_type(weight, float)
+
+
+async def signalled(handle: Handle[str]) -> None:
+    assert_type(approval, Signal[bool])
+    assert_type(await approval.receive(), bool)
+    assert_type(await approval.receive(timeout=timedelta(days=1)), bool)
+    assert_type(await Signal("lines", list[int]).receive(), list[int])
+    await handle.signal(approval, True)
+    await handle.signal(approval, "yes")  # type: ignore[misc]
+    await handle.signal("approval", True)  # type: ignore[arg-type]
+
+
+async def started_by_an_engine(engine: Engine) -> None:
+    handle = await engine.start(checkout(7), key="o-7")
+    assert_type(handle, Handle[str])
+    assert_type(await handle.result(timeout=1), str)
+    assert_type(await (await engine.start(ship(7))).result(), list[str])
+    assert_type(await engine.start_many([ship(1), ship(2)]), list[Handle[list[str]]])
+    number: int = await handle.result()  # type: ignore[assignment]
+    del number
+    await engine.start(checkout)  # type: ignore[arg-type]
+    await engine.start(checkout(7), kee="o-7")  # type: ignore[call-arg]
+
+
+def started_without_async(engine: SyncEngine) -> None:
+    handle = engine.start(checkout(7))
+    assert_type(handle, SyncHandle[str])
+    assert_type(handle.result(), str)
+    assert_type(engine.start_many([ship(1)])[0].result(), list[str])
+    handle.signal(approval, False)
+    handle.signal(approval, 1.5)  # type: ignore[misc]
+    assert_type(perdure.run(checkout(7), store="sqlite:///orders.db"), str)
+    perdure.run(checkout(7), stor="sqlite:///orders.db")  # type: ignore[call-arg]
+
+
+async def started_by_a_workflow() -> None:
+    child = await perdure.start(ship(7))
+    assert_type(child, ChildRun[list[str]])
+    assert_type(await child.result(), list[str])
+    child.signal(approval, True)
+    child.signal(approval, "yes")  # type: ignore[misc]
+
+
+async def wrong_only_when_it_runs(engine: Engine) -> None:
+    await engine.start(charge(1))
+    twice = charge(1)
+    await twice
+    await twice

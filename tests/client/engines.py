@@ -1,0 +1,66 @@
+"""What tests of engines share: how one is opened, what its journal says, and that its books are sound."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from perdure import Engine, Handle, RunStatus, Settings
+from perdure.core.journal import events as e
+
+E = TypeVar("E", bound=e.Event)
+
+ALWAYS_REPLAY = Settings(warm_runs=0)
+AT_ONCE = Settings(grace=0)
+"""A stop that waits for nobody."""
+
+
+async def assert_sound(engine: Engine) -> None:
+    for report in (await engine.audit(), await engine.verify()):
+        assert report.is_clean, str(report)
+
+
+@asynccontextmanager
+async def opened(
+    url: str, settings: Settings | None = None, queues: tuple[str, ...] = ()
+) -> AsyncIterator[Engine]:
+    """An engine whose books must be sound when the test is through with it."""
+    async with Engine(url, settings=settings, queues=queues) as engine:
+        yield engine
+        await assert_sound(engine)
+
+
+async def journal(engine: Engine, handle: Handle[Any]) -> list[e.Event]:
+    """What is durable of a run now."""
+    return [entry.event for entry in await store_of(engine).entries(handle.run_id)]
+
+
+async def recorded(engine: Engine, handle: Handle[Any], kind: type[E]) -> list[E]:
+    """The durable events of one kind."""
+    return [event for event in await journal(engine, handle) if isinstance(event, kind)]
+
+
+def store_of(engine: Engine) -> Any:
+    assert engine._hosting is not None
+    return engine._hosting.host.store
+
+
+async def until(what: Callable[[], bool]) -> None:
+    """Wait for something that another task of this loop, or a thread, brings about."""
+    async with asyncio.timeout(10):
+        while not what():
+            await asyncio.sleep(0.005)
+
+
+async def until_status(handle: Handle[Any], status: RunStatus) -> None:
+    async with asyncio.timeout(10):
+        while await handle.status() is not status:
+            await asyncio.sleep(0.005)
+
+
+async def until_recorded(engine: Engine, handle: Handle[Any], kind: type[E], count: int = 1) -> E:
+    """The event of that kind and number, once it is durable."""
+    async with asyncio.timeout(10):
+        while len(found := await recorded(engine, handle, kind)) < count:
+            await asyncio.sleep(0.005)
+    return found[count - 1]

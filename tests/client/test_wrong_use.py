@@ -1,0 +1,767 @@
+"""What an engine says to programs that are wrong. Each error tells what is wrong and what to do next."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import (
+    Engine,
+    Handle,
+    InputError,
+    KeyReused,
+    RunClosed,
+    RunFailed,
+    Settings,
+    Signal,
+    SyncEngine,
+    UnknownRun,
+    task,
+    workflow,
+)
+from perdure.core.errors import (
+    CallReused,
+    DepthExceeded,
+    EngineClosed,
+    ForeignAwait,
+    InvalidId,
+    InvalidUrl,
+    JoinSetClosed,
+    NeverAwaited,
+    NotEncodable,
+    OutsideRun,
+    PayloadTooLarge,
+    PerdureError,
+    StoreClosed,
+)
+from perdure.core.limits import MAX_DEPTH, MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES
+
+MEMORY = "sqlite:///:memory:"
+UNKNOWN = "r_" + "0" * 32
+TOO_LONG = "x" * MAX_PAYLOAD_BYTES
+
+word = Signal("word", str)
+
+
+class Opaque:
+    """Has no JSON form."""
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "sqlite":
+        return MEMORY
+    found: str = request.getfixturevalue("fresh_postgres")
+    return found
+
+
+@asynccontextmanager
+async def clean_engine(url: str) -> AsyncIterator[Engine]:
+    """An engine whose books must be clean at the end."""
+    async with Engine(url) as opened:
+        yield opened
+        assert (await opened.audit()).is_clean
+        assert (await opened.verify()).is_clean
+
+
+@pytest.fixture
+async def engine(url: str) -> AsyncIterator[Engine]:
+    async with clean_engine(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[Engine]:
+    """For what is refused before it reaches a store."""
+    async with clean_engine(MEMORY) as opened:
+        yield opened
+
+
+@task
+async def bill(order: int) -> str:
+    return f"paid {order}"
+
+
+@task
+async def stretch(text: str, times: int = 1) -> str:
+    return text * times
+
+
+@workflow
+async def hears() -> str:
+    return await word.receive()
+
+
+@workflow
+async def pays(order: int) -> str:
+    return await bill(order)
+
+
+async def refusal_of(
+    engine: Engine, call: perdure.Call[Any], kind: type[PerdureError]
+) -> PerdureError:
+    """Why the run of `call` failed: an error of that kind that tells what to do."""
+    run = await engine.start(call)
+    with pytest.raises(kind) as caught:
+        await run.result(timeout=10)
+    assert await run.status() == "failed"
+    assert caught.value.remedy
+    return caught.value
+
+
+# What a workflow may not await
+
+
+async def test_a_workflow_that_awaits_asyncio_sleep_is_told_of_perdure_sleep(
+    engine: Engine,
+) -> None:
+    @workflow(lint="off")
+    async def naps() -> None:
+        await asyncio.sleep(0.01)
+
+    refusal = await refusal_of(engine, naps(), ForeignAwait)
+    assert "workflow 'naps' awaits something that is not durable" in refusal.what
+    assert "<Future pending" in refusal.what
+    assert "test_wrong_use.py" in refusal.what
+    assert "perdure.sleep" in refusal.remedy
+
+
+async def test_a_workflow_that_yields_to_the_loop_is_told_of_it(engine: Engine) -> None:
+    @workflow(lint="off")
+    async def yields() -> None:
+        await asyncio.sleep(0)
+
+    refusal = await refusal_of(engine, yields(), ForeignAwait)
+    assert "asyncio.sleep(0)" in refusal.what
+
+
+async def test_a_workflow_that_does_io_is_told_of_tasks_and_its_future_is_cancelled(
+    engine: Engine,
+) -> None:
+    response = asyncio.get_running_loop().create_future()
+
+    class Client:
+        async def get(self) -> object:
+            return await response
+
+    @workflow
+    async def fetches() -> None:
+        await Client().get()
+
+    refusal = await refusal_of(engine, fetches(), ForeignAwait)
+    assert "do I/O such as HTTP in a @task" in refusal.remedy
+    assert response.cancelled()
+
+
+async def test_a_workflow_may_go_on_after_it_was_refused(engine: Engine) -> None:
+    @workflow(lint="off")
+    async def learns() -> str:
+        try:
+            await asyncio.sleep(0.01)
+        except ForeignAwait:
+            return await bill(1)
+        return "awaited"
+
+    run = await engine.start(learns())
+    assert await run.result(timeout=10) == "paid 1"
+
+
+async def test_asyncio_gather_in_a_workflow_is_refused_and_leaves_nothing_behind(
+    engine: Engine,
+) -> None:
+    before = asyncio.all_tasks()
+
+    @workflow(lint="off")
+    async def gathers() -> None:
+        async def branch() -> None:
+            await bill(3)
+
+        await asyncio.gather(bill(1), bill(2), branch())
+
+    refusal = await refusal_of(engine, gathers(), ForeignAwait)
+    assert "perdure.gather" in refusal.remedy
+    made = {each for each in asyncio.all_tasks() - before if "branch" in repr(each)}
+    assert made == set()
+
+
+async def test_a_task_of_asyncio_can_use_no_verb_of_the_workflow_that_made_it(
+    engine: Engine,
+) -> None:
+    made: list[asyncio.Task[str]] = []
+
+    @workflow(lint="off")
+    async def spawns() -> None:
+        async def aside() -> str:
+            return await bill(1)
+
+        made.append(asyncio.create_task(aside()))
+        await perdure.sleep(0.01)
+
+    await (await engine.start(spawns())).result(timeout=10)
+    with pytest.raises(ForeignAwait, match=r"outside its turn.*perdure.gather"):
+        await made[0]
+
+
+async def test_a_workflow_that_raises_asyncios_cancelled_error_fails(engine: Engine) -> None:
+    @workflow
+    async def gives_up() -> None:
+        raise asyncio.CancelledError("no reason")
+
+    with pytest.raises(RunFailed, match="CancelledError: no reason"):
+        await (await engine.start(gives_up())).result(timeout=10)
+
+
+@pytest.mark.parametrize("verb", [perdure.gather, perdure.first])
+async def test_a_verb_that_is_given_a_future_of_asyncio_refuses_it(
+    memory: Engine, verb: Any
+) -> None:
+    @workflow(lint="off")
+    async def mixes() -> None:
+        await verb(bill(1), asyncio.get_running_loop().create_future())
+
+    refusal = await refusal_of(memory, mixes(), ForeignAwait)
+    assert "was given <Future pending" in refusal.what
+    assert "calls of tasks and workflows" in refusal.remedy
+
+
+# Calls
+
+
+async def test_a_call_that_is_never_awaited_fails_the_run(engine: Engine) -> None:
+    @workflow
+    async def forgets() -> str:
+        bill(1)  # type: ignore[unused-awaitable]
+        return "done"
+
+    refusal = await refusal_of(engine, forgets(), NeverAwaited)
+    assert refusal.what == "workflow 'forgets' called bill and never awaited it"
+    assert refusal.remedy == "write `await bill(...)`"
+
+
+async def test_a_call_that_is_awaited_twice_in_a_workflow_is_refused(engine: Engine) -> None:
+    @workflow
+    async def repeats() -> str:
+        once = bill(1)
+        await once
+        return await once
+
+    refusal = await refusal_of(engine, repeats(), CallReused)
+    assert refusal.remedy == "call bill(...) again for a second step"
+
+
+async def test_a_call_that_was_handed_to_a_gather_that_refused_is_not_forgotten(
+    engine: Engine,
+) -> None:
+    @workflow
+    async def recovers() -> str:
+        try:
+            await perdure.gather(stretch(TOO_LONG), bill(1))
+        except PayloadTooLarge:
+            return "recovered"
+        return "gathered"
+
+    run = await engine.start(recovers())
+    assert await run.result(timeout=10) == "recovered"
+
+
+async def test_branches_that_a_refused_gather_had_not_begun_are_closed(engine: Engine) -> None:
+    @workflow
+    async def recovers() -> str:
+        async def branch() -> str:
+            return await bill(1)
+
+        try:
+            await perdure.gather(branch(), stretch(TOO_LONG), branch())
+        except PayloadTooLarge:
+            return "recovered"
+        return "gathered"
+
+    run = await engine.start(recovers())
+    assert await run.result(timeout=10) == "recovered"
+
+
+# Values
+
+
+async def test_a_tasks_result_that_cant_be_stored_is_the_tasks_failure(engine: Engine) -> None:
+    @task
+    async def makes() -> Any:
+        return Opaque()
+
+    @workflow
+    async def uses() -> Any:
+        return await makes()
+
+    refusal = await refusal_of(engine, uses(), NotEncodable)
+    assert "'Opaque' can't be stored" in refusal.what
+    assert "JSON-like values" in refusal.remedy
+    assert any("task 'makes' (step root.0) failed" in note for note in refusal.__notes__)
+
+
+async def test_a_workflows_result_that_cant_be_stored_is_its_failure(engine: Engine) -> None:
+    @workflow
+    async def makes() -> Any:
+        return Opaque()
+
+    refusal = await refusal_of(engine, makes(), NotEncodable)
+    assert "'Opaque' can't be stored" in refusal.what
+
+
+async def test_a_tasks_arguments_that_cant_be_stored_are_refused_where_it_is_awaited(
+    engine: Engine,
+) -> None:
+    @task
+    async def takes(thing: Any) -> None: ...
+
+    @workflow
+    async def passes() -> None:
+        await takes(Opaque())
+
+    refusal = await refusal_of(engine, passes(), NotEncodable)
+    assert "Opaque" in refusal.what
+    assert "JSON-like values" in refusal.remedy
+
+
+async def test_a_workflows_arguments_that_cant_be_stored_are_refused_before_it_starts(
+    memory: Engine,
+) -> None:
+    @workflow
+    async def takes(thing: Any) -> None: ...
+
+    with pytest.raises(NotEncodable, match=r"Opaque.*JSON-like values"):
+        await memory.start(takes(Opaque()))
+    assert (await memory.audit()).runs == 0
+
+
+async def test_a_branch_may_return_what_cant_be_stored(engine: Engine) -> None:
+    @workflow
+    async def branches() -> bool:
+        async def branch() -> Opaque:
+            await bill(1)
+            return Opaque()
+
+        (found,) = await perdure.gather(branch())
+        return isinstance(found, Opaque)
+
+    assert await (await engine.start(branches())).result(timeout=10)
+
+
+async def test_a_payload_over_the_limit_is_refused_as_a_workflows_argument(memory: Engine) -> None:
+    @workflow
+    async def takes(text: str) -> None: ...
+
+    with pytest.raises(PayloadTooLarge, match="2,097,152: store it elsewhere and pass a refer"):
+        await memory.start(takes(TOO_LONG))
+
+
+async def test_a_payload_over_the_limit_is_refused_as_a_tasks_argument(engine: Engine) -> None:
+    @workflow
+    async def passes() -> str:
+        return await stretch(TOO_LONG)
+
+    refusal = await refusal_of(engine, passes(), PayloadTooLarge)
+    assert "over the limit of 2,097,152" in refusal.what
+    assert refusal.remedy == "store it elsewhere and pass a reference"
+
+
+async def test_a_payload_over_the_limit_is_refused_as_a_tasks_result(engine: Engine) -> None:
+    @workflow
+    async def passes() -> int:
+        return len(await stretch("x", MAX_PAYLOAD_BYTES))
+
+    refusal = await refusal_of(engine, passes(), PayloadTooLarge)
+    assert any("task 'stretch' (step root.0) failed" in note for note in refusal.__notes__)
+
+
+async def test_a_payload_over_the_limit_is_refused_as_a_workflows_result(engine: Engine) -> None:
+    @workflow
+    async def makes() -> str:
+        return "x" * MAX_PAYLOAD_BYTES
+
+    refusal = await refusal_of(engine, makes(), PayloadTooLarge)
+    assert "over the limit of 2,097,152" in refusal.what
+
+
+async def test_a_payload_over_the_limit_is_refused_as_a_signal_and_the_run_goes_on(
+    engine: Engine,
+) -> None:
+    run = await engine.start(hears())
+    with pytest.raises(PayloadTooLarge, match="pass a reference"):
+        await run.signal(word, TOO_LONG)
+    await run.signal(word, "short")
+    assert await run.result(timeout=10) == "short"
+
+
+async def test_a_payload_over_the_limit_is_refused_as_a_published_value(memory: Engine) -> None:
+    @workflow
+    async def publishes() -> None:
+        perdure.publish("progress", TOO_LONG)
+        await bill(1)
+
+    await refusal_of(memory, publishes(), PayloadTooLarge)
+
+
+async def test_a_payload_at_the_limit_passes_everywhere(engine: Engine) -> None:
+    longest = MAX_PAYLOAD_BYTES - len('""')
+
+    @workflow
+    async def passes() -> str:
+        return await stretch("x", longest)
+
+    run = await engine.start(passes())
+    assert len(await run.result(timeout=10)) == longest
+
+
+# Runs that are over
+
+
+async def finished(engine: Engine) -> Handle[str]:
+    run = await engine.start(pays(1))
+    await run.result(timeout=10)
+    return run
+
+
+async def test_a_finished_run_takes_no_signal(engine: Engine) -> None:
+    run = await finished(engine)
+    said = f"run '{run.run_id}' is completed and can't take signal 'word': start another run"
+    with pytest.raises(RunClosed, match=re.escape(said)):
+        await run.signal(word, "late")
+
+
+async def test_a_finished_run_cant_be_cancelled(engine: Engine) -> None:
+    run = await finished(engine)
+    with pytest.raises(RunClosed, match="is completed and can't be cancelled: start another run"):
+        await run.cancel()
+    assert await run.status() == "completed"
+
+
+# Keys
+
+
+async def test_a_used_key_with_the_same_arguments_gives_the_same_run(engine: Engine) -> None:
+    first = await engine.start(pays(1), key="o-1")
+    again = await engine.start(pays(1), key="o-1")
+    assert again.run_id == first.run_id
+    assert await again.result(timeout=10) == "paid 1"
+    assert (await engine.audit()).runs == 1
+
+
+async def test_a_used_key_with_other_arguments_is_refused(engine: Engine) -> None:
+    first = await engine.start(pays(1), key="o-1")
+    with pytest.raises(
+        KeyReused, match=r"'o-1' of workflow 'pays' is taken.*another key"
+    ) as caught:
+        await engine.start(pays(2), key="o-1")
+    assert caught.value.run_id == first.run_id
+    assert await first.result(timeout=10) == "paid 1"
+
+
+async def test_a_used_key_is_free_in_another_scope_and_for_another_workflow(
+    engine: Engine,
+) -> None:
+    @workflow
+    async def refund(order: int) -> str:
+        return await bill(-order)
+
+    runs = [
+        await engine.start(pays(1), key="o-1"),
+        await engine.start(pays(2), key="o-1", scope="other"),
+        await engine.start(refund(1), key="o-1"),
+    ]
+    assert [await run.result(timeout=10) for run in runs] == ["paid 1", "paid 2", "paid -1"]
+
+
+@pytest.mark.parametrize("key", ["", "k" * (MAX_KEY_LENGTH + 1)])
+async def test_a_key_of_no_or_too_many_characters_is_refused(memory: Engine, key: str) -> None:
+    with pytest.raises(InputError, match="can't be a key: use 1 to 1024 characters"):
+        await memory.start(pays(1), key=key)
+
+
+@pytest.mark.parametrize("name", ["", "k" * (MAX_KEY_LENGTH + 1)])
+async def test_a_signals_id_of_no_or_too_many_characters_is_refused(
+    memory: Engine, name: str
+) -> None:
+    run = await memory.start(hears())
+    with pytest.raises(InputError, match="can't be a signal's id: use 1 to 1024 characters"):
+        await run.signal(word, "hello", id=name)
+    await run.cancel()
+
+
+# Nesting
+
+
+async def test_branches_that_nest_too_deep_are_refused(engine: Engine) -> None:
+    @workflow
+    async def digs() -> None:
+        async def dig(depth: int) -> None:
+            await perdure.gather(dig(depth + 1), dig(-1)) if depth >= 0 else await bill(1)
+
+        await dig(0)
+
+    refusal = await refusal_of(engine, digs(), DepthExceeded)
+    assert "branch 'dig' would nest" in refusal.what
+    assert refusal.remedy == "at most 64 levels may nest; start a child run instead"
+
+
+async def test_branches_nest_as_deep_as_the_limit_says(engine: Engine) -> None:
+    @workflow
+    async def digs(levels: int) -> str:
+        async def dig(depth: int) -> str:
+            if depth == levels:
+                return await bill(depth)
+            (found,) = await perdure.gather(dig(depth + 1))
+            return found
+
+        return await dig(0)
+
+    deepest = MAX_DEPTH - 1
+    assert await (await engine.start(digs(deepest))).result(timeout=10) == f"paid {deepest}"
+    await refusal_of(engine, digs(deepest + 1), DepthExceeded)
+
+
+# Verbs in the wrong place
+
+WORKFLOW_VERBS: dict[str, Callable[[], object]] = {
+    "perdure.now": perdure.now,
+    "perdure.random": perdure.random,
+    "perdure.uuid4": perdure.uuid4,
+    "perdure.join_set": perdure.join_set,
+    "perdure.sleep": lambda: perdure.sleep(1),
+    "perdure.gather": lambda: perdure.gather(bill(1), bill(2)),
+    "perdure.first": lambda: perdure.first(bill(1), bill(2)),
+    "perdure.start": lambda: perdure.start(pays(1)),
+    "Signal.receive": word.receive,
+}
+
+
+@pytest.mark.parametrize("name", WORKFLOW_VERBS)
+async def test_a_task_is_refused_a_workflows_verb(memory: Engine, name: str) -> None:
+    @task
+    async def strays() -> None:
+        found = WORKFLOW_VERBS[name]()
+        if isinstance(found, Awaitable):
+            await found
+
+    @workflow
+    async def flow() -> None:
+        await strays()
+
+    refusal = await refusal_of(memory, flow(), OutsideRun)
+    assert refusal.what == f"{name} is called in a task"
+    assert refusal.remedy == "call it in a function decorated with @workflow"
+
+
+@pytest.mark.parametrize("verb", [perdure.heartbeat, perdure.key])
+@pytest.mark.parametrize("steps", [0, 1])
+async def test_a_workflow_is_refused_a_tasks_verb_before_and_after_its_first_step(
+    memory: Engine, verb: Any, steps: int
+) -> None:
+    @workflow
+    async def strays() -> None:
+        for number in range(steps):
+            await bill(number)
+        verb()
+
+    refusal = await refusal_of(memory, strays(), OutsideRun)
+    assert refusal.what == f"perdure.{verb.__name__} is called in a workflow"
+    assert refusal.remedy == "call it in a function decorated with @task"
+
+
+async def test_a_join_set_that_was_awaited_takes_nothing_more(engine: Engine) -> None:
+    @workflow
+    async def submits() -> None:
+        found = perdure.join_set()
+        found.submit(bill(1))
+        await found.next()
+        found.submit(bill(2))
+
+    refusal = await refusal_of(engine, submits(), JoinSetClosed)
+    assert refusal.what == "join set root.0 was awaited before"
+    assert refusal.remedy == "submit everything first, or make another join set"
+
+
+async def test_what_a_closed_join_set_refused_is_not_forgotten(engine: Engine) -> None:
+    @workflow
+    async def submits() -> str:
+        async def branch() -> str:
+            return await bill(3)
+
+        found = perdure.join_set()
+        found.submit(bill(1))
+        first: str = await found.next()
+        for late in (bill(2), branch()):
+            with pytest.raises(JoinSetClosed):
+                found.submit(late)
+        return first
+
+    assert await (await engine.start(submits())).result(timeout=10) == "paid 1"
+
+
+# Starting what can't be started
+
+
+async def test_a_task_cant_be_started(memory: Engine) -> None:
+    with pytest.raises(InputError, match="'bill' is a task and can't be started alone: start a "):
+        await memory.start(bill(1))
+
+
+async def test_a_workflow_that_is_not_called_cant_be_started(memory: Engine) -> None:
+    with pytest.raises(InputError, match=r"can't be started: pass a call of a workflow: `checkou"):
+        await memory.start(pays)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [bill, pays, bill.fn], ids=["task", "workflow", "function"])
+async def test_a_workflow_can_start_only_calls_of_workflows(memory: Engine, wrong: Any) -> None:
+    @workflow
+    async def starts() -> None:
+        await perdure.start(wrong)
+
+    refusal = await refusal_of(memory, starts(), InputError)
+    assert "perdure.start was given" in refusal.what
+    assert refusal.remedy == "pass a call of a workflow"
+
+
+async def test_a_workflow_cant_start_a_call_of_a_task(memory: Engine) -> None:
+    @workflow
+    async def starts() -> None:
+        await perdure.start(bill(1))
+
+    refusal = await refusal_of(memory, starts(), InputError)
+    assert "<Call bill(order=1)>" in refusal.what
+    assert refusal.remedy == "pass a call of a workflow"
+
+
+async def test_a_call_can_be_started_once(engine: Engine) -> None:
+    call = pays(1)
+    run = await engine.start(call)
+    with pytest.raises(CallReused, match=r"awaited or started before: call pays\(\.\.\.\) again"):
+        await engine.start(call)
+    await run.result(timeout=10)
+
+
+# Engines and handles
+
+
+async def test_an_engine_that_is_not_open_says_how_to_open_it() -> None:
+    with pytest.raises(EngineClosed, match="not open: use it inside `async with Engine"):
+        await Engine(MEMORY).start(pays(1))
+
+
+async def test_an_engine_that_was_closed_says_so() -> None:
+    async with Engine(MEMORY) as engine:
+        pass
+    with pytest.raises(EngineClosed, match="not open: use it inside `async with Engine"):
+        await engine.audit()
+    with pytest.raises(EngineClosed):
+        engine.handle(UNKNOWN)
+
+
+async def test_an_engine_may_be_closed_twice_and_opened_again() -> None:
+    engine = Engine(MEMORY)
+    await engine.open()
+    await engine.close()
+    await engine.close()
+    async with engine:
+        assert await (await engine.start(pays(1))).result(timeout=10) == "paid 1"
+
+
+async def test_an_open_engine_cant_be_opened(memory: Engine) -> None:
+    with pytest.raises(InputError, match="open already: open it once"):
+        await memory.open()
+
+
+async def test_a_handle_of_a_closed_engine_says_that_its_store_is_closed() -> None:
+    async with Engine(MEMORY) as engine:
+        run = await finished(engine)
+    with pytest.raises(StoreClosed):
+        await run.status()
+
+
+def test_a_sync_engine_that_is_not_open_says_how_to_open_it() -> None:
+    engine = SyncEngine(MEMORY)
+    with pytest.raises(EngineClosed, match="not open: use it inside `with SyncEngine"):
+        engine.audit()
+
+
+async def test_a_url_that_names_no_store_is_refused() -> None:
+    with pytest.raises(InvalidUrl):
+        await Engine("orders.db").open()
+
+
+def test_queues_given_as_one_text_are_refused() -> None:
+    with pytest.raises(InputError, match=r"queues is 'slow': pass a sequence: \['slow'\]"):
+        Engine(MEMORY, queues="slow")
+
+
+async def test_keys_must_be_as_many_as_calls(memory: Engine) -> None:
+    with pytest.raises(InputError, match="2 keys for 1 calls: pass one key for each"):
+        await memory.start_many([pays(1)], keys=["a", "b"])
+
+
+ASKED: dict[str, Any] = {
+    "status": lambda run: run.status(),
+    "result": lambda run: run.result(timeout=10),
+    "signal": lambda run: run.signal(word, "hello"),
+    "cancel": lambda run: run.cancel(),
+    "published": lambda run: run.published(),
+    "events": lambda run: anext(run.events()),
+}
+
+
+@pytest.mark.parametrize("question", ASKED)
+async def test_an_unknown_run_is_told_whatever_it_is_asked(engine: Engine, question: str) -> None:
+    said = f"there is no run '{UNKNOWN}': check the id and the store"
+    with pytest.raises(UnknownRun, match=said):
+        await ASKED[question](engine.handle(UNKNOWN))
+
+
+@pytest.mark.parametrize("text", ["", "r_1", "o-7", UNKNOWN.upper(), UNKNOWN + "0"])
+async def test_a_malformed_run_id_is_refused_at_once(memory: Engine, text: str) -> None:
+    with pytest.raises(InvalidId, match="is not a run id: a run id is 'r_' and 32 hex digits"):
+        memory.handle(text)
+
+
+async def test_a_result_that_does_not_come_in_time_leaves_the_run_going(engine: Engine) -> None:
+    run = await engine.start(hears())
+    said = f"run {run.run_id} is not over after 0.02 s: it goes on, ask again later"
+    with pytest.raises(TimeoutError, match=said):
+        await run.result(timeout=0.02)
+    await run.signal(word, "late")
+    assert await run.result(timeout=10) == "late"
+
+
+async def test_a_run_that_raises_timeout_error_is_not_mistaken_for_one_that_goes_on(
+    engine: Engine,
+) -> None:
+    @workflow
+    async def waits() -> str:
+        return await word.receive(timeout=0.01)
+
+    run = await engine.start(waits())
+    with pytest.raises(TimeoutError, match=r"^no signal 'word' within 0.01 s\n"):
+        await run.result(timeout=10)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        ({"concurrency": 0}, "concurrency is 0: pass a whole number of at least 1"),
+        ({"concurrency": 1.5}, "concurrency is 1.5: pass a whole number of at least 1"),
+        ({"threads": True}, "threads is True: pass a whole number of at least 1"),
+        ({"warm_runs": -1}, "warm_runs is -1: pass a whole number of at least 0"),
+        ({"lease": 0.01}, "lease is 0.01: pass at least 0.1 seconds"),
+        ({"lease": float("inf")}, "lease is inf: pass a duration of at least 0 that is finite"),
+        ({"grace": -1.0}, "grace is -1.0: pass a duration of at least 0 that is finite"),
+        ({"grace": "soon"}, "grace is 'soon': pass seconds as a number, or a timedelta"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(wrong: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(remedy)}$"):
+        Settings(**wrong)

@@ -1,0 +1,70 @@
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import perdure
+
+PUBLIC = [
+    "Call",
+    "Cancelled",
+    "ChildRun",
+    "Engine",
+    "Handle",
+    "Info",
+    "InputError",
+    "JoinSet",
+    "KeyReused",
+    "PerdureError",
+    "Retry",
+    "RunCancelled",
+    "RunClosed",
+    "RunDiverged",
+    "RunFailed",
+    "RunStatus",
+    "Settings",
+    "Signal",
+    "StepCancelled",
+    "StepInDoubt",
+    "SyncEngine",
+    "SyncHandle",
+    "Task",
+    "TaskFailed",
+    "UnknownRun",
+    "Workflow",
+    "first",
+    "gather",
+    "heartbeat",
+    "info",
+    "join_set",
+    "key",
+    "log",
+    "now",
+    "publish",
+    "random",
+    "run",
+    "sleep",
+    "start",
+    "task",
+    "uuid4",
+    "workflow",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(perdure.__all__) == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_says_what_it_is_for(name: str) -> None:
+    thing = getattr(perdure, name)
+    documented = thing if inspect.isclass(thing) or inspect.isfunction(thing) else type(thing)
+    assert documented.__doc__
+
+
+@pytest.mark.parametrize("module", ["asyncpg", "rich", "cyclopts", "pytest", "hypothesis"])
+def test_importing_perdure_does_not_import(module: str) -> None:
+    program = f"import sys, perdure; sys.exit({module!r} in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == 0
