@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -36,21 +35,23 @@ class SyncEngine:
     ) -> None:
         self._engine = Engine(url, queues=queues, settings=settings, codec=codec)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._over: asyncio.Future[None] | None = None
         self._thread: Thread | None = None
 
     def open(self) -> None:
         """Open the store and begin; `with` does it for you."""
         ready = Event()
 
-        def work() -> None:
-            with asyncio.Runner() as runner:
-                self._loop = runner.get_loop()
-                ready.set()
-                with suppress(asyncio.CancelledError):
-                    runner.run(_until_stopped(self._loop))
+        async def live() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._over = self._loop.create_future()
+            ready.set()
+            await self._over
 
         # A daemon: a second interrupt ends the process at once, and loses nothing that is durable.
-        self._thread = Thread(target=work, name="perdure-engine", daemon=True)
+        self._thread = Thread(
+            target=lambda: asyncio.run(live()), name="perdure-engine", daemon=True
+        )
         self._thread.start()
         ready.wait()
         try:
@@ -70,10 +71,9 @@ class SyncEngine:
 
     def _end_thread(self) -> None:
         loop, self._loop = self._loop, None
-        thread, self._thread = self._thread, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
+        if loop is not None and self._over is not None and self._thread is not None:
+            loop.call_soon_threadsafe(self._over.set_result, None)
+            self._thread.join()
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Let the engine's own loop do something, and wait for it."""
@@ -151,10 +151,6 @@ class SyncHandle(Generic[R]):
         entries = self._handle.events(first)
         while (entry := self._engine.wait_for(anext(entries, None))) is not None:
             yield entry
-
-
-async def _until_stopped(loop: asyncio.AbstractEventLoop) -> None:
-    await loop.create_future()
 
 
 def run(

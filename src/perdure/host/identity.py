@@ -1,10 +1,11 @@
 """Who a host is, and whether a host on this machine is still there.
 
-A host's id says on which boot of which machine, in which pid namespace, by which process it was made. So a peer
+A host's id says on which machine, since which boot, in which pid namespace, by which process it was made. So a peer
 on the same machine can tell a dead host from a living one, and takes its runs at once.
 """
 
 import os
+import platform
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -19,14 +20,17 @@ _alive: set[HostId] = set()
 
 class _Parts(NamedTuple):
     machine: str
+    boot: str
+    namespace: str
     pid: int
     born: str
 
 
 def new_host() -> HostId:
     """An id for a host of this process. It is alive until `retire`."""
-    pid = os.getpid()
-    host = HostId(f"h_{_machine()}_{pid}_{_born(pid)}_{next(_numbers)}")
+    here = _here()
+    place = f"{here.machine}_{here.boot}_{here.namespace}_{here.pid}_{here.born}"
+    host = HostId(f"h_{place}_{next(_numbers)}")
     _alive.add(host)
     return host
 
@@ -38,29 +42,47 @@ def retire(host: HostId) -> None:
 
 def is_dead(host: HostId) -> bool:
     """Whether the host is certainly gone. Of a host on another machine nothing is known here."""
-    parts = _parse(host)
-    if parts is None or parts.machine != _machine():
+    there, here = _parse(host), _here()
+    if there is None or there.machine != here.machine:
         return False
-    if parts.pid == os.getpid() and parts.born == _born(parts.pid):
+    if there.boot != here.boot:
+        return True
+    if there.namespace != here.namespace:
+        return False
+    if there == here:
         return host not in _alive
-    return _born(parts.pid) != parts.born
+    return _born(there.pid) != there.born
 
 
 def _parse(host: HostId) -> _Parts | None:
     kind, *rest = host.split("_")
-    if kind != "h" or len(rest) != 4 or not rest[1].isdigit():
+    if kind != "h" or len(rest) != len(_Parts._fields) + 1 or not rest[3].isdigit():
         return None
-    return _Parts(rest[0], int(rest[1]), rest[2])
+    machine, boot, namespace, pid, born, _ = rest
+    return _Parts(machine, boot, namespace, int(pid), born)
 
 
-def _machine() -> str:
-    """The boot of this machine and the pid namespace, in a few letters."""
+def _here() -> _Parts:
+    """This process. Machines are told apart by name and id, because images of machines share ids."""
+    pid = os.getpid()
+    machine = f"{platform.node()} {_text(Path('/etc/machine-id'))}"
     try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespace = (_PROC / "self/ns/pid").readlink().name
     except OSError:
-        boot, namespace = os.uname().nodename, ""
-    return sha256(f"{boot} {namespace}".encode()).hexdigest()[:16]
+        namespace = ""
+    boot = _text(_PROC / "sys/kernel/random/boot_id")
+    return _Parts(_short(machine), _short(boot), _short(namespace), pid, _born(pid))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _short(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:8]
 
 
 def _born(pid: int) -> str:

@@ -1,0 +1,63 @@
+import subprocess
+import sys
+
+import pytest
+
+from perdure.core.ids import HostId
+from perdure.host import identity
+from perdure.host.identity import is_dead, new_host, retire
+
+MAKE = "from perdure.host.identity import new_host; print(new_host())"
+
+
+def host_of_another_process() -> HostId:
+    done = subprocess.run([sys.executable, "-c", MAKE], capture_output=True, text=True, check=True)
+    return HostId(done.stdout.strip())
+
+
+def test_host_lives_until_it_retires() -> None:
+    host = new_host()
+    assert not is_dead(host)
+    retire(host)
+    assert is_dead(host)
+
+
+def test_hosts_of_one_process_are_told_apart() -> None:
+    first, second = new_host(), new_host()
+    retire(first)
+    assert is_dead(first)
+    assert not is_dead(second)
+
+
+def test_host_of_a_process_that_ended_is_dead() -> None:
+    assert is_dead(host_of_another_process())
+
+
+def test_host_of_a_process_that_lives_is_not_dead() -> None:
+    code = MAKE.replace("print(new_host())", "print(new_host(), flush=True); input()")
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        host = HostId(process.stdout.readline().strip())
+        assert not is_dead(host)
+        process.communicate("\n")
+    assert is_dead(host)
+
+
+@pytest.mark.parametrize(("place", "dead"), [(0, False), (1, True), (2, False)])
+def test_of_another_place_only_an_earlier_boot_of_this_machine_is_known_to_be_dead(
+    place: int, dead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 is another machine, 1 another boot of this one, 2 another container on it."""
+    here = list(identity._here())
+    here[place] = "00000000"
+    monkeypatch.setattr(identity, "_here", lambda: identity._Parts(*here))
+    there = new_host()
+    monkeypatch.undo()
+    assert is_dead(there) is dead
+
+
+@pytest.mark.parametrize("name", ["", "host-1", "h_a_b_c", "h_a_b_c_d_e_f"])
+def test_nothing_is_known_of_a_host_with_another_kind_of_name(name: str) -> None:
+    assert not is_dead(HostId(name))
