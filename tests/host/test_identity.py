@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -45,14 +46,15 @@ def test_host_of_a_process_that_lives_is_not_dead() -> None:
     assert is_dead(host)
 
 
-@pytest.mark.parametrize(("place", "dead"), [(0, False), (1, True), (2, False)])
+@pytest.mark.parametrize(
+    ("elsewhere", "dead"),
+    [({"machine": "0"}, False), ({"boot": "0"}, True), ({"namespace": "0"}, False)],
+)
 def test_of_another_place_only_an_earlier_boot_of_this_machine_is_known_to_be_dead(
-    place: int, dead: bool, monkeypatch: pytest.MonkeyPatch
+    elsewhere: dict[str, Any], dead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """0 is another machine, 1 another boot of this one, 2 another container on it."""
-    here = list(identity._here())
-    here[place] = "00000000"
-    monkeypatch.setattr(identity, "_here", lambda: identity._Parts(*here))
+    place = identity._here()._replace(**elsewhere)
+    monkeypatch.setattr(identity, "_here", lambda: place)
     there = new_host()
     monkeypatch.undo()
     assert is_dead(there) is dead

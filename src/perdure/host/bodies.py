@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
+from threading import get_ident
 from typing import Any, NamedTuple
 
 from perdure.authoring.context import TASK, WORKFLOW, Info
@@ -72,6 +73,7 @@ class Bodies:
 
     def __init__(self, codec: Codec, concurrency: int, threads: int, publish: PublishFrom) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
         self._codec = codec
         self._publish = publish
         self._free = {True: concurrency, False: threads}
@@ -153,7 +155,7 @@ class Bodies:
     def publish(self, run_id: RunId, name: str, value: object) -> None:
         """From whichever thread the body runs in."""
         payload = self._codec.encode(value)
-        if asyncio._get_running_loop() is self._loop:
+        if get_ident() == self._thread:
             self._publish(run_id, name, payload)
         else:
             self._loop.call_soon_threadsafe(self._publish, run_id, name, payload)

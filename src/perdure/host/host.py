@@ -272,9 +272,7 @@ class Host:
             child.in_flight -= 1
         for turn in batch.turns:
             for step in turn.unwanted:
-                self.bodies.cancel(turn.run.run_id, step)
-                for waiting in self._waiting.values():
-                    waiting.pop((turn.run.run_id, step), None)
+                self._drop(turn.run.run_id, step)
             for promise, attempt in turn.starts:
                 self._execute(turn.run, promise, attempt)
         for run, ending in batch.endings:
@@ -288,6 +286,12 @@ class Host:
             self.on_message(message)
         for work in batch.bundle.work:
             self.on_work(work)
+
+    def _drop(self, run_id: RunId, step: StepId) -> None:
+        """Nobody wants the step any more, whether it runs or waits for a slot."""
+        self.bodies.cancel(run_id, step)
+        for waiting in self._waiting.values():
+            waiting.pop((run_id, step), None)
 
     def _execute(self, run: WarmRun, promise: DurablePromise, attempt: int) -> None:
         if promise.is_settled:
@@ -402,12 +406,11 @@ class Host:
 
     # Life
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Let something go on by itself; what it raises is logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._spawned)
-        return task
 
     def _spawned(self, task: asyncio.Task[Any]) -> None:
         self._background.discard(task)

@@ -9,10 +9,10 @@ from perdure.engine.sources import Sources
 from perdure.host.bodies import Bodies
 from perdure.host.host import Host
 from perdure.host.polling import Poller
+from perdure.host.publishing import Publisher
 from perdure.host.queues import QueueWorker
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
-from perdure.store.bundle import Bundle
 from perdure.store.store import Store
 
 POLL_MS = 1000
@@ -42,6 +42,7 @@ class Hosting:
             self._make_residents(settings),
             mode=Mode.STEPWISE if settings.stepwise else Mode.FUSED,
         )
+        self.publisher = Publisher(self.host)
         self.bodies.published = self.publisher.settle
         self.worker = QueueWorker(self.host, queues, round(settings.lease * 1000))
         self.poller = Poller(self.host, self.worker, POLL_MS)
@@ -53,12 +54,7 @@ class Hosting:
         return Residents(settings.warm_runs)
 
     def _publish(self, run_id: RunId, name: str, payload: bytes) -> None:
-        self.host.spawn(self._commit_published(run_id, name, payload))
-
-    async def _commit_published(self, run_id: RunId, name: str, payload: bytes) -> None:
-        bundle = Bundle()
-        bundle.publish(run_id, name, payload, self.host.sources.now_ms())
-        await self.host.store.commit(bundle)
+        self.publisher.publish(run_id, name, payload)
 
     async def start(self) -> None:
         """Take up what is left from before, then go on by itself."""

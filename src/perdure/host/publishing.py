@@ -13,18 +13,19 @@ class Publisher:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._values: dict[RunId, dict[str, bytes]] = {}
-        self._sending: dict[RunId, asyncio.Task[None]] = {}
+        self._sending: dict[RunId, asyncio.Event] = {}
 
     def publish(self, run_id: RunId, name: str, payload: bytes) -> None:
         self._values.setdefault(run_id, {})[name] = payload
         if run_id not in self._sending:
-            self._sending[run_id] = self._host.spawn(self._send(run_id))
+            self._sending[run_id] = asyncio.Event()
+            self._host.spawn(self._send(run_id))
 
     async def settle(self, run_id: RunId) -> None:
         """Wait until what a run has published is durable, or has failed to be."""
-        sending = self._sending.get(run_id)
-        if sending is not None:
-            await asyncio.wait([sending])
+        sent = self._sending.get(run_id)
+        if sent is not None:
+            await sent.wait()
 
     async def _send(self, run_id: RunId) -> None:
         try:
@@ -34,4 +35,4 @@ class Publisher:
                     bundle.publish(run_id, name, payload, self._host.sources.now_ms())
                 await self._host.store.commit(bundle)
         finally:
-            del self._sending[run_id]
+            self._sending.pop(run_id).set()
