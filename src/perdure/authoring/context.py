@@ -5,9 +5,10 @@ The engine and its executors implement these contexts; the verbs find the curren
 
 from collections.abc import Generator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
 
 from perdure.core.errors import OutsideRun
 from perdure.core.ids import RunId, SetId, StepId
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from perdure.authoring.call import Call, Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Info:
+class Info(msgspec.Struct, frozen=True, gc=False):
     """Who is running. In a task `step` and `attempt` are the task's own."""
 
     run_id: RunId

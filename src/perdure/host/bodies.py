@@ -12,7 +12,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any, NamedTuple
 
-from perdure.authoring.context import TASK, WORKFLOW, Info
+from perdure.authoring.context import TASK, Info
 from perdure.authoring.failures import encode_failure
 from perdure.authoring.task import Task
 from perdure.core.codec import Codec
@@ -74,6 +74,7 @@ class Bodies:
     def __init__(self, codec: Codec, concurrency: int, threads: int, publish: PublishFrom) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
+        self._context = copy_context()
         self._codec = codec
         self._publish = publish
         self._free = {True: concurrency, False: threads}
@@ -86,8 +87,8 @@ class Bodies:
         self._is_open = True
         self.on_free: Callable[[bool], None] = lambda _: None
         """Called when a slot is free again, with whether it is one for async bodies."""
-        self.published: Callable[[RunId], Awaitable[None]] = _at_once
-        """Waits until what a run's bodies have published is durable."""
+        self.published: Callable[[RunId], Awaitable[Any] | None] = lambda _: None
+        """What to wait for until all that a run's bodies have published is durable, if anything is on its way."""
         self.on_failure: Callable[[BaseException], None] = lambda _: None
         """Called with what reporting an outcome raised."""
 
@@ -117,7 +118,9 @@ class Bodies:
     def start(self, order: Order, done: Done) -> None:
         """Execute the order in its reserved slot, then hand the outcome to `done`."""
         slot = Slot(self, order.task)
-        body = self._loop.create_task(self._live(order, slot, done))
+        # Not in the context of whoever starts it: what one body sets there is not the next one's.
+        context = self._context.copy()
+        body = self._loop.create_task(self._live(order, slot, done), context=context)
         # A body that is cancelled before its first instruction gives its slot back here.
         body.add_done_callback(slot.end_of_body)
         self.tasks.add(body)
@@ -167,7 +170,8 @@ class Bodies:
         self._reporting.add((group, step))
         try:
             # Whoever sees the outcome sees what was published before it.
-            await self.published(order.info.run_id)
+            if (published := self.published(order.info.run_id)) is not None:
+                await published
             await done(outcome)
         finally:
             self._reporting.discard((group, step))
@@ -185,7 +189,12 @@ class Bodies:
 
     async def _outcome(self, order: Order, slot: "Slot") -> Outcome:
         try:
-            payload = self._codec.encode(await self._limited(order, slot))
+            task = order.task
+            if task.timeout_ms is None and task.heartbeat_timeout_ms is None:
+                result = await self._call(order, slot, _no_beat)
+            else:
+                result = await self._limited(order, slot)
+            payload = self._codec.encode(result)
         except asyncio.CancelledError as error:
             body = asyncio.current_task()
             if body is None or body.cancelling():
@@ -204,8 +213,6 @@ class Bodies:
         task, info = order.task, order.info
         total_s = None if task.timeout_ms is None else task.timeout_ms / 1000
         silence_s = None if task.heartbeat_timeout_ms is None else task.heartbeat_timeout_ms / 1000
-        if total_s is None and silence_s is None:
-            return await self._call(order, slot, lambda: None)
         total, silence = asyncio.timeout(total_s), asyncio.timeout(silence_s)
 
         def beat() -> None:
@@ -226,7 +233,6 @@ class Bodies:
 
     async def _call(self, order: Order, slot: "Slot", beat: Callable[[], None]) -> Any:
         task = order.task
-        WORKFLOW.set(None)
         TASK.set(BodyContext(order.info, self, beat))
         args, kwargs = task.signature.unpack(self._codec, order.payload)
         if task.is_async:
@@ -264,8 +270,8 @@ class Slot:
             self._bodies.give_back(self._task)
 
 
-async def _at_once(_: RunId) -> None:
-    """Nothing is on its way."""
+def _no_beat() -> None:
+    """Nobody listens."""
 
 
 def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

@@ -116,8 +116,10 @@ class Host:
     async def start(self, start: Start) -> RunId:
         """Create a run and take its first turn, in one commit. Raises `RunExists` if its key is taken."""
         run_id = new_run_id(self.sources.now_ms(), self.sources.entropy(10))
+        run = self._new_run(run_id, start, None)
         try:
-            await self._commit(self._new_run(run_id, start, None))
+            async with run.turn:
+                await self._commit(run)
         except StaleFence:
             # It was created, part by part, and somebody else has it before its first turn is over.
             log.info("run %s was taken over while it started", run_id)
@@ -169,7 +171,12 @@ class Host:
                 if run is None:
                     self.bodies.cancel_run(run_id)
                     return False
-                if await self._act(run, act):
+                if self._mode is Mode.STEPWISE:
+                    async with run.turn:
+                        is_done = await self._act(run, act)
+                else:
+                    is_done = await self._act(run, act)
+                if is_done:
                     return True
             except (StaleFence, RunExists):
                 # Somebody else has the run, or had it and made its children: the next load tells.
@@ -185,12 +192,6 @@ class Host:
 
     async def _act(self, run: WarmRun, act: Act) -> bool:
         """False if the run left memory meanwhile."""
-        if self._mode is Mode.FUSED:
-            return await self._act_on(run, act)
-        async with run.turn:
-            return await self._act_on(run, act)
-
-    async def _act_on(self, run: WarmRun, act: Act) -> bool:
         if self.residents.get(run.run_id) is not run:
             return False
         try:
@@ -308,10 +309,8 @@ class Host:
     async def _ended(
         self, run_id: RunId, step: StepId, attempt: int, outcome: facts.Outcome
     ) -> None:
-        def complete(run: WarmRun) -> None:
-            facts.complete(run, step, attempt, outcome)
-
-        await self.advance(run_id, complete)
+        ended = partial(facts.complete, step=step, attempt=attempt, outcome=outcome)
+        await self.advance(run_id, ended)
 
     def _fill_free_slot(self, is_async: bool) -> None:
         if self._waiting[is_async]:
@@ -340,7 +339,11 @@ class Host:
             loading = asyncio.ensure_future(self._read(run_id))
             self._loading[run_id] = loading
             loading.add_done_callback(lambda _: self._loading.pop(run_id, None))
-        return await asyncio.shield(loading)
+        self.residents.await_run(run_id)
+        try:
+            return await asyncio.shield(loading)
+        finally:
+            self.residents.got_run(run_id)
 
     async def _read(self, run_id: RunId) -> WarmRun | None:
         found = await self.store.load([run_id])

@@ -1,6 +1,8 @@
 """Values that tasks publish, on their way to the store: of each name only the newest."""
 
 import asyncio
+from collections.abc import Awaitable
+from typing import Any
 
 from perdure.core.ids import RunId
 from perdure.host.host import Host
@@ -21,11 +23,10 @@ class Publisher:
             self._sending[run_id] = asyncio.Event()
             self._host.spawn(self._send(run_id))
 
-    async def settle(self, run_id: RunId) -> None:
-        """Wait until what a run has published is durable, or has failed to be."""
+    def settle(self, run_id: RunId) -> Awaitable[Any] | None:
+        """What to wait for until all that a run has published is durable, or has failed to be."""
         sent = self._sending.get(run_id)
-        if sent is not None:
-            await sent.wait()
+        return None if sent is None else sent.wait()
 
     async def _send(self, run_id: RunId) -> None:
         try:

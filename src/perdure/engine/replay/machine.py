@@ -12,6 +12,7 @@ from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -68,6 +69,9 @@ class Machine:
         self.unwanted: list[StepId] = []
         """Steps whose bodies are to stop; the host takes them away."""
         self.is_over = False
+        self._context = Context()
+        """The program's own: what it sets is there in its next turn, and nowhere else."""
+        self._context.run(WORKFLOW.set, self)
         self.cancel_reason: str | None = None
         self.parent: str | None = None
         """Whom to tell how it ended."""
@@ -108,11 +112,10 @@ class Machine:
     def _react(self, event: e.Event) -> None:
         _FACTS[type(event)](self, event)
         if self._ready:
-            token = WORKFLOW.set(self)
-            try:
-                self._advance()
-            finally:
-                WORKFLOW.reset(token)
+            self._context.run(self._advance)
+            if self.is_over:
+                # It holds on to this machine, and must not keep it in memory.
+                self._context = Context()
 
     def _place(self) -> str:
         """Where the program is, for people."""
@@ -302,14 +305,11 @@ class Machine:
         """Take the coroutines out of memory. Their `finally` runs, and every verb in it does nothing."""
         self._is_closing = True
         self.disown_calls()
-        token = WORKFLOW.set(self)
-        try:
-            for fiber in reversed(self._fibers):
-                # Whatever it says while it is closed, it is not the run's word.
-                with suppress(BaseException):
-                    fiber.coroutine.close()
-        finally:
-            WORKFLOW.reset(token)
+        for fiber in reversed(self._fibers):
+            # Whatever it says while it is closed, it is not the run's word.
+            with suppress(BaseException):
+                self._context.run(fiber.coroutine.close)
+        self._context = Context()
 
     # Interruptions
 
