@@ -3,10 +3,10 @@ import logging
 import warnings
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import perdure
 from perdure import Info, InputError, JoinSet, Signal, task, workflow

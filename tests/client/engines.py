@@ -1,7 +1,7 @@
 """What tests of engines share: how one is opened, what its journal says, and that its books are sound."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -47,20 +47,35 @@ def store_of(engine: Engine) -> Any:
 
 async def until(what: Callable[[], bool]) -> None:
     """Wait for something that another task of this loop, or a thread, brings about."""
+
+    async def ask() -> bool:
+        return what()
+
+    await until_store(ask)
+
+
+async def until_store(ask: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something that only the store knows."""
     async with asyncio.timeout(10):
-        while not what():
+        while not await ask():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
 
 
 async def until_status(handle: Handle[Any], status: RunStatus) -> None:
-    async with asyncio.timeout(10):
-        while await handle.status() is not status:
-            await asyncio.sleep(0.005)
+    async def ask() -> bool:
+        return await handle.status() is status
+
+    await until_store(ask)
 
 
 async def until_recorded(engine: Engine, handle: Handle[Any], kind: type[E], count: int = 1) -> E:
     """The event of that kind and number, once it is durable."""
-    async with asyncio.timeout(10):
-        while len(found := await recorded(engine, handle, kind)) < count:
-            await asyncio.sleep(0.005)
+    found: list[E] = []
+
+    async def ask() -> bool:
+        nonlocal found
+        found = await recorded(engine, handle, kind)
+        return len(found) >= count
+
+    await until_store(ask)
     return found[count - 1]

@@ -15,21 +15,21 @@ EXPLORED: list[int] = []
 
 
 @task
-async def note(n: int) -> int:
+async def remember(n: int) -> int:
     EXPLORED.append(n)
     return n
 
 
 @workflow
 async def notes() -> int:
-    return await note(1) + await note(2)
+    return await remember(1) + await remember(2)
 
 
 @workflow
 async def forgets() -> int:
     """Remembers in memory what it should remember in the journal."""
     EXPLORED.clear()
-    await note(1)
+    await remember(1)
     await perdure.sleep(5)
     return len(EXPLORED)
 

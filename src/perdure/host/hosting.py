@@ -63,8 +63,8 @@ class Hosting:
 
     async def stop(self) -> None:
         """Finish what runs or hand it back. Nothing is lost."""
-        await self.poller.stop()
         self.worker.pause()
+        await self.poller.stop(self._settings.grace)
         try:
             await self.host.stop(self._settings.grace)
             await self.worker.stop()

@@ -31,6 +31,7 @@ class Poller:
         self._next_census_ms = 0
         self._next_due_ms: int | None = None
         self._awake = asyncio.Event()
+        self._is_stopping = False
         self._loop_task: asyncio.Task[None] | None = None
         host.on_message = self.sent
         host.on_work = self._put
@@ -108,8 +109,12 @@ class Poller:
     def start(self) -> None:
         self._loop_task = asyncio.get_running_loop().create_task(self._poll_for_ever())
 
-    async def stop(self) -> None:
+    async def stop(self, grace_s: float) -> None:
+        """Let a look that is under way end. Cut short, it would leave steps in doubt that never began."""
+        self._is_stopping = True
+        self._awake.set()
         if self._loop_task is not None:
+            await asyncio.wait([self._loop_task], timeout=grace_s)
             self._loop_task.cancel()
             await asyncio.wait([self._loop_task])
 
@@ -119,7 +124,7 @@ class Poller:
 
     async def _poll_for_ever(self) -> None:
         delay_s = FIRST_DELAY_S
-        while True:
+        while not self._is_stopping:
             try:
                 await self.poll()
                 await self._rest()
@@ -143,7 +148,7 @@ class Poller:
         for due in (self._next_due_ms, self._worker.next_due_ms):
             if due is not None:
                 until = min(until, due)
-        if until > now:
+        if until > now and not self._is_stopping:
             try:
                 async with asyncio.timeout((until - now) / 1000):
                     await self._awake.wait()

@@ -10,7 +10,7 @@ approval = Signal("approval", int)
 
 
 @task
-async def double(n: int) -> int:
+async def doubled(n: int) -> int:
     return 2 * n
 
 
@@ -45,9 +45,9 @@ async def elsewhere_at_last(n: int) -> int:
 
 
 @workflow
-async def chain(n: int) -> int:
+async def chained(n: int) -> int:
     for _ in range(3):
-        n = await double(n)
+        n = await doubled(n)
     return n
 
 
@@ -61,22 +61,22 @@ async def retries(n: int) -> str:
 
 
 @task
-async def echo(text: str) -> str:
+async def echoed(text: str) -> str:
     return text
 
 
 @workflow
 async def values() -> bool:
     said = f"{perdure.random().random()} {perdure.uuid4()} {perdure.now()}"
-    heard = await echo(said)
+    heard = await echoed(said)
     later = f"{perdure.random().random()} {perdure.now()}"
-    return (said, later) == (heard, await echo(later))
+    return (said, later) == (heard, await echoed(later))
 
 
 @workflow
 async def sleeper(n: int) -> int:
     await perdure.sleep(60)
-    n = await double(n)
+    n = await doubled(n)
     await perdure.sleep(3600)
     return n
 
@@ -84,7 +84,7 @@ async def sleeper(n: int) -> int:
 @workflow
 async def asks_twice() -> int:
     total = await approval.receive()
-    total += await double(1)
+    total += await doubled(1)
     return total + await approval.receive()
 
 
@@ -102,10 +102,10 @@ async def impatient() -> str:
 async def gathers(n: int) -> list[int]:
     async def branch(k: int) -> int:
         await perdure.sleep(k)
-        return await double(k)
+        return await doubled(k)
 
-    a, b = await perdure.gather(double(n), halve(n))
-    c, d, e = await perdure.gather(branch(2), double(b), branch(1))
+    a, b = await perdure.gather(doubled(n), halve(n))
+    c, d, e = await perdure.gather(branch(2), doubled(b), branch(1))
     return [a, b, c, d, e]
 
 
@@ -117,12 +117,12 @@ async def races(n: int) -> list[int]:
         try:
             await perdure.sleep(1000)
         finally:
-            cleaned.append(await double(7))
+            cleaned.append(await doubled(7))
         return 0
 
     async def winner() -> int:
         await perdure.sleep(1)
-        return await double(n)
+        return await doubled(n)
 
     return [await perdure.first(loser(), winner()), *cleaned]
 
@@ -131,14 +131,14 @@ async def races(n: int) -> list[int]:
 async def joins(n: int) -> list[int]:
     members: perdure.JoinSet[int] = perdure.join_set()
     for k in range(n):
-        members.submit(double(k))
+        members.submit(doubled(k))
     return sorted([result async for result in members])
 
 
 @workflow
 async def parent(n: int) -> list[int]:
-    handle = await perdure.start(chain(n))
-    awaited = await chain(n + 1)
+    handle = await perdure.start(chained(n))
+    awaited = await chained(n + 1)
     try:
         await failing_child(n)
     except LookupError:
@@ -157,10 +157,10 @@ async def tidies_up() -> list[int]:
     try:
         await perdure.gather(perdure.sleep(3600), approval.receive(), chain_that_waits())
     except Cancelled:
-        done.append(await double(21))
+        done.append(await doubled(21))
         raise
     finally:
-        done.append(await double(4))
+        done.append(await doubled(4))
         perdure.publish("done", done)
     return done
 
@@ -202,7 +202,7 @@ class Program(NamedTuple):
 
 
 PROGRAMS: dict[str, Program] = {
-    "chain": Program(lambda: chain(5), "completed", "40"),
+    "chain": Program(lambda: chained(5), "completed", "40"),
     "retries": Program(lambda: retries(5), "completed", '"5 no 5"'),
     "values": Program(values, "completed", "true"),
     "sleeper": Program(lambda: sleeper(5), "completed", "10"),

@@ -305,11 +305,14 @@ class Machine:
         """Take the coroutines out of memory. Their `finally` runs, and every verb in it does nothing."""
         self._is_closing = True
         self.disown_calls()
+        self._context.run(self._close_coroutines)
+        self._context = Context()
+
+    def _close_coroutines(self) -> None:
         for fiber in reversed(self._fibers):
             # Whatever it says while it is closed, it is not the run's word.
             with suppress(BaseException):
-                self._context.run(fiber.coroutine.close)
-        self._context = Context()
+                fiber.coroutine.close()
 
     # Interruptions
 
@@ -392,6 +395,9 @@ class Machine:
     def made(self, call: Call[Any]) -> None:
         if self._current is not None:
             self._made[id(call)] = call
+        else:
+            # Made while the coroutine is closed, or in a task of asyncio's: it will be refused.
+            call.is_used = True
 
     def use(self, call: Call[Any]) -> Definition[..., Any]:
         """The call is begun: it is not forgotten any more."""
