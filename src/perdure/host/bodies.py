@@ -6,7 +6,6 @@ outcome; what it does in between is its own affair.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from threading import get_ident
@@ -19,6 +18,7 @@ from perdure.core.codec import Codec
 from perdure.core.ids import RunId, StepId
 from perdure.core.replay.identity import idempotency_text
 from perdure.engine.replay.facts import Outcome
+from perdure.host.threads import Threads
 
 Group = tuple[RunId, bool]
 """The bodies of one run, apart from those that this host claimed from a queue."""
@@ -78,13 +78,14 @@ class Bodies:
         self._codec = codec
         self._publish = publish
         self._free = {True: concurrency, False: threads}
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="perdure-task")
+        self._threads = Threads(threads)
         self._running: dict[Group, dict[StepId, asyncio.Task[None]]] = {}
         self._reporting: set[tuple[Group, StepId]] = set()
         """Bodies that have ended, and whose outcome is not durable yet."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Every body that lives, and every outcome that is on its way."""
         self._is_open = True
+        self._is_closed = False
         self.on_free: Callable[[bool], None] = lambda _: None
         """Called when a slot is free again, with whether it is one for async bodies."""
         self.published: Callable[[RunId], Awaitable[Any] | None] = lambda _: None
@@ -117,6 +118,9 @@ class Bodies:
 
     def start(self, order: Order, done: Done) -> None:
         """Execute the order in its reserved slot, then hand the outcome to `done`."""
+        if self._is_closed:
+            # Its intent became durable too late: whoever has the run next begins it.
+            return
         slot = Slot(self, order.task)
         # Not in the context of whoever starts it: what one body sets there is not the next one's.
         context = self._context.copy()
@@ -144,16 +148,16 @@ class Bodies:
             for step in list(steps):
                 self.cancel(run_id, step, is_claimed=is_claimed)
 
-    async def drain(self, grace_s: float) -> None:
-        """Start nothing more; wait for what runs, up to a time."""
+    def drain(self) -> None:
+        """Give out no more slots; what has one goes on."""
         self._is_open = False
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=grace_s)
 
     def close(self) -> None:
+        """Stop what runs."""
         self._is_open = False
+        self._is_closed = True
         self.cancel_all()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def publish(self, run_id: RunId, name: str, value: object) -> None:
         """From whichever thread the body runs in."""
@@ -201,7 +205,10 @@ class Bodies:
                 raise
             # Nobody cancelled it: the body raised this itself.
             return Outcome(False, encode_failure(self._codec, error))
-        except Exception as error:  # whatever a body raises is its outcome
+        except (KeyboardInterrupt, SystemExit):
+            # Not the body's doing, or meant for the whole process.
+            raise
+        except BaseException as error:  # whatever else a body raises is its outcome
             failure = encode_failure(self._codec, error)
             return Outcome(False, failure, order.task.retry.covers(error))
         finally:
@@ -238,10 +245,13 @@ class Bodies:
         if task.is_async:
             return await task.fn(*args, **kwargs)
         inside = partial(copy_context().run, _contained, partial(task.fn, *args, **kwargs))
-        thread = self._loop.run_in_executor(self._pool, inside)
+        thread = self._threads.submit(inside)
         slot.hold_for(thread)
         # Shielded: a thread goes on when its body is cancelled, and so does its hold on the slot.
         result, error = await asyncio.shield(thread)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            # A thread can neither be interrupted nor end the process: it raised this by itself.
+            raise RuntimeError(f"the task raised {error!r}") from error  # noqa: TRY004 - it is no type
         if error is not None:
             raise error
         return result

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,6 +53,9 @@ Act = Callable[[WarmRun], None]
 FIRST_DELAY_S = 0.05
 LONGEST_DELAY_S = 5.0
 """How long a host waits before it asks a store again that did not answer."""
+
+LONGEST_CLEAN_UP_S = 5.0
+"""How long a stop waits for bodies that were cancelled: one may refuse to end."""
 
 
 class Start(NamedTuple):
@@ -431,13 +435,20 @@ class Host:
     async def stop(self, grace_s: float) -> None:
         """Finish what runs, as far as the time allows, and hand everything back."""
         self._is_stopping = True
-        await self.bodies.drain(grace_s)
+        self.bodies.drain()
+        await self._quiet(grace_s)
         self.bodies.close()
-        while tasks := self.tasks:
-            await asyncio.wait(tasks)
+        await self._quiet(LONGEST_CLEAN_UP_S)
         for run in self.residents:
             self.evict(run)
         await self.store.release_runs(self.host_id)
+
+    async def _quiet(self, limit_s: float) -> None:
+        """Wait until nothing goes on by itself, up to a time. A commit that ends may begin a body yet."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while tasks := self.tasks:
+                    await asyncio.wait(tasks)
 
     def kill(self) -> None:
         """Stop at once and tell nobody, as a crash would."""

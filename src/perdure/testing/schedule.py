@@ -8,6 +8,8 @@ to a number of faults, by taking each run's recorded choices and deviating from 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from perdure.core.errors import PerdureError
+
 
 class Choice(NamedTuple):
     """What was asked, and which of how many options was taken."""
@@ -20,6 +22,12 @@ class Choice(NamedTuple):
         return f"{self.question}: {self.options[self.taken]}"
 
 
+class NotRepeatable(PerdureError):
+    """The program under exploration did something else than the last time."""
+
+    code = "not-repeatable"
+
+
 class Chooser:
     """Takes the given options first, then the normal ones, and records all of them."""
 
@@ -30,6 +38,13 @@ class Chooser:
     def choose(self, question: str, options: Sequence[str]) -> str:
         place = len(self.choices)
         taken = self._prefix[place] if place < len(self._prefix) else 0
+        if taken >= len(options):
+            raise NotRepeatable(
+                f"choice {place} was one of more than {taken} before, and is {question!r} of "
+                f"{len(options)} now",
+                "a schedule can be repeated only if the program does the same thing every time: "
+                "take clocks, randomness and real waiting out of its tasks",
+            )
         self.choices.append(Choice(question, tuple(options), taken))
         return options[taken]
 

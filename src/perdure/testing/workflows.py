@@ -28,6 +28,7 @@ from perdure.host.host import Start
 from perdure.host.hosting import Hosting
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
+from perdure.host.threads import Threads
 from perdure.store.bundle import Bundle
 from perdure.store.records import Claim
 from perdure.store.store import Store
@@ -266,11 +267,21 @@ class FatefulResidents(Residents):
         return idle if fate == "is evicted" else victims
 
 
+class NoThreads(Threads):
+    """Runs what would go to a thread where it stands, so that a schedule repeats itself."""
+
+    def submit(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.set_result(job())
+        return answer
+
+
 class WatchedBodies(Bodies):
     """Bodies whose beginning is checked against what is durable."""
 
     def __init__(self, universe: Universe, *args: Any) -> None:
         super().__init__(*args)
+        self._threads = NoThreads(1)
         self._universe = universe
 
     def start(self, order: Order, done: Done) -> None:

@@ -1,9 +1,33 @@
-"""Coroutines that the engine itself makes, and what it says to those that it can't drive."""
+"""Coroutines: how a program's are driven, those that the engine makes, and those that it can't drive."""
 
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, NoReturn
 
 from perdure.authoring.call import Operation
 from perdure.core.errors import ForeignAwait
+
+
+def drive_alone(
+    drive: Callable[[], None], left: Callable[[AsyncGenerator[Any, Any]], None]
+) -> None:
+    """Call `drive` as if no task of asyncio's were running.
+
+    What attaches itself to the current task, such as `asyncio.timeout`, says so and does not reach the host's. An
+    async generator that the program leaves before its end goes to `left`, and not to the event loop.
+    """
+    task = asyncio.current_task() if asyncio._get_running_loop() is not None else None
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, left)
+    if task is not None:
+        asyncio.tasks._leave_task(task.get_loop(), task)
+    try:
+        drive()
+    finally:
+        if task is not None:
+            asyncio.tasks._enter_task(task.get_loop(), task)
+        sys.set_asyncgen_hooks(*hooks)
 
 
 async def refuse(error: Exception) -> NoReturn:
@@ -22,7 +46,15 @@ def foreign_await(name: str, line: str, awaited: object) -> ForeignAwait:
     cancel = getattr(awaited, "cancel", None)
     if callable(cancel):
         cancel()
+    if isinstance(awaited, asyncio.Future):
+        awaited.add_done_callback(_retrieve)
     return ForeignAwait(
         f"workflow {name!r} awaits something that is not durable: {what} ({line})",
         "use perdure.sleep, perdure.gather and perdure.first; do I/O such as HTTP in a @task",
     )
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Nobody is to be told that nobody asked."""
+    if not future.cancelled():
+        future.exception()

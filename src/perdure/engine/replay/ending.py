@@ -23,6 +23,12 @@ def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
             f"workflow {machine.workflow.name!r} called {', '.join(forgotten)} and never awaited it",
             f"write `await {forgotten[0]}(...)`",
         )
+    if error is None and machine.left:
+        error = NeverAwaited(
+            f"workflow {machine.workflow.name!r} left {machine.left[0]!r} before its end, "
+            "and what it does in `finally` was never awaited",
+            "use `async with contextlib.aclosing(...)` around it",
+        )
     if error is None:
         try:
             result = machine.codec.encode(value)

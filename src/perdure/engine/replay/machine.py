@@ -8,9 +8,8 @@ Replay is the same thing: the facts of the journal are fed in their order, and e
 one that the journal holds at that place. So the program takes the same path, in the same order, or diverges.
 """
 
-from asyncio import CancelledError
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
@@ -21,23 +20,26 @@ from perdure.authoring.context import WORKFLOW, Info, Promise, Wait
 from perdure.authoring.definition import Definition
 from perdure.authoring.failures import encode_failure
 from perdure.authoring.interruption import Cancelled, Evicted
-from perdure.authoring.signal import Receive
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
 from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
 from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
-from perdure.core.replay.identity import cancel_guid, retry_guid, signal_guid, timer_guid
+from perdure.core.replay.identity import signal_guid
+from perdure.engine.replay.abandoning import abandon_leaf
 from perdure.engine.replay.beginning import begin
-from perdure.engine.replay.coroutines import foreign_await, refuse, wait_for
-from perdure.engine.replay.effects import Acknowledge, Change, DropWork, Effect, Enqueue, Publish
+from perdure.engine.replay.coroutines import drive_alone, foreign_await, refuse, wait_for
+from perdure.engine.replay.effects import Change, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
 from perdure.engine.replay.fiber import Fiber
 from perdure.engine.replay.promise import DurablePromise, Place
-from perdure.engine.replay.record import Record
+from perdure.engine.replay.record import Diverged, Record
 from perdure.engine.replay.signals import Signals
 from perdure.engine.sources import Sources
+
+PATIENCE = 100
+"""How many verbs a coroutine may call while it is closed, each of which refuses."""
 
 IN_DOUBT = "in doubt"
 """Label of the digit that says: this step was under way when its host died, and is begun again."""
@@ -61,7 +63,7 @@ class Machine:
         self.codec = codec
         self.sources = sources
         self.record = Record(recorded, self._place)
-        self.signals = Signals(self.record, self._settle)
+        self.signals = Signals(self.record, self.settle)
         self.promises: dict[StepId, DurablePromise] = {}
         """Everything that is open."""
         self.unstarted: list[DurablePromise] = []
@@ -80,7 +82,10 @@ class Machine:
         self._current: Fiber | None = None
         self._is_waiting = False
         self._is_closing = False
-        self._settlements = 0
+        self.settlements = 0
+        self._refusals = 0
+        self.left: list[str] = []
+        """Async generators that were left before their end, and could not clean up."""
         self._made: dict[int, Call[Any]] = {}
         self._last_place = StepId("root")
 
@@ -112,14 +117,28 @@ class Machine:
     def _react(self, event: e.Event) -> None:
         _FACTS[type(event)](self, event)
         if self._ready:
-            self._context.run(self._advance)
+            self._context.run(drive_alone, self._advance, self._left)
             if self.is_over:
                 # It holds on to this machine, and must not keep it in memory.
                 self._context = Context()
 
     def _place(self) -> str:
         """Where the program is, for people."""
-        return "in the engine" if self._current is None else self._current.line
+        fiber = self._current or next(iter(self._fibers), None)
+        return self.workflow.place if fiber is None else fiber.line
+
+    def _left(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """An async generator of the program's is gone. What it does in `finally` can't be durable any more."""
+        is_closing, self._is_closing = self._is_closing, True
+        try:
+            generator.aclose().__await__().send(None)
+        except Evicted:
+            if not is_closing:
+                self.left.append(getattr(generator, "__qualname__", "generator"))
+        except BaseException:  # noqa: S110 - it has nothing durable to say, or has said it
+            pass
+        finally:
+            self._is_closing = is_closing
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
         self.parent = event.parent_id
@@ -149,12 +168,12 @@ class Machine:
         if promise is not None:
             promise.ok = event.ok
             promise.payload = event.payload
-            self._settle(promise)
+            self.settle(promise)
 
     def _on_fired(self, event: e.TimerFired) -> None:
         promise = self.promises.get(event.promise_id)
         if promise is not None:
-            self._settle(promise)
+            self.settle(promise)
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         self.signals.deliver(event)
@@ -168,7 +187,7 @@ class Machine:
             self._interrupt(fiber)
         for promise in list(self.promises.values()):
             if promise.place is not Place.BRANCH and promise.owner in disturbed:
-                self._abandon_leaf(promise)
+                abandon_leaf(self, promise)
 
     def _on_posted(self, event: e.Posted) -> None:
         if event.label == IN_DOUBT:
@@ -213,7 +232,10 @@ class Machine:
                 wait = fiber.coroutine.throw(thrown)
         except StopIteration as stop:
             self._finish(fiber, stop.value, None)
-        except (Exception, CancelledError) as error:  # the program's failure is its outcome
+        except (Diverged, Evicted, KeyboardInterrupt, SystemExit):
+            # Not the program's word: the engine's, or somebody's who wants the process to end.
+            raise
+        except BaseException as error:  # the program's failure is its outcome
             self._finish(fiber, None, error)
         else:
             self._suspend(fiber, wait)
@@ -229,14 +251,14 @@ class Machine:
         for promise in open_ones:
             promise.waiters.append((fiber, wait))
 
-    def _settle(self, promise: DurablePromise) -> None:
+    def settle(self, promise: DurablePromise) -> None:
         """The promise has its outcome; whoever waited for it may go on."""
         self.promises.pop(promise.step, None)
         promise.owner.open.pop(promise.step, None)
-        self._settlements += 1
+        self.settlements += 1
         promise.is_settled = True
         promise.is_running = False
-        promise.settled_at = self._settlements
+        promise.settled_at = self.settlements
         waiters, promise.waiters = promise.waiters, []
         for fiber, wait in waiters:
             if fiber.wait is wait:
@@ -291,7 +313,7 @@ class Machine:
         if isinstance(error, Cancelled):
             error = StepCancelled(f"branch {promise.step} was cancelled", "it has no result")
         promise.value, promise.failure = value, error
-        self._settle(promise)
+        self.settle(promise)
 
     def disown_calls(self) -> list[str]:
         """The names of calls that were made and never awaited; nobody waits for them any more."""
@@ -305,7 +327,7 @@ class Machine:
         """Take the coroutines out of memory. Their `finally` runs, and every verb in it does nothing."""
         self._is_closing = True
         self.disown_calls()
-        self._context.run(self._close_coroutines)
+        self._context.run(drive_alone, self._close_coroutines, self._left)
         self._context = Context()
 
     def _close_coroutines(self) -> None:
@@ -329,7 +351,7 @@ class Machine:
                 self._interrupt(promise.fiber)
                 branches.append(promise)
             else:
-                self._abandon_leaf(promise)
+                abandon_leaf(self, promise)
         return tuple(branches)
 
     def _interrupt(self, fiber: Fiber) -> None:
@@ -342,38 +364,6 @@ class Machine:
             open_ones = [promise for promise in fiber.wait.promises if not promise.is_settled]
             fiber.missing = len(open_ones)
             self._abandon(open_ones)
-
-    def _abandon_leaf(self, promise: DurablePromise) -> None:
-        step, run_id = promise.step, self.info.run_id
-        failure = StepCancelled(f"step {step} ({promise.name}) was cancelled", "it has no result")
-        if isinstance(promise.operation, Receive):
-            self.signals.give_up(promise, promise.operation.signal.name)
-        else:
-            effect: Effect
-            if promise.place is Place.TIMER:
-                effect = Acknowledge(timer_guid(run_id, step))
-            elif promise.place is Place.QUEUED:
-                effect = DropWork(step)
-            elif promise.child_run is not None:
-                effect = Enqueue(self._cancel_of(promise))
-            else:
-                effect = Acknowledge(retry_guid(run_id, step, promise.attempt))
-                self.unwanted.append(step)
-            if promise.attempt:
-                payload = encode_failure(self.codec, failure)
-                settled = e.InvokeCompleted(step, promise.attempt, False, payload=payload)
-                self.record.emit(settled, effect)
-            else:
-                self.record.emit(e.StepSkipped(step, "cancelled", 1), effect)
-        promise.failure = failure
-        self._settle(promise)
-
-    def _cancel_of(self, promise: DurablePromise) -> Message:
-        child = promise.child_run
-        assert child is not None  # noqa: S101 - for the type checker
-        now = self.sources.now_ms()
-        reason = (self.cancel_reason or "its parent does not want it any more").encode()
-        return Message(child, cancel_guid(child), "cancel", now, now, payload=reason)
 
     # Verbs
 
@@ -406,6 +396,11 @@ class Machine:
         return call.definition
 
     def begin(self, operation: Operation[Any]) -> DurablePromise:
+        if self._is_closing:
+            self._refusals += 1
+            if self._refusals > PATIENCE:
+                # It swallows whatever it is told. To wait for ever makes it stop.
+                return DurablePromise(self._last_place, Place.TIMER, operation, None, self.codec)
         return begin(self, self._turn(), operation)
 
     def promise(self, fiber: Fiber, place: Place, operation: Operation[Any]) -> DurablePromise:
