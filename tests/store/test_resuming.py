@@ -8,7 +8,9 @@ import asyncpg
 import pytest
 
 from perdure.core.errors import StaleFence
-from perdure.core.ids import HostId
+from perdure.core.ids import HostId, StepId
+from perdure.core.messages import Work
+from perdure.store.bundle import Bundle
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 from tests.store.builders import (
@@ -74,6 +76,20 @@ async def test_the_owners_of_open_runs_are_named_once(store: Store) -> None:
     closed = await begun(store, owner=HostId("host-d"))
     await store.commit(closed.finish())
     assert sorted(await store.owners()) == ["host-a", "host-b", "host-c"]
+
+
+async def test_the_hosts_that_have_claimed_work_are_named_once(store: Store) -> None:
+    run = await begun(store)
+    bundle = Bundle()
+    for step in ("root.1", "root.2", "root.3"):
+        bundle.put_work(run.fence, Work(run.run_id, StepId(step), run.guid(step), "q", 0))
+    await store.commit(bundle)
+    assert await store.claimants() == []
+    await store.claim_work(HostId("host-a"), ["q"], "one", 1, 1000, 2)
+    await store.claim_work(HostId("host-b"), ["q"], "two", 1, 1000, 1)
+    assert sorted(await store.claimants()) == ["host-a", "host-b"]
+    await store.return_work(HostId("host-a"), 2)
+    assert await store.claimants() == ["host-b"]
 
 
 async def test_runs_are_loaded_with_their_whole_journals_in_the_order_of_ids(

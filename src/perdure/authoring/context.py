@@ -16,6 +16,7 @@ from perdure.core.journal.events import AwaitKind
 
 if TYPE_CHECKING:
     from perdure.authoring.call import Call, Operation
+    from perdure.authoring.signal import Signal
 
 
 class Info(msgspec.Struct, frozen=True, gc=False):
@@ -114,7 +115,7 @@ class WorkflowContext(Protocol):
         """Begin a child run that may outlive this one."""
         ...
 
-    def signal_child(self, promise: Promise, name: str, value: object) -> None: ...
+    def signal_child(self, promise: Promise, signal: "Signal[Any]", value: object) -> None: ...
 
 
 class TaskContext(Protocol):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from perdure.authoring.call import Call
 from perdure.authoring.signature import Signature
+from perdure.authoring.texts import require_text
 from perdure.core.errors import InputError
 from perdure.core.limits import MAX_NAME_LENGTH
 
@@ -70,9 +71,4 @@ class Definition(Generic[P, R]):
 
 
 def require_name(noun: str, name: object, limit: int = MAX_NAME_LENGTH) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= limit:
-        raise InputError(
-            f"{name!r} can't be the name of a {noun}",
-            f"pass a text of 1 to {limit} characters",
-        )
-    return name
+    return require_text(f"the name of a {noun}", name, limit)

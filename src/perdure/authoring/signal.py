@@ -1,11 +1,13 @@
 """Signals: values that somebody outside sends to a run, typed at both ends."""
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from perdure.authoring.call import Composite, Operation, Sleep
 from perdure.authoring.context import Wait, workflow_context
 from perdure.authoring.definition import require_name
 from perdure.authoring.durations import Duration, milliseconds
+from perdure.core.codec import Codec
+from perdure.core.errors import InputError, NotDecodable
 from perdure.core.journal.events import AwaitKind
 from perdure.core.limits import MAX_NAME_LENGTH
 
@@ -31,8 +33,27 @@ class Signal(Generic[T]):
             return Receive(self)
         return ReceiveInTime(self, milliseconds(timeout, "timeout"))
 
+    def encode(self, codec: Codec, value: object) -> bytes:
+        """The payload of a value, if it is one that this signal carries."""
+        payload = codec.encode(value)
+        try:
+            codec.decode(payload, self.of)
+        except NotDecodable as error:
+            raise InputError(
+                f"signal {self.name!r} can't carry {value!r:.200} ({error.what})",
+                "pass a value of the signal's type",
+            ) from None
+        return payload
+
     def __repr__(self) -> str:
         return f"Signal({self.name!r}, {getattr(self.of, '__name__', self.of)})"
+
+
+def require_signal(given: object) -> Signal[Any]:
+    """The signal, if it is one."""
+    if not isinstance(given, Signal):
+        raise InputError(f"{given!r} is not a signal", "pass perdure.Signal(name, type)")
+    return given
 
 
 class Receive(Operation[T_co]):

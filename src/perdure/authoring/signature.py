@@ -119,6 +119,21 @@ class Signature:
         """
         return self._placed(msgspec.structs.astuple(codec.decode(payload, self._stored)))
 
+    def is_same_call(self, codec: Codec, one: bytes, other: bytes) -> bool:
+        """Whether two payloads are the same arguments, given or left to their defaults."""
+        if one == other:
+            return True
+        try:
+            calls = [
+                self._bare.bind(*args, **kwargs)
+                for args, kwargs in (self.unpack(codec, one), self.unpack(codec, other))
+            ]
+        except (InputError, TypeError):
+            return False
+        for call in calls:
+            call.apply_defaults()
+        return calls[0].arguments == calls[1].arguments
+
     def unpack_result(self, codec: Codec, payload: bytes) -> Any:
         """The stored result, as the return annotation says."""
         return codec.decode(payload, self._result)

@@ -19,7 +19,8 @@ from perdure.authoring.context import (
     workflow_context,
 )
 from perdure.authoring.durations import Duration, milliseconds
-from perdure.authoring.signal import Signal
+from perdure.authoring.signal import Signal, require_signal
+from perdure.authoring.texts import require_text
 from perdure.core.errors import InputError, OutsideRun, PerdureError
 from perdure.core.ids import RunId
 from perdure.core.journal.events import AwaitKind
@@ -58,9 +59,7 @@ def publish(name: str, value: object) -> None:
         raise OutsideRun(
             "perdure.publish is called outside a run", "call it in a workflow or a task"
         )
-    if not name:
-        raise InputError(f"{name!r} can't name a published value", "pass a text that is not empty")
-    context.publish(name, value)
+    context.publish(require_text("the name of a published value", name), value)
 
 
 def info() -> Info:
@@ -104,7 +103,8 @@ class ChildRun(Generic[R]):
 
     def signal(self, signal: Signal[T], value: T) -> None:
         """Send the child a signal, once."""
-        workflow_context("ChildRun.signal").signal_child(self._promise, signal.name, value)
+        context = workflow_context("ChildRun.signal")
+        context.signal_child(self._promise, require_signal(signal), value)
 
     async def cancel(self) -> None:
         """Ask the child to stop. Its result is lost to this workflow."""

@@ -7,7 +7,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from perdure.authoring.call import Call, discard
+from perdure.authoring.definition import require_name
 from perdure.authoring.registry import register
+from perdure.authoring.texts import require_text
 from perdure.authoring.workflow import Workflow
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
@@ -44,9 +46,9 @@ class Engine:
     ) -> None:
         if isinstance(queues, str):
             raise InputError(f"queues is {queues!r}", f"pass a sequence: [{queues!r}]")
-        self._url = url
-        self._queues = tuple(queues)
-        self._settings = settings or Settings()
+        self._url = require_text("the URL of a store", url, MAX_KEY_LENGTH)
+        self._queues = tuple(require_name("queue", queue) for queue in queues)
+        self._settings = _checked(settings)
         self._codec = codec or JsonCodec()
         self._store: Store | None = None
         self._hosting: Hosting | None = None
@@ -110,8 +112,9 @@ class Engine:
         """
         workflow = _workflow_of(call)
         hosting = self._require_open()
-        if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
-            raise InputError(f"{key!r} can't be a key", f"use 1 to {MAX_KEY_LENGTH} characters")
+        if key is not None:
+            require_text("a key", key, MAX_KEY_LENGTH)
+        require_text("a scope", scope, least=0)
         payload = self._codec.encode(call.arguments)
         # A workflow defined inside a function is the newest of its name from now on.
         register(workflow)
@@ -127,7 +130,9 @@ class Engine:
         run_id = RunId(taken.run_id)
         entries = await self._require_open().host.store.entries(run_id, 0, 1)
         started = entries[0].event if entries else None
-        if isinstance(started, ExecutionStarted) and started.payload not in (None, payload):
+        before = started.payload if isinstance(started, ExecutionStarted) else None
+        signature = workflow.signature
+        if before is not None and not signature.is_same_call(self._codec, before, payload):
             raise KeyReused(
                 run_id,
                 f"key {key!r} of workflow {workflow.name!r} is taken by run {run_id!r}, "
@@ -140,6 +145,9 @@ class Engine:
         self, calls: Iterable[Call[R]], *, keys: Iterable[str] | None = None, scope: str = ""
     ) -> list[Handle[R]]:
         """Start many runs at once; their commits are shared. `keys` has one for each, if given."""
+        if isinstance(calls, Call):
+            discard(calls)
+            raise InputError(f"start_many was given one call, {calls!r}", "pass a list of calls")
         calls = list(calls)
         given = list(repeat(None, len(calls)) if keys is None else keys)
         if len(given) != len(calls):
@@ -153,7 +161,8 @@ class Engine:
 
     def handle(self, run_id: str) -> Handle[Any]:
         """A handle of a run that was started before, here or elsewhere."""
-        return Handle(self._require_open(), parse_run_id(run_id))
+        text = require_text("a run id", run_id)
+        return Handle(self._require_open(), parse_run_id(text))
 
     async def audit(self) -> Report:
         """Whether journal and ledger agree, in every run."""
@@ -167,6 +176,14 @@ class Engine:
         if self._hosting is None:
             raise EngineClosed("the engine is not open", "use it inside `async with Engine(...)`")
         return self._hosting
+
+
+def _checked(settings: object) -> Settings:
+    if settings is None:
+        return Settings()
+    if not isinstance(settings, Settings):
+        raise InputError(f"settings is {settings!r}", "pass perdure.Settings(...)")
+    return settings
 
 
 def _workflow_of(call: object) -> Workflow[..., Any]:

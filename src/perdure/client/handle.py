@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.failures import decode_failure
 from perdure.authoring.registry import find
-from perdure.authoring.signal import Signal
+from perdure.authoring.signal import Signal, require_signal
+from perdure.authoring.texts import require_text
 from perdure.authoring.workflow import Workflow
 from perdure.core.errors import (
     CorruptJournal,
-    InputError,
     RunCancelled,
     RunClosed,
     RunDiverged,
@@ -24,7 +24,7 @@ from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import Terminal
 from perdure.core.journal.state import TERMINAL, Status
-from perdure.core.limits import MAX_KEY_LENGTH
+from perdure.core.limits import MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.core.messages import Message
 from perdure.core.replay.identity import cancel_guid, signal_guid
 from perdure.host.hosting import POLL_MS, Hosting
@@ -114,7 +114,7 @@ class Handle(Generic[R]):
                 run = await self._row()
                 if run.status in TERMINAL:
                     return await self._read_ending(run)
-                if run.parked is not None:
+                if run.parked is not None and not await self._is_to_be_cancelled():
                     raise RunDiverged(
                         f"run {self.run_id!r} is parked: {run.parked}",
                         "it goes on when that is mended",
@@ -124,6 +124,11 @@ class Handle(Generic[R]):
         finally:
             watchers.forget(self.run_id, told)
             told.cancel()
+
+    async def _is_to_be_cancelled(self) -> bool:
+        """Whether a cancel is on its way, which is all that a parked run takes."""
+        messages = await self._store.messages(self.run_id)
+        return any(message.kind == "cancel" for message, state, _ in messages if state == "pending")
 
     async def _read_ending(self, run: Run) -> Ending:
         entries = await self._store.entries(self.run_id, run.seq - 1, run.seq)
@@ -153,19 +158,20 @@ class Handle(Generic[R]):
 
         Two signals with the same `id` are one, so that a sender may try again.
         """
-        if id is not None and not 0 < len(id) <= MAX_KEY_LENGTH:
-            raise InputError(
-                f"{id!r} can't be a signal's id", f"use 1 to {MAX_KEY_LENGTH} characters"
-            )
+        sent = require_signal(signal)
         host = self._hosting.host
-        sender = host.sources.entropy(16).hex() if id is None else f"id:{id}"
-        payload = host.codec.encode(value)
-        guid = signal_guid(self.run_id, signal.name, sender)
+        if id is None:
+            sender = host.sources.entropy(16).hex()
+        else:
+            sender = f"id:{require_text('the id of a signal', id, MAX_KEY_LENGTH)}"
+        payload = sent.encode(host.codec, value)
+        guid = signal_guid(self.run_id, sent.name, sender)
         await self._send(f"signal:{signal.name}", guid, payload, f"take signal {signal.name!r}")
 
     async def cancel(self, reason: str = "") -> None:
         """Ask the run to stop; returns when that is durable. It cleans up first, and its children stop too."""
-        await self._send("cancel", cancel_guid(self.run_id), reason.encode(), "be cancelled")
+        text = require_text("the reason of a cancel", reason, MAX_PAYLOAD_BYTES // 4, 0)
+        await self._send("cancel", cancel_guid(self.run_id), text.encode(), "be cancelled")
 
     async def _send(self, kind: str, guid: Any, payload: bytes, what: str) -> None:
         run = await self._row()

@@ -12,7 +12,7 @@ from perdure.authoring.signal import Signal
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.core.codec import Codec
-from perdure.core.errors import EngineClosed
+from perdure.core.errors import EngineClosed, InputError
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.host.settings import Settings
@@ -40,6 +40,8 @@ class SyncEngine:
 
     def open(self) -> None:
         """Open the store and begin; `with` does it for you."""
+        if self._loop is not None:
+            raise InputError("the engine is open already", "open it once")
         ready = Event()
 
         async def live() -> None:

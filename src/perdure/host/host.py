@@ -40,6 +40,7 @@ from perdure.engine.runs import Mode, rebuild_run
 from perdure.engine.sources import Sources
 from perdure.host.bodies import Bodies, Order
 from perdure.host.residents import Residents
+from perdure.host.settings import Settings
 from perdure.host.watching import Ending, Watchers
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
@@ -87,7 +88,7 @@ class Host:
         bodies: Bodies,
         residents: Residents,
         *,
-        mode: Mode = Mode.FUSED,
+        settings: Settings,
     ) -> None:
         self.store = store
         self.host_id = host_id
@@ -98,7 +99,8 @@ class Host:
         self.watchers = Watchers()
         self.on_message: Callable[[Message], None] = lambda _: None
         """Called with each message that this host sent and that is durable."""
-        self._mode = mode
+        self._mode = Mode.STEPWISE if settings.stepwise else Mode.FUSED
+        self._max_doubts = settings.max_doubts
         self._loading: dict[RunId, asyncio.Future[WarmRun | None]] = {}
         self.on_work: Callable[[Work], None] = lambda _: None
         """Called with each task that this host put on a queue, when that is durable."""
@@ -391,7 +393,7 @@ class Host:
                 "restore the code that it ran on, or cancel the run",
             ) from None
         warm = WarmRun(machine, loaded=loaded, new=None)
-        facts.resume(warm, self.bodies.is_running)
+        facts.resume(warm, self.bodies.is_running, self._max_doubts)
         return warm
 
     async def _park(self, run: Run, reason: str | None) -> None:

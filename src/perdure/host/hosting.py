@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from perdure.core.codec import Codec
 from perdure.core.ids import HostId, RunId
-from perdure.engine.runs import Mode
 from perdure.engine.sources import Sources
 from perdure.host.bodies import Bodies
 from perdure.host.host import Host
@@ -40,7 +39,7 @@ class Hosting:
             sources,
             self.bodies,
             self._make_residents(settings),
-            mode=Mode.STEPWISE if settings.stepwise else Mode.FUSED,
+            settings=settings,
         )
         self.publisher = Publisher(self.host)
         self.bodies.published = self.publisher.settle

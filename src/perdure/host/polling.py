@@ -96,8 +96,11 @@ class Poller:
         return min((each.due_at_ms for each in ahead if each.due_at_ms > now), default=None)
 
     async def take_census(self) -> None:
-        """Take over the runs of hosts that are gone, and those of nobody."""
+        """Take over the runs of hosts that are gone, and those of nobody; put back what they had claimed."""
         host, store = self._host, self._host.store
+        for claimant in await store.claimants():
+            if is_dead(claimant):
+                await store.return_work(claimant, host.sources.now_ms())
         for owner in await store.owners():
             if owner != host.host_id and is_dead(owner):
                 while runs := await store.take_over(owner, host.host_id, BATCH):

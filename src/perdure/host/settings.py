@@ -24,11 +24,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 10.0
     """How long a stop waits for the tasks that run."""
 
+    max_doubts: int = 3
+    """How many crashes a step may have been under way in. One more, and it is failed: it may be their cause."""
+
     stepwise: bool = False
     """Commit every entry by itself. Slow; for tests of recovery."""
 
     def __post_init__(self) -> None:
-        for name, least in (("concurrency", 1), ("threads", 1), ("warm_runs", 0)):
+        for name, least in (
+            ("concurrency", 1),
+            ("threads", 1),
+            ("warm_runs", 0),
+            ("max_doubts", 0),
+        ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"{name} is {value!r}", f"pass a whole number of at least {least}")

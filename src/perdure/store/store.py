@@ -62,6 +62,10 @@ class Store(Protocol):
         """The owners of open runs, each once. Costs by the number of owners, not of runs."""
         ...
 
+    async def claimants(self) -> list[HostId]:
+        """The hosts that have claimed tasks and not finished them, each once."""
+        ...
+
     async def claim_work(
         self,
         host: HostId,

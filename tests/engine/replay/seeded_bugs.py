@@ -51,7 +51,7 @@ def doubt_forgotten() -> Iterator[None]:
 def doubt_taken_for_success() -> Iterator[None]:
     """A step that had started when its host died is taken for done."""
 
-    def believe(machine: Machine, promise: Any) -> None:
+    def believe(machine: Machine, promise: Any, _: int) -> None:
         machine.feed(e.InvokeCompleted(promise.step, promise.attempt, payload=b"0"))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -63,7 +63,7 @@ def doubt_taken_for_success() -> Iterator[None]:
 def doubt_taken_for_failure() -> Iterator[None]:
     """A step that had started when its host died counts as a failed attempt, and uses up a retry."""
 
-    def despair(machine: Machine, promise: Any) -> None:
+    def despair(machine: Machine, promise: Any, _: int) -> None:
         machine.feed(e.InvokeRetrying(promise.step, promise.attempt, 0, payload=b"{}"))
         machine.unstarted.append(promise)
 

@@ -3,7 +3,7 @@
 from perdure.core.journal.events import RetryPolicy
 
 MAX_DOUBTS = 3
-"""A step that was under way in more crashes than this is failed: it may be what kills the host."""
+"""A step that was under way in more crashes than this is failed: it may be what kills the host. A setting."""
 
 
 def retry_at(

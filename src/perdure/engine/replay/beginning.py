@@ -6,7 +6,7 @@ from perdure.authoring.call import Branch, Call, Operation, Sleep
 from perdure.authoring.signal import Receive
 from perdure.authoring.task import Task
 from perdure.authoring.workflow import Workflow
-from perdure.core.errors import DepthExceeded, ForeignAwait
+from perdure.core.errors import DepthExceeded, ForeignAwait, NotEncodable, PayloadTooLarge
 from perdure.core.journal import events as e
 from perdure.core.limits import MAX_DEPTH, MAX_PAYLOAD_BYTES
 from perdure.core.messages import Message, Work
@@ -37,7 +37,11 @@ def _begin_call(machine: "Machine", fiber: Fiber, call: Call[Any]) -> DurablePro
     is_queued = isinstance(call.definition, Task) and call.definition.queue is not None
     limit = MAX_PAYLOAD_BYTES - HEADER_ROOM if is_queued else MAX_PAYLOAD_BYTES
     definition = machine.use(call)
-    payload = machine.codec.encode(call.arguments, limit=limit)
+    try:
+        payload = machine.codec.encode(call.arguments, limit=limit)
+    except (NotEncodable, PayloadTooLarge) as error:
+        what = f"an argument of {definition.noun} {definition.name!r}: {error.what}"
+        raise type(error)(what, error.remedy) from None
     if isinstance(definition, Workflow):
         return _begin_child(machine, fiber, call, payload)
     assert isinstance(definition, Task)  # noqa: S101 - there are two kinds

@@ -82,7 +82,7 @@ def _retry_at(machine: Machine, promise: DurablePromise, outcome: Outcome) -> in
     return retry_at(task.policy, failures, machine.sources.now_ms(), task.retry.jitter, chance)
 
 
-def resume(warm: WarmRun, is_running_here: IsRunning) -> None:
+def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int = MAX_DOUBTS) -> None:
     """Settle what the host that last had this run left behind.
 
     A local task that had started and is not running here is in doubt: its effect may have happened. It is
@@ -96,14 +96,14 @@ def resume(warm: WarmRun, is_running_here: IsRunning) -> None:
             continue
         if promise.is_running:
             if not is_running_here(warm.run_id, promise.step):
-                _doubt(machine, promise)
+                _doubt(machine, promise, max_doubts)
         elif not promise.attempt or promise.retry_at_ms <= now:
             machine.unstarted.append(promise)
 
 
-def _doubt(machine: Machine, promise: DurablePromise) -> None:
+def _doubt(machine: Machine, promise: DurablePromise, max_doubts: int) -> None:
     step = promise.step
-    if promise.doubts >= MAX_DOUBTS:
+    if promise.doubts >= max_doubts:
         error = StepInDoubt(
             f"step {step} ({promise.name}) was under way in {promise.doubts + 1} crashes",
             "find out whether it kills its process, and what of its effect happened",

@@ -20,6 +20,7 @@ from perdure.authoring.context import WORKFLOW, Info, Promise, Wait
 from perdure.authoring.definition import Definition
 from perdure.authoring.failures import encode_failure
 from perdure.authoring.interruption import Cancelled, Evicted
+from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
 from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
@@ -451,13 +452,13 @@ class Machine:
         promise.is_detached = True
         return promise
 
-    def signal_child(self, promise: Promise, name: str, value: object) -> None:
+    def signal_child(self, promise: Promise, signal: Signal[Any], value: object) -> None:
         child = promise.child_run
         assert child is not None  # noqa: S101 - for the type checker
-        guid = signal_guid(child, name, f"{self.info.run_id}/{self._take_place()}")
+        payload = signal.encode(self.codec, value)
+        guid = signal_guid(child, signal.name, f"{self.info.run_id}/{self._take_place()}")
         now = self.sources.now_ms()
-        payload = self.codec.encode(value)
-        message = Message(child, guid, f"signal:{name}", now, now, payload=payload)
+        message = Message(child, guid, f"signal:{signal.name}", now, now, payload=payload)
         self.record.attach(Enqueue(message))
 
 

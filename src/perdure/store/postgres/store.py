@@ -145,6 +145,9 @@ class PostgresStore:
     async def owners(self) -> list[HostId]:
         return [HostId(row[0]) for row in await self._fetch("select_owners")]
 
+    async def claimants(self) -> list[HostId]:
+        return [HostId(row[0]) for row in await self._fetch("select_claimants")]
+
     async def claim_work(
         self,
         host: HostId,

@@ -256,6 +256,9 @@ WITH RECURSIVE found (owner) AS (
 )
 SELECT owner FROM found WHERE owner IS NOT NULL
 
+-- name: select_claimants
+SELECT DISTINCT host FROM perdure.work WHERE host IS NOT NULL
+
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked

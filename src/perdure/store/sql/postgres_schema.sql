@@ -148,6 +148,8 @@ CREATE TABLE perdure.work (
 
 -- The most urgent task of a queue.
 CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms);
+-- Who has claimed anything.
+CREATE INDEX work_host ON perdure.work (host) WHERE host IS NOT NULL;
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes

@@ -145,6 +145,8 @@ CREATE TABLE perdure_work (
 
 -- The most urgent task of a queue.
 CREATE INDEX perdure_work_queue ON perdure_work (queue, priority DESC, available_at_ms);
+-- Who has claimed anything.
+CREATE INDEX perdure_work_host ON perdure_work (host) WHERE host IS NOT NULL;
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes

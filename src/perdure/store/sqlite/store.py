@@ -156,6 +156,9 @@ class SqliteStore:
     async def owners(self) -> list[HostId]:
         return [HostId(owner) for (owner,) in await self._select("select_owners")]
 
+    async def claimants(self) -> list[HostId]:
+        return [HostId(host) for (host,) in await self._select("select_claimants")]
+
     async def claim_work(
         self,
         host: HostId,

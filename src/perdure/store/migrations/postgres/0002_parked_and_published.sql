@@ -1,4 +1,4 @@
--- Runs that are not advanced, and what programs let clients read.
+-- Runs that are not advanced, what programs let clients read, and who has claimed work.
 
 ALTER TABLE perdure.run ADD COLUMN parked text;
 
@@ -9,3 +9,5 @@ CREATE TABLE perdure.published (
     at_ms   bigint NOT NULL,
     PRIMARY KEY (run_id, name)
 ) WITH (fillfactor = 80);
+
+CREATE INDEX work_host ON perdure.work (host) WHERE host IS NOT NULL;

@@ -1,4 +1,4 @@
--- Runs that are not advanced, and what programs let clients read.
+-- Runs that are not advanced, what programs let clients read, and who has claimed work.
 
 ALTER TABLE perdure_run ADD COLUMN parked TEXT;
 
@@ -9,3 +9,5 @@ CREATE TABLE perdure_published (
     at_ms   INTEGER NOT NULL,
     PRIMARY KEY (run_id, name)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX perdure_work_host ON perdure_work (host) WHERE host IS NOT NULL;

@@ -1,0 +1,225 @@
+"""Code that changed under a run: the run is parked with a readable reason, and waits for its own code."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Engine, RunDiverged, RunStatus, Signal, Workflow, task, workflow
+from perdure.authoring import registry
+from perdure.core.journal import events as e
+from tests.client.engines import journal, opened, until_recorded, until_status
+
+word = Signal("word", str)
+
+
+@task(name="divergence.note")
+async def note(what: str) -> str:
+    return what
+
+
+def old_code() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def old() -> str:
+        await note("one")
+        said = await word.receive()
+        return "old code heard " + said
+
+    return old
+
+
+def with_another_step() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        await note("another")
+        return await word.receive()
+
+    return changed
+
+
+def with_a_step_more() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        await note("one")
+        await note("two")
+        return await word.receive()
+
+    return changed
+
+
+def with_a_step_less() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        return await word.receive()
+
+    return changed
+
+
+def with_an_early_end() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        return "at once"
+
+    return changed
+
+
+def with_an_error() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        await note("one")
+        raise ValueError("a typing mistake")
+
+    return changed
+
+
+CHANGES: list[tuple[Callable[[], Workflow[[], str]], str, str]] = [
+    (with_another_step, 'payload={"what":"one"}', 'payload={"what":"another"}'),
+    (with_a_step_more, "ExecutionAwaiting(", 'payload={"what":"two"}'),
+    (with_a_step_less, "InvokeScheduled(", "ExecutionAwaiting("),
+    (with_an_early_end, "InvokeScheduled(", "ExecutionCompleted("),
+    (with_an_error, "ExecutionAwaiting(", "ExecutionFailed("),
+]
+
+
+async def _waiting_run(url: str) -> str:
+    async with opened(url) as engine:
+        run = await engine.start(old_code()())
+        await until_recorded(engine, run, e.ExecutionAwaiting, 2)
+        return run.run_id
+
+
+@pytest.mark.parametrize(("change", "recorded", "actual"), CHANGES)
+async def test_a_run_whose_code_changed_is_parked_with_a_diff(
+    shared_url: str, change: Callable[[], Workflow[[], str]], recorded: str, actual: str
+) -> None:
+    run_id = await _waiting_run(shared_url)
+    change()
+    async with opened(shared_url) as engine:
+        run = engine.handle(run_id)
+        assert await run.status() is RunStatus.DIVERGED
+        with pytest.raises(RunDiverged) as parked:
+            await run.result(10)
+    lines = str(parked.value).splitlines()
+    (before,) = [line for line in lines if line.startswith("  - journal: ")]
+    (after,) = [line for line in lines if line.startswith("  + program: ")]
+    assert recorded in before
+    assert actual in after
+
+
+async def test_the_diff_names_the_line_of_the_program(shared_url: str) -> None:
+    run_id = await _waiting_run(shared_url)
+    code = with_another_step().fn.__code__
+    async with opened(shared_url) as engine:
+        with pytest.raises(RunDiverged) as parked:
+            await engine.handle(run_id).result(10)
+    assert f"{code.co_filename}:{code.co_firstlineno + 2} in changed" in str(parked.value)
+
+
+async def test_nothing_is_appended_to_a_run_that_diverged(shared_url: str) -> None:
+    run_id = await _waiting_run(shared_url)
+    with_another_step()
+    async with opened(shared_url) as engine:
+        before = await journal(engine, engine.handle(run_id))
+        await engine.handle(run_id).signal(word, "anybody there")
+        await asyncio.sleep(0.1)
+        assert await journal(engine, engine.handle(run_id)) == before
+
+
+async def test_a_diverged_run_goes_on_when_its_own_code_is_back(shared_url: str) -> None:
+    run_id = await _waiting_run(shared_url)
+    with_another_step()
+    async with opened(shared_url) as engine:
+        assert await engine.handle(run_id).status() is RunStatus.DIVERGED
+        await engine.handle(run_id).signal(word, "kept")
+    old_code()
+    async with opened(shared_url) as engine:
+        run = engine.handle(run_id)
+        assert await run.result(10) == "old code heard kept"
+        assert await run.status() is RunStatus.COMPLETED
+
+
+async def test_a_change_behind_what_a_run_has_done_does_not_matter(shared_url: str) -> None:
+    run_id = await _waiting_run(shared_url)
+
+    @workflow(name="divergence.changing")
+    async def extended() -> str:
+        await note("one")
+        said = await word.receive()
+        return await note("new code heard " + said)
+
+    async with opened(shared_url) as engine:
+        run = engine.handle(run_id)
+        await run.signal(word, "hello")
+        assert await run.result(10) == "new code heard hello"
+
+
+async def test_a_diverged_run_leaves_the_others_alone(shared_url: str) -> None:
+    run_id = await _waiting_run(shared_url)
+    changed = with_another_step()
+    async with opened(shared_url) as engine:
+        assert await engine.handle(run_id).status() is RunStatus.DIVERGED
+        fresh = await engine.start(changed())
+        await fresh.signal(word, "fresh")
+        assert await fresh.result(10) == "fresh"
+
+
+async def test_a_run_that_diverges_while_its_engine_runs_is_parked(engine_url: str) -> None:
+    async with opened(engine_url, perdure.Settings(warm_runs=0)) as engine:
+        run = await engine.start(old_code()())
+        await until_status(run, RunStatus.BLOCKED)
+        with_another_step()
+        await run.signal(word, "wake up")
+        with pytest.raises(RunDiverged):
+            await run.result(10)
+
+
+async def _crash(url: str, call: Any) -> str:
+    """A run whose engine died, and so did not give it back."""
+    crashed = Engine(url)
+    await crashed.open()
+    run = await crashed.start(call)
+    await until_status(run, RunStatus.BLOCKED)
+    await crashed._abort()
+    return run.run_id
+
+
+async def test_a_run_whose_workflow_is_not_registered_is_parked(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await _crash(shared_url, old_code()())
+    with monkeypatch.context() as patched:
+        patched.delitem(registry._known, ("workflow", "divergence.changing"))
+        async with opened(shared_url) as engine:
+            run = engine.handle(run_id)
+            assert await run.status() is RunStatus.PARKED
+            with pytest.raises(
+                RunDiverged, match=r"no workflow 'divergence\.changing' is registered"
+            ):
+                await run.result(10)
+    async with opened(shared_url) as engine:
+        again = engine.handle(run_id)
+        await again.signal(word, "found")
+        assert await again.result(10) == "old code heard found"
+
+
+async def test_a_parked_run_does_not_keep_its_engine_busy(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await _waiting_run(shared_url)
+    with_another_step()
+    async with opened(shared_url) as engine:
+        await engine.handle(run_id).signal(word, "nobody takes this")
+        assert engine._hosting is not None
+        polls = 0
+        poll = engine._hosting.poller._deliver_due
+
+        async def counted(now: int) -> None:
+            nonlocal polls
+            polls += 1
+            await poll(now)
+
+        monkeypatch.setattr(engine._hosting.poller, "_deliver_due", counted)
+        await asyncio.sleep(0.5)
+    assert polls <= 2

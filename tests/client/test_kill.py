@@ -1,0 +1,229 @@
+"""Real processes, killed in mid-flight: what was in the journal is never done again, and the rest is accounted for."""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from perdure.core.ids import StepId
+from perdure.core.journal import events as e
+from perdure.core.journal.entry import Entry
+from perdure.core.ledger import step_account
+from perdure.core.replay.retrying import MAX_DOUBTS
+from perdure.engine.replay.machine import IN_DOUBT
+from perdure.store.inspection import audit, verify
+from perdure.store.opening import open_store
+from tests.client.killed import LINE, STEPS, total_of
+
+ROOT = Path(__file__).parent.parent.parent
+
+PATIENCE_S = 60
+
+Step = tuple[int, int]
+"""The number of a run, and of a step in it."""
+
+Line = tuple[int, int, int]
+"""A run, a step and an attempt: its body began. A run and `STEPS`: it is over."""
+
+Property = Callable[[str, object], None]
+
+
+class Journal(NamedTuple):
+    """What the store says of all runs."""
+
+    completed: set[Step]
+    started: Counter[Step]
+    doubted: Counter[Step]
+    results: dict[int, bytes | None]
+
+    def at_risk(self) -> set[Step]:
+        """Steps that have been in doubt so often that they fail if they are once more after the next."""
+        doubts = MAX_DOUBTS - 1
+        return {s for s, n in self.doubted.items() if n >= doubts} - self.completed
+
+
+class Moment(NamedTuple):
+    """A kill: what was in the journal then, and how many lines in the log."""
+
+    completed: set[Step]
+    logged: int
+
+
+class Life(NamedTuple):
+    """How long a process lives: until it has logged so much, and then for so many seconds."""
+
+    lines: int
+    delay_s: float
+
+
+async def read_journal(url: str) -> Journal:
+    journal = Journal(set(), Counter(), Counter(), {})
+    store = await open_store(url)
+    try:
+        async for books in store.books():
+            add_run(journal, books.entries)
+    finally:
+        await store.close()
+    return journal
+
+
+def add_run(journal: Journal, entries: Sequence[Entry]) -> None:
+    started = entries[0].event
+    assert isinstance(started, e.ExecutionStarted)
+    run = int(started.idempotency_key or "")
+    places = {step_account(StepId(f"root.{number}")): number for number in range(STEPS)}
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, e.InvokeCompleted):
+            assert event.ok
+            journal.completed.add((run, places[step_account(event.promise_id)]))
+        elif isinstance(event, e.InvokeStarted):
+            journal.started[run, places[step_account(event.promise_id)]] += 1
+        elif isinstance(event, e.Posted):
+            assert event.label == IN_DOUBT
+            (posting,) = event.postings
+            journal.doubted[run, places[posting.account]] += 1
+        elif isinstance(event, e.ExecutionCompleted):
+            journal.results[run] = event.payload
+
+
+class Victim:
+    """The process, started again after each kill, and the log that its bodies write."""
+
+    def __init__(self, url: str, log: Path, runs: int) -> None:
+        self._command = [sys.executable, "-m", "tests.client.killed", url, str(log), str(runs)]
+        self._log = log
+        self._runs = runs
+        log.touch()
+
+    def lines(self) -> list[Line]:
+        """All that was logged so far."""
+        return lines_of(self._log.read_bytes())
+
+    def live(self, life: Life, at_risk: set[Step]) -> bool:
+        """Begin, get past the steps at risk, go on as long as the life says, and be killed.
+
+        False if it ended by itself.
+        """
+        process = subprocess.Popen(self._command, cwd=ROOT)
+        try:
+            self._watch(process, life.lines, dict(at_risk))
+            time.sleep(life.delay_s)
+        finally:
+            process.kill()
+        assert process.wait() in (0, -9)
+        return process.returncode == -9
+
+    def _watch(self, process: subprocess.Popen[bytes], count: int, at_risk: dict[int, int]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        with self._log.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            while process.poll() is None and (count > 0 or at_risk):
+                for run, step, _ in lines_of(log.read()):
+                    count -= 1
+                    if step > at_risk.get(run, step):
+                        del at_risk[run]
+                assert time.monotonic() < deadline
+                time.sleep(0.002)
+
+    def finish(self) -> None:
+        subprocess.run(self._command, cwd=ROOT, check=True, timeout=PATIENCE_S)
+
+
+def lines_of(logged: bytes) -> list[Line]:
+    assert len(logged) % LINE == 0
+    found = []
+    for line in logged.splitlines():
+        run, step, attempt = map(int, line.split())
+        found.append((run, step, attempt))
+    return found
+
+
+def lives(count: int, runs: int, seed: int) -> list[Life]:
+    """From a few bodies to a step and a half of every run, and up to 20 ms more."""
+    chance = random.Random(seed)
+    return [Life(chance.randrange(1, 3 * runs // 2), chance.random() / 50) for _ in range(count)]
+
+
+def kill_again_and_again(url: str, log: Path, runs: int, plan: list[Life]) -> str:
+    """Returns what happened, in figures."""
+    victim = Victim(url, log, runs)
+    moments = []
+    at_risk: set[Step] = set()
+    for life in plan:
+        assert victim.live(life, at_risk), "it ended before it was killed"
+        journal = asyncio.run(read_journal(url))
+        moments.append(Moment(journal.completed, len(victim.lines())))
+        at_risk = journal.at_risk()
+    victim.finish()
+    journal, lines = asyncio.run(read_journal(url)), victim.lines()
+    assert_all_is_done(journal, runs)
+    for moment in moments:
+        again = {(run, step) for run, step, _ in lines[moment.logged :]}
+        assert again & moment.completed == set(), "done again, though its result was durable"
+    repeats = assert_repeats_are_accounted_for(journal, lines)
+    asyncio.run(assert_clean(url, runs))
+    return (
+        f"{len(moments)} kills -9 over {runs:,} runs of {STEPS} steps: "
+        f"{', '.join(f'{len(moment.completed):,}' for moment in moments)} steps were durable at each, and none "
+        f"of them ran again; {journal.doubted.total():,} in doubt, {repeats:,} of them had begun"
+    )
+
+
+def assert_all_is_done(journal: Journal, runs: int) -> None:
+    everything = {(run, step) for run in range(runs) for step in range(STEPS)}
+    assert journal.completed == everything
+    assert journal.results == {run: b"%d" % total_of(run) for run in range(runs)}
+
+
+def assert_repeats_are_accounted_for(journal: Journal, lines: list[Line]) -> int:
+    """Each attempt of a step but its first was journaled as in doubt. Returns how many bodies were repeats."""
+    assert journal.doubted == Counter({s: n - 1 for s, n in journal.started.items() if n > 1})
+    bodies = [line for line in lines if line[1] < STEPS]
+    assert len(set(bodies)) == len(bodies), "an attempt began twice"
+    for run, step, attempt in bodies:
+        assert 1 <= attempt <= journal.started[run, step]
+    begun = Counter((run, step) for run, step, _ in bodies)
+    assert set(begun) == set(journal.started), "a result without a body"
+    return sum(count - 1 for count in begun.values())
+
+
+async def assert_clean(url: str, runs: int) -> None:
+    store = await open_store(url)
+    try:
+        for report in (await audit(store), await verify(store)):
+            assert report.findings == []
+            assert report.runs == runs
+    finally:
+        await store.close()
+
+
+def test_five_hundred_runs_survive_kills(tmp_path: Path, record_property: Property) -> None:
+    url = f"sqlite:///{tmp_path}/killed.db"
+    figures = kill_again_and_again(url, tmp_path / "log", 500, lives(8, 500, seed=1))
+    record_property("explored", f"sqlite: {figures}")
+
+
+@pytest.mark.postgres
+def test_a_hundred_runs_on_postgres_survive_kills(
+    fresh_postgres: str, tmp_path: Path, record_property: Property
+) -> None:
+    figures = kill_again_and_again(fresh_postgres, tmp_path / "log", 100, lives(6, 100, seed=2))
+    record_property("explored", f"postgres: {figures}")
+
+
+@pytest.mark.deep
+def test_more_runs_than_fit_in_memory_survive_many_kills(
+    tmp_path: Path, record_property: Property
+) -> None:
+    url = f"sqlite:///{tmp_path}/killed.db"
+    figures = kill_again_and_again(url, tmp_path / "log", 1500, lives(10, 1500, seed=3))
+    record_property("explored", f"sqlite: {figures}")
