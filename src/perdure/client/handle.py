@@ -107,23 +107,31 @@ class Handle(Generic[R]):
         return self._workflow
 
     async def _ending(self) -> Ending:
-        watchers = self._hosting.host.watchers
-        told = watchers.ending_of(self.run_id)
+        host = self._hosting.host
+        told = host.watchers.ending_of(self.run_id)
         try:
+            # While this process has the run in memory it will be told; else only the store knows.
             while not told.done():
-                run = await self._row()
-                if run.status in TERMINAL:
-                    return await self._read_ending(run)
-                if run.parked is not None and not await self._is_to_be_cancelled():
-                    raise RunDiverged(
-                        f"run {self.run_id!r} is parked: {run.parked}",
-                        "it goes on when that is mended",
-                    )
+                if self.run_id not in host.residents:
+                    ending = await self._stored_ending()
+                    if ending is not None:
+                        return ending
                 await asyncio.wait([told], timeout=_POLL_S)
             return told.result()
         finally:
-            watchers.forget(self.run_id, told)
+            host.watchers.forget(self.run_id, told)
             told.cancel()
+
+    async def _stored_ending(self) -> Ending | None:
+        """How the run ended, if it has; raises if it waits for somebody to mend it."""
+        run = await self._row()
+        if run.status in TERMINAL:
+            return await self._read_ending(run)
+        if run.parked is not None and not await self._is_to_be_cancelled():
+            raise RunDiverged(
+                f"run {self.run_id!r} is parked: {run.parked}", "it goes on when that is mended"
+            )
+        return None
 
     async def _is_to_be_cancelled(self) -> bool:
         """Whether a cancel is on its way, which is all that a parked run takes."""

@@ -125,10 +125,9 @@ class Bodies:
         # Not in the context of whoever starts it: what one body sets there is not the next one's.
         context = self._context.copy()
         body = self._loop.create_task(self._live(order, slot, done), context=context)
-        # A body that is cancelled before its first instruction gives its slot back here.
-        body.add_done_callback(slot.end_of_body)
         self.tasks.add(body)
-        body.add_done_callback(self._buried)
+        # With a context, because asyncio would make a copy of one for it.
+        body.add_done_callback(slot.end_of_task, context=context)
         self._running.setdefault(order.group, {})[order.info.step] = body
 
     def cancel(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> None:
@@ -180,7 +179,8 @@ class Bodies:
         finally:
             self._reporting.discard((group, step))
 
-    def _buried(self, body: asyncio.Task[None]) -> None:
+    def bury(self, body: asyncio.Task[None]) -> None:
+        """The task of a body is over: it has reported, or was cancelled."""
         self.tasks.discard(body)
         if not body.cancelled() and (error := body.exception()) is not None:
             self.on_failure(error)
@@ -260,6 +260,8 @@ class Bodies:
 class Slot:
     """A reserved place for one body. A thread can't be stopped: it keeps its slot until it returns."""
 
+    __slots__ = ("_bodies", "_is_held", "_task", "_thread")
+
     def __init__(self, bodies: Bodies, task: Task[..., Any]) -> None:
         self._bodies = bodies
         self._task = task
@@ -270,9 +272,14 @@ class Slot:
         self._thread = thread
         thread.add_done_callback(self._release)
 
-    def end_of_body(self, _: object = None) -> None:
+    def end_of_body(self) -> None:
         if self._thread is None:
             self._release()
+
+    def end_of_task(self, body: asyncio.Task[None]) -> None:
+        # A body that is cancelled before its first instruction gives its slot back here.
+        self.end_of_body()
+        self._bodies.bury(body)
 
     def _release(self, _: object = None) -> None:
         if self._is_held:

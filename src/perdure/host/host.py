@@ -73,7 +73,7 @@ class Turn(NamedTuple):
 
     run: WarmRun
     starts: list[tuple[DurablePromise, int]]
-    unwanted: list[StepId]
+    unwanted: Sequence[StepId]
 
 
 class Host:
@@ -124,7 +124,10 @@ class Host:
         run_id = new_run_id(self.sources.now_ms(), self.sources.entropy(10))
         run = self._new_run(run_id, start, None)
         try:
-            async with run.turn:
+            if self._mode is Mode.STEPWISE:
+                async with run.turn:
+                    await self._commit(run)
+            else:
                 await self._commit(run)
         except StaleFence:
             # It was created, part by part, and somebody else has it before its first turn is over.
@@ -245,7 +248,9 @@ class Host:
                 starts.append((promise, facts.start(machine, promise)))
             else:
                 self._waiting[promise.task.is_async][run.run_id, promise.step] = None
-        unwanted, machine.unwanted = machine.unwanted, []
+        unwanted: Sequence[StepId] = ()
+        if machine.unwanted:
+            unwanted, machine.unwanted = machine.unwanted, []
         batch.turns.append(Turn(run, starts, unwanted))
 
     def _stage(self, run: WarmRun, changes: Sequence[Change], batch: "Batch") -> None:
@@ -254,15 +259,17 @@ class Host:
         def adopt(spawn: Spawn) -> None:
             child = self._new_run(spawn.run_id, Start(spawn.workflow, spawn.payload), spawn.parent)
             child.in_flight += 1
-            batch.children.append(child)
+            batch.children = [*batch.children, child]
             self._take_turn(child, batch)
             self._stage(child, child.machine.take_changes(), batch)
 
-        batch.messages += run.write(batch.bundle, changes, self.sources, adopt)
+        sent = run.write(batch.bundle, changes, self.sources, adopt)
+        if sent:
+            batch.messages = [*batch.messages, *sent]
         last = changes[-1].event
         if isinstance(last, e.Terminal):
             status = run.journal.state.status
-            batch.endings.append((run, Ending(status, last.payload)))
+            batch.endings = [*batch.endings, (run, Ending(status, last.payload))]
 
     def _undo(self, run: WarmRun, batch: "Batch") -> None:
         """Nothing of the batch is durable: memory is wrong."""
@@ -464,12 +471,14 @@ class Host:
 class Batch:
     """What commits together, and what may happen once it has."""
 
+    __slots__ = ("bundle", "children", "endings", "messages", "turns")
+
     def __init__(self) -> None:
         self.bundle = Bundle()
         self.turns: list[Turn] = []
-        self.children: list[WarmRun] = []
-        self.messages: list[Message] = []
-        self.endings: list[tuple[WarmRun, Ending]] = []
+        self.children: Sequence[WarmRun] = ()
+        self.messages: Sequence[Message] = ()
+        self.endings: Sequence[tuple[WarmRun, Ending]] = ()
 
 
 def _log_failure(error: BaseException) -> None:

@@ -20,6 +20,9 @@ class Residents:
     def __len__(self) -> int:
         return len(self._runs)
 
+    def __contains__(self, run_id: RunId) -> bool:
+        return run_id in self._runs
+
     def __iter__(self) -> Iterator[WarmRun]:
         return iter(list(self._runs.values()))
 

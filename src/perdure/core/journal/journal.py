@@ -99,6 +99,7 @@ class Journal:
         )
         self.seq = seq
         self.head = head
+        self.state.settle()
         return appended
 
     def _admit(

@@ -125,6 +125,10 @@ class State:
             self.semaphore,
         )
 
+    def settle(self) -> None:
+        """What happened since the last mark stands. Its undo log would only keep the collector busy."""
+        self.undo.clear()
+
     def roll_back(self, mark: tuple[Any, ...]) -> None:
         """Undo everything since `mark`."""
         (

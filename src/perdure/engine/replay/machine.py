@@ -250,7 +250,7 @@ class Machine:
         fiber.wait = wait
         fiber.missing = 1 if wait.kind is e.AwaitKind.ANY else len(open_ones)
         for promise in open_ones:
-            promise.waiters.append((fiber, wait))
+            promise.waiters = (*promise.waiters, (fiber, wait))
 
     def settle(self, promise: DurablePromise) -> None:
         """The promise has its outcome; whoever waited for it may go on."""
@@ -260,7 +260,7 @@ class Machine:
         promise.is_settled = True
         promise.is_running = False
         promise.settled_at = self.settlements
-        waiters, promise.waiters = promise.waiters, []
+        waiters, promise.waiters = promise.waiters, ()
         for fiber, wait in waiters:
             if fiber.wait is wait:
                 fiber.missing -= 1

@@ -1,5 +1,6 @@
 """Promises: places in a run's call tree that will have an outcome."""
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -78,7 +79,7 @@ class DurablePromise:
         self.payload: bytes | None = None
         self.value: Any = None
         self.failure: BaseException | None = None
-        self.waiters: list[tuple[Any, Any]] = []
+        self.waiters: Sequence[tuple[Any, Any]] = ()
         self.fiber: Any = None
         self.child_run: RunId | None = None
 

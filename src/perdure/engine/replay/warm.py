@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
@@ -40,10 +41,13 @@ class WarmRun:
         self.run_id: RunId = machine.info.run_id
         self.in_flight = 0
         """Commits under way: while there are any, the run stays in memory."""
-        self.turn = asyncio.Lock()
-        """Held from a fact to its commit where the parts of it are committed apart."""
         self._loaded = loaded
         self._new = new
+
+    @cached_property
+    def turn(self) -> asyncio.Lock:
+        """Held from a fact to its commit where the parts of it are committed apart."""
+        return asyncio.Lock()
 
     @property
     def journal(self) -> Journal:
@@ -69,8 +73,9 @@ class WarmRun:
             bundle.append(self.fence, self._require_loaded().append(events, sources))
         sent: list[Message] = []
         for change in changes:
-            for effect in change.effects:
-                self._apply(bundle, effect, sources, adopt, sent)
+            if change.effects:
+                for effect in change.effects:
+                    self._apply(bundle, effect, sources, adopt, sent)
         return sent
 
     def _apply(

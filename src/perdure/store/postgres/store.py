@@ -1,7 +1,7 @@
 """The Postgres store: one connection that commits, a small pool for everything else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -82,8 +82,8 @@ class PostgresStore:
             if connection is not None:
                 await _let_go(connection)
 
-    async def commit(self, bundle: Bundle) -> None:
-        await self._committer.commit(bundle)
+    def commit(self, bundle: Bundle) -> Coroutine[Any, Any, None]:
+        return self._committer.commit(bundle)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
         return write_async(bundles, self._apply)

@@ -4,7 +4,7 @@ A store in memory has neither thread: it has one connection, in the event loop's
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -99,8 +99,8 @@ class SqliteStore:
                 await self._committer.close()
                 await _close(self._reader, self._writer)
 
-    async def commit(self, bundle: Bundle) -> None:
-        await self._committer.commit(bundle)
+    def commit(self, bundle: Bundle) -> Coroutine[Any, Any, None]:
+        return self._committer.commit(bundle)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
         if self._pace.log_is_long and (self._folding is None or self._folding.done()):
