@@ -195,7 +195,7 @@ def test_a_task_publishes() -> None:
 
 
 def test_a_value_is_not_published_without_a_name() -> None:
-    with in_a_task(), pytest.raises(InputError, match="pass a text that is not empty"):
+    with in_a_task(), pytest.raises(InputError, match="pass a text of 1 to 255 characters"):
         perdure.publish("", 1)
 
 

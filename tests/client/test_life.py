@@ -494,7 +494,7 @@ async def test_a_run_that_waits_needs_no_memory(engine_url: str) -> None:
         run = await engine.start(waiting())
         await until_status(run, RunStatus.BLOCKED)
         gc.collect()
-        assert [found for found in gc.get_objects() if isinstance(found, WarmRun)] == []
+        assert [found for found in gc.get_objects() if type(found) is WarmRun] == []
         assert [found() for found in coroutines if found() is not None] == []
         await run.signal(word, "awake")
         assert await run.result(10) == "awake"
@@ -506,7 +506,7 @@ async def test_runs_that_are_over_stay_nowhere_in_memory(engine_url: str) -> Non
         for run in runs:
             await run.result(10)
         gc.collect()
-        assert [found for found in gc.get_objects() if isinstance(found, WarmRun)] == []
+        assert [found for found in gc.get_objects() if type(found) is WarmRun] == []
 
 
 async def test_a_workflow_of_many_steps_is_replayed_at_every_one(engine_url: str) -> None:

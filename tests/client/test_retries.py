@@ -346,7 +346,7 @@ async def test_a_run_needs_no_memory_while_it_waits_for_a_retry(engine_url: str)
 
 def _warm_runs() -> list[WarmRun]:
     gc.collect()
-    return [found for found in gc.get_objects() if isinstance(found, WarmRun)]
+    return [found for found in gc.get_objects() if type(found) is WarmRun]
 
 
 async def test_the_key_is_the_same_in_all_attempts_and_differs_between_steps(

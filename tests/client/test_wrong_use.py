@@ -477,7 +477,7 @@ async def test_a_used_key_is_free_in_another_scope_and_for_another_workflow(
 
 @pytest.mark.parametrize("key", ["", "k" * (MAX_KEY_LENGTH + 1)])
 async def test_a_key_of_no_or_too_many_characters_is_refused(memory: Engine, key: str) -> None:
-    with pytest.raises(InputError, match="can't be a key: use 1 to 1024 characters"):
+    with pytest.raises(InputError, match="can't be a key: pass a text of 1 to 1024 characters"):
         await memory.start(pays(1), key=key)
 
 
@@ -486,7 +486,9 @@ async def test_a_signals_id_of_no_or_too_many_characters_is_refused(
     memory: Engine, name: str
 ) -> None:
     run = await memory.start(hears())
-    with pytest.raises(InputError, match="can't be a signal's id: use 1 to 1024 characters"):
+    with pytest.raises(
+        InputError, match="can't be the id of a signal: pass a text of 1 to 1024 characters"
+    ):
         await run.signal(word, "hello", id=name)
     await run.cancel()
 

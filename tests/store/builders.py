@@ -150,7 +150,7 @@ def together(*bundles: Bundle) -> Bundle:
     whole = Bundle()
     for bundle in bundles:
         for part in Bundle.__slots__:
-            getattr(whole, part).extend(getattr(bundle, part))
+            setattr(whole, part, [*getattr(whole, part), *getattr(bundle, part)])
     return whole
 
 

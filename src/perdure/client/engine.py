@@ -161,7 +161,7 @@ class Engine:
 
     def handle(self, run_id: str) -> Handle[Any]:
         """A handle of a run that was started before, here or elsewhere."""
-        text = require_text("a run id", run_id)
+        text = require_text("a run id", run_id, least=0)
         return Handle(self._require_open(), parse_run_id(text))
 
     async def audit(self) -> Report:

@@ -29,15 +29,22 @@ class NotRepeatable(PerdureError):
 
 
 class Chooser:
-    """Takes the given options first, then the normal ones, and records all of them."""
+    """Takes the given options first, then the normal ones, and records all of them.
 
-    def __init__(self, prefix: Sequence[int] = ()) -> None:
+    If it is strict, a program that does something else than the last time is found out. One that can't repeat itself,
+    because a real server answers when it likes, gets what is normal where an option is not there any more.
+    """
+
+    def __init__(self, prefix: Sequence[int] = (), *, is_strict: bool = True) -> None:
         self._prefix = prefix
+        self._is_strict = is_strict
         self.choices: list[Choice] = []
 
     def choose(self, question: str, options: Sequence[str]) -> str:
         place = len(self.choices)
         taken = self._prefix[place] if place < len(self._prefix) else 0
+        if taken >= len(options) and not self._is_strict:
+            taken = 0
         if taken >= len(options):
             raise NotRepeatable(
                 f"choice {place} was one of more than {taken} before, and is {question!r} of "
@@ -56,14 +63,15 @@ class Chooser:
 class Schedules:
     """All schedules with at most `max_faults` faults. Report each run's chooser before the next."""
 
-    def __init__(self, max_faults: int) -> None:
+    def __init__(self, max_faults: int, *, is_strict: bool = True) -> None:
         self._max_faults = max_faults
+        self._is_strict = is_strict
         self._pending: list[tuple[int, ...]] = [()]
 
     def __iter__(self) -> Iterator[Chooser]:
         while self._pending:
             prefix = self._pending.pop()
-            chooser = Chooser(prefix)
+            chooser = Chooser(prefix, is_strict=self._is_strict)
             yield chooser
             self._deviate(prefix, chooser)
 

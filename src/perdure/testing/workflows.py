@@ -458,7 +458,7 @@ async def explore_workflow(
     expected: Ended | None = None
     total = Exploration(0, 0, frozenset())
     for mode in modes:
-        for chooser in Schedules(max_faults):
+        for chooser in Schedules(max_faults, is_strict=open_store is memory_store):
             async with open_store() as store:
                 universe = Universe(store, chooser, MODES[mode], tuple(queues))
                 try:
