@@ -48,7 +48,7 @@ def disk() -> Disk:
 
 
 async def submit(committer: Committer, bundles: Sequence[Bundle]) -> list[asyncio.Task[None]]:
-    tasks = [asyncio.create_task(committer.commit(bundle)) for bundle in bundles]
+    tasks = [asyncio.ensure_future(committer.commit(bundle)) for bundle in bundles]
     await settle()
     return tasks
 
@@ -219,7 +219,7 @@ async def test_five_hundred_submitters_share_few_commits(store: Store) -> None:
 async def test_closing_a_store_writes_what_was_accepted(hosts: tuple[Store, Store]) -> None:
     other, closing = hosts
     runs = [Driven() for _ in range(50)]
-    tasks = [asyncio.create_task(closing.commit(run.start())) for run in runs]
+    tasks = [asyncio.ensure_future(closing.commit(run.start())) for run in runs]
     await settle()
     await closing.close()
     await asyncio.gather(*tasks)
@@ -293,7 +293,7 @@ async def test_answers_that_are_there_at_once_do_not_pile_up() -> None:
 async def test_whoever_closes_second_waits_for_the_first(store_url: str) -> None:
     store = await open_store(store_url)
     run = await begun(store)
-    commit = asyncio.create_task(store.commit(run.step()))
+    commit = asyncio.ensure_future(store.commit(run.step()))
     await asyncio.sleep(0)
     await asyncio.gather(store.close(), store.close())
     assert commit.done()

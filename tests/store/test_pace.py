@@ -88,7 +88,7 @@ async def test_a_lone_bundle_does_not_hold_up_the_loop_while_the_file_is_locked(
     threads.clear()
     other = apsw.Connection(str(tmp_path / "store.db"))
     other.execute("BEGIN IMMEDIATE")
-    commit = asyncio.create_task(store.commit(run.step()))
+    commit = asyncio.ensure_future(store.commit(run.step()))
     for _ in range(20):
         await asyncio.sleep(0.005)
     assert not commit.done()

@@ -23,7 +23,7 @@ from perdure.host.threads import Threads
 Group = tuple[RunId, bool]
 """The bodies of one run, apart from those that this host claimed from a queue."""
 
-Done = Callable[[Outcome], Awaitable[None]]
+Done = Callable[[Outcome], Awaitable[object]]
 PublishFrom = Callable[[RunId, str, bytes], None]
 
 

@@ -7,7 +7,7 @@ and only then let anything out: bodies start, results are told, messages are pas
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -215,17 +215,16 @@ class Host:
         """Commit the run's changes, and do what was waiting for them to be durable."""
         batch = Batch()
         self._take_turn(run, batch)
-        changes = run.machine.take_changes()
-        if not changes:
+        if not run.machine.record.changes:
             self._settle(batch)
             return
         run.in_flight += 1
         try:
             if self._mode is Mode.FUSED:
-                self._stage(run, changes, batch)
+                self._stage(run, run.machine.take_changes(), batch)
                 await self.store.commit(batch.bundle)
             else:
-                for change in changes:
+                for change in run.machine.take_changes():
                     batch.bundle = Bundle()  # each part in a commit of its own
                     self._stage(run, [change], batch)
                     await self.store.commit(batch.bundle)
@@ -239,15 +238,15 @@ class Host:
     def _take_turn(self, run: WarmRun, batch: "Batch") -> None:
         """Reserve slots for what the run wants to execute; what finds none waits for one."""
         machine = run.machine
-        unstarted, machine.unstarted = machine.unstarted, []
         starts = []
-        for promise in unstarted:
+        for promise in machine.unstarted:
             if promise.is_settled or promise.is_running:
                 continue
             if self.bodies.reserve(promise.task):
                 starts.append((promise, facts.start(machine, promise)))
             else:
                 self._waiting[promise.task.is_async][run.run_id, promise.step] = None
+        machine.unstarted.clear()
         unwanted: Sequence[StepId] = ()
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []
@@ -319,11 +318,11 @@ class Host:
         )
         self.bodies.start(order, partial(self._ended, run.run_id, step, attempt))
 
-    async def _ended(
+    def _ended(
         self, run_id: RunId, step: StepId, attempt: int, outcome: facts.Outcome
-    ) -> None:
+    ) -> Awaitable[bool]:
         ended = partial(facts.complete, step=step, attempt=attempt, outcome=outcome)
-        await self.advance(run_id, ended)
+        return self.advance(run_id, ended)
 
     def _fill_free_slot(self, is_async: bool) -> None:
         if self._waiting[is_async]:

@@ -82,15 +82,22 @@ class Committer:
         self._idle.set()
         self._closed = False
 
-    async def commit(self, bundle: Bundle) -> None:
-        """Return when the bundle is durable; raise `CommitRejected` if it was not written.
+    def commit(self, bundle: Bundle) -> Awaitable[None]:
+        """Take a bundle in. What it returns is done when that is durable, or raises `CommitRejected`.
 
         Bundles are taken in the order of the calls. To stop waiting does not take a bundle back once
         it is in the queue; before that it is not written, and breaks its fences.
         """
         self._require_open()
-        if not self._room.take():
-            await self._wait_for_room(bundle)
+        if self._room.take():
+            return self._enqueue(bundle)
+        return self._commit_later(bundle)
+
+    async def _commit_later(self, bundle: Bundle) -> None:
+        await self._wait_for_room(bundle)
+        await self._enqueue(bundle)
+
+    def _enqueue(self, bundle: Bundle) -> asyncio.Future[None]:
         done: asyncio.Future[None] = self._loop.create_future()
         self._queue.append((bundle, done))
         if self._idle.is_set():
@@ -98,7 +105,7 @@ class Committer:
             self._idle.clear()
             self._loop.call_soon(self._write_group)
         # To cancel the caller cancels this future only: the bundle stays in its place.
-        await done
+        return done
 
     async def close(self) -> None:
         """Refuse new bundles; return when all that were accepted are decided."""

@@ -5,7 +5,7 @@ taking over runs, erasing a payload) is a primitive of its own here, each one tr
 for recovery: they rebuild what memory lost.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Protocol
 
 from perdure.core.books import Books
@@ -30,8 +30,11 @@ class Store(Protocol):
         """Decide every accepted bundle, then let go of the database."""
         ...
 
-    async def commit(self, bundle: Bundle) -> None:
-        """Return when the bundle is durable; raise `CommitRejected` if it was not written."""
+    def commit(self, bundle: Bundle) -> Awaitable[None]:
+        """Take a bundle in, in the order of the calls; await the answer.
+
+        It is done when the bundle is durable, and raises `CommitRejected` if that was not written.
+        """
         ...
 
     async def claim_runs(

@@ -80,7 +80,8 @@ class Journal:
         try:
             for event in events:
                 self._admit(seq, seq, event, postings, _ENGINE_BUG)
-                nonce = entropy[len(entries) * NONCE_BYTES :][:NONCE_BYTES]
+                used = len(entries) * NONCE_BYTES
+                nonce = entropy[used : used + NONCE_BYTES]
                 entry, head = seal(seq, at_ms, event, head, nonce)
                 entries.append(entry)
                 seq += 1
@@ -108,10 +109,12 @@ class Journal:
         """Judge one event and fold it in: invariants, guards, digits, semaphore."""
         state = self.state
         check, guard, effect, fold = _RULES[type(event)]
-        if check is not None or expected != seq or state.status not in BEGUN_AND_OPEN:
+        if expected != seq or state.status not in BEGUN_AND_OPEN:
             broken = broken_by(state, expected, seq, event)
-            if broken:
-                raise _violation(self.run_id, seq, broken, remedy)
+        else:
+            broken = () if check is None else check(state, event)
+        if broken:
+            raise _violation(self.run_id, seq, broken, remedy)
         guard(state, event)
         posted, delta = effect(event)
         for account, increment in posted:

@@ -1,7 +1,7 @@
 """The Postgres store: one connection that commits, a small pool for everything else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -82,7 +82,7 @@ class PostgresStore:
             if connection is not None:
                 await _let_go(connection)
 
-    def commit(self, bundle: Bundle) -> Coroutine[Any, Any, None]:
+    def commit(self, bundle: Bundle) -> Awaitable[None]:
         return self._committer.commit(bundle)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:

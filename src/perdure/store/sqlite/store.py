@@ -4,7 +4,7 @@ A store in memory has neither thread: it has one connection, in the event loop's
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -99,7 +99,7 @@ class SqliteStore:
                 await self._committer.close()
                 await _close(self._reader, self._writer)
 
-    def commit(self, bundle: Bundle) -> Coroutine[Any, Any, None]:
+    def commit(self, bundle: Bundle) -> Awaitable[None]:
         return self._committer.commit(bundle)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
