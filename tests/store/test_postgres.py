@@ -436,3 +436,24 @@ async def test_closing_ends_though_the_server_is_gone(
     await store.close()
     with pytest.raises(StoreUnavailable, match="closed while it could not be reached"):
         await waiting
+
+
+async def test_read_that_is_cancelled_leaves_no_transaction_to_the_next(
+    postgres: PostgresStore,
+) -> None:
+    run = Driven()
+    await postgres.commit(run.start())
+    is_begun = asyncio.Event()
+
+    async def dawdle(connection: Connection) -> None:
+        await connection.execute("BEGIN")
+        is_begun.set()
+        await asyncio.sleep(60)
+
+    reading = asyncio.ensure_future(postgres._use(dawdle))
+    await is_begun.wait()
+    reading.cancel()
+    await asyncio.wait([reading])
+    for _ in range(12):
+        ((row, entries),) = await postgres.load([run.run_id])
+        assert len(entries) == row.seq

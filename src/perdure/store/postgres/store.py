@@ -268,6 +268,12 @@ class PostgresStore:
                 connection = None
             except asyncpg.PostgresError as error:
                 raise _unavailable(self.name, error) from error
+            except asyncio.CancelledError:
+                # Whoever asked went away in the middle: the connection may be in a transaction yet.
+                if connection is not None:
+                    connection.terminate()
+                connection = None
+                raise
             finally:
                 self._idle.put_nowait(connection)
             await asyncio.sleep(wait_s)
