@@ -3,9 +3,18 @@
 from collections.abc import Coroutine
 from typing import Any
 
+from perdure.authoring.call import Branch
 from perdure.authoring.context import Wait
 from perdure.core.ids import StepId
 from perdure.engine.replay.promise import DurablePromise
+
+
+async def _nothing() -> None:
+    """What is left of a coroutine."""
+
+
+_NOTHING = _nothing()
+_NOTHING.close()
 
 
 class Fiber:
@@ -48,6 +57,12 @@ class Fiber:
         self.open: dict[StepId, DurablePromise] = {}
         self.thrown: BaseException | None = None
         self.ending: tuple[Any, BaseException | None] | None = None
+
+    def drop_coroutine(self) -> None:
+        """Let go of the coroutine, which is closed."""
+        self.coroutine = _NOTHING
+        if self.promise is not None and isinstance(self.promise.operation, Branch):
+            self.promise.operation.coroutine = _NOTHING
 
     def take_place(self) -> StepId:
         """The next id below this fiber's own."""

@@ -333,9 +333,11 @@ class Machine:
 
     def _close_coroutines(self) -> None:
         for fiber in reversed(self._fibers):
-            # Whatever it says while it is closed, it is not the run's word.
+            # Whatever it says while it is closed, it is not the run's word. One that will not be closed is
+            # dropped here, where its verbs still find this machine, and stop it.
             with suppress(BaseException):
                 fiber.coroutine.close()
+            fiber.drop_coroutine()
 
     # Interruptions
 
@@ -384,7 +386,7 @@ class Machine:
         return self._last_place
 
     def made(self, call: Call[Any]) -> None:
-        if self._current is not None:
+        if self._current is not None and not self._is_closing:
             self._made[id(call)] = call
         else:
             # Made while the coroutine is closed, or in a task of asyncio's: it will be refused.

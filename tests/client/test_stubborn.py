@@ -1,0 +1,221 @@
+"""Programs that behave badly: they raise anything, swallow anything, hang, or reach for the host."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import (
+    Engine,
+    InputError,
+    KeyReused,
+    RunFailed,
+    Settings,
+    Signal,
+    SyncEngine,
+    TaskFailed,
+    task,
+    workflow,
+)
+from tests.client.engines import opened
+
+MEMORY = "sqlite:///:memory:"
+number = Signal("number", int)
+
+
+class Unusual(BaseException):
+    """Not an Exception."""
+
+
+@task
+async def raise_unusually() -> None:
+    raise Unusual("async")
+
+
+@task
+def raise_unusually_in_a_thread() -> None:
+    raise Unusual("thread")
+
+
+@task
+def exit_in_a_thread() -> None:
+    sys.exit(3)
+
+
+@task
+async def one() -> int:
+    return 1
+
+
+@workflow
+async def asks_for_the_unusual(which: int) -> str:
+    call = (raise_unusually, raise_unusually_in_a_thread, exit_in_a_thread)[which]
+    try:
+        await call()
+    except TaskFailed as error:
+        return error.message
+    except RuntimeError as error:
+        return str(error)
+    return "nothing"
+
+
+@pytest.mark.parametrize(
+    ("which", "said"), [(0, "async"), (1, "thread"), (2, "the task raised SystemExit(3)")]
+)
+async def test_whatever_a_task_raises_is_its_failure(which: int, said: str) -> None:
+    async with opened(MEMORY) as engine:
+        run = await engine.start(asks_for_the_unusual(which))
+        assert await run.result(timeout=10) == said
+
+
+@workflow
+async def is_unusual() -> None:
+    await one()
+    raise Unusual("workflow")
+
+
+async def test_whatever_a_workflow_raises_is_its_failure() -> None:
+    async with opened(MEMORY) as engine:
+        run = await engine.start(is_unusual())
+        with pytest.raises(RunFailed, match="Unusual"):
+            await run.result(timeout=10)
+
+
+@workflow
+async def swallows_everything() -> None:
+    while True:
+        with suppress(BaseException):
+            await perdure.sleep(3600)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_program_that_swallows_everything_can_leave_memory() -> None:
+    async with asyncio.timeout(10):
+        async with opened(MEMORY, Settings(warm_runs=0)) as engine:
+            run = await engine.start(swallows_everything())
+            assert await run.status() == "blocked"
+
+
+async def limited() -> None:
+    async with asyncio.timeout(0.05):
+        await perdure.sleep(5)
+
+
+@workflow(lint="off")
+async def attaches_a_timeout() -> None:
+    await limited()
+
+
+async def test_a_timeout_of_asyncios_does_not_reach_the_host() -> None:
+    async with opened(MEMORY) as engine:
+        run = await engine.start(attaches_a_timeout())
+        with pytest.raises(RuntimeError, match="inside a task"):
+            await run.result(timeout=10)
+        await asyncio.sleep(0.1)
+
+
+async def pages(*, refund: bool) -> AsyncIterator[int]:
+    try:
+        yield 1
+        yield 2
+    finally:
+        if refund:
+            await one()
+
+
+@workflow
+async def leaves_early(refund: bool) -> int:
+    async for page in pages(refund=refund):
+        return page
+    return 0
+
+
+async def test_a_generator_that_can_not_clean_up_fails_the_run() -> None:
+    async with opened(MEMORY) as engine:
+        run = await engine.start(leaves_early(True))
+        with pytest.raises(InputError, match="use `async with contextlib"):
+            await run.result(timeout=10)
+
+
+async def test_a_generator_with_nothing_durable_to_do_may_be_left() -> None:
+    async with opened(MEMORY) as engine:
+        run = await engine.start(leaves_early(False))
+        assert await run.result(timeout=10) == 1
+
+
+HANGS = """
+import time, perdure
+from perdure import task, workflow
+
+@task(timeout=0.1)
+def hang() -> None:
+    time.sleep(60)
+
+@workflow
+async def gives_up() -> str:
+    try:
+        await hang()
+    except TimeoutError:
+        return "timed out"
+    return "?"
+
+print(perdure.run(gives_up(), store="sqlite:///:memory:"))
+"""
+
+
+def test_a_thread_that_hangs_does_not_keep_the_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=20, check=True
+    )
+    assert done.stdout == "timed out\n"
+
+
+@workflow
+async def listens() -> int:
+    return await number.receive()
+
+
+async def test_a_value_that_a_signal_can_not_carry_is_refused_to_its_sender() -> None:
+    async with opened(MEMORY) as engine:
+        run = await engine.start(listens())
+        anything: Signal[Any] = number
+        with pytest.raises(InputError, match="signal 'number' can't carry 'seven'"):
+            await run.signal(anything, "seven")
+        await run.signal(number, 7)
+        assert await run.result(timeout=10) == 7
+
+
+@workflow
+async def has_a_default(n: int = 1) -> int:
+    return n
+
+
+async def test_an_argument_is_the_same_given_or_left_to_its_default() -> None:
+    async with opened(MEMORY) as engine:
+        first = await engine.start(has_a_default(), key="k")
+        second = await engine.start(has_a_default(1), key="k")
+        assert first.run_id == second.run_id
+        with pytest.raises(KeyReused):
+            await engine.start(has_a_default(2), key="k")
+
+
+def test_opening_twice_leaves_the_engine_open() -> None:
+    with SyncEngine(MEMORY) as engine:
+        with pytest.raises(InputError, match="open already"):
+            engine.open()
+        assert engine.start(has_a_default()).result(timeout=10) == 1
+        assert engine.audit().is_clean
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [({"settings": {"threads": 1}}, "settings is"), ({"queues": [1]}, "the name of a queue")],
+)
+def test_options_of_the_wrong_kind_are_refused(options: dict[str, object], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        Engine(MEMORY, **options)  # type: ignore[arg-type]
