@@ -372,6 +372,9 @@ class Host:
             warm = self._replay(run, entries)
         except PerdureError as problem:
             await self._park(run, f"{problem.code}: {problem}")
+            if isinstance(problem, UnknownName):
+                # Another host may have it.
+                await self.store.release_run(Fence(run.run_id, run.epoch))
             return None
         if run.parked is not None:
             await self._park(run, None)
