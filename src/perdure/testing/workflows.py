@@ -387,7 +387,8 @@ class ExploredHost(Hosting):
     async def _bury(self) -> None:
         tasks = self.host.tasks
         self.kill()
-        if self.is_dead:
+        if self._universe.open:
+            # It died, or went down with the host whose runs it was taking.
             self._universe.dead.add(self.host_id)
         if tasks:
             await asyncio.wait(tasks)
