@@ -80,6 +80,8 @@ class Delivery:
     async def _mark(self, message: Message, fence: Fence, state: str, reason: str) -> None:
         bundle = Bundle()
         bundle.mark(fence, message.guid, state, reason)
-        # If the run is somebody else's by now, so are its messages.
-        with suppress(StaleFence):
+        try:
             await self._host.store.commit(bundle)
+        except StaleFence:
+            # The run is somebody else's by now, and so are its messages; or ours again, and to be loaded.
+            self._host.forget(message.run_id, before_epoch=fence.epoch + 1)

@@ -344,6 +344,12 @@ class Host:
         self.residents.remove(run)
         run.machine.close()
 
+    def forget(self, run_id: RunId, *, before_epoch: int) -> None:
+        """Evict what is in memory of a run under an earlier epoch: it is not the run any more."""
+        warm = self.residents.get(run_id)
+        if warm is not None and not warm.is_new and warm.fence.epoch < before_epoch:
+            self.evict(warm)
+
     async def _load(self, run_id: RunId) -> WarmRun | None:
         """Bring a run back, once for all who ask. `None` if it can't be advanced by this host."""
         loading = self._loading.get(run_id)
@@ -416,7 +422,12 @@ class Host:
         self.watchers.grown(run.run_id)
 
     async def resume(self, runs: Sequence[Run]) -> None:
-        """Take up runs that are this host's from now on."""
+        """Take up runs that are this host's from now on.
+
+        One that it had before, and lost meanwhile, may be in memory yet, as it was then.
+        """
+        for run in runs:
+            self.forget(run.run_id, before_epoch=run.epoch)
         resuming = (self.advance(run.run_id, _nothing) for run in runs)
         for outcome in await asyncio.gather(*resuming, return_exceptions=True):
             if isinstance(outcome, Exception):

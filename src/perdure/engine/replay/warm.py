@@ -57,6 +57,11 @@ class WarmRun:
     def fence(self) -> Fence:
         return self._require_loaded().fence
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it is still to be created."""
+        return self._loaded is None
+
     def _require_loaded(self) -> LoadedRun:
         if self._loaded is None:
             raise CorruptJournal(f"run {self.run_id!r} is not created yet", "write it first")
