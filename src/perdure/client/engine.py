@@ -17,8 +17,8 @@ from perdure.core.errors import EngineClosed, InputError, KeyReused, RunExists
 from perdure.core.ids import RunId, parse_run_id
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.limits import MAX_KEY_LENGTH
+from perdure.host.batch import Start
 from perdure.host.clock import HostSources
-from perdure.host.host import Start
 from perdure.host.hosting import Hosting
 from perdure.host.identity import new_host, retire
 from perdure.host.settings import Settings

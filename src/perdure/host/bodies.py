@@ -80,8 +80,8 @@ class Bodies:
         self._free = {True: concurrency, False: threads}
         self._threads = Threads(threads)
         self._running: dict[Group, dict[StepId, asyncio.Task[None]]] = {}
-        self._reporting: set[tuple[Group, StepId]] = set()
-        """Bodies that have ended, and whose outcome is not durable yet."""
+        self._attempts: dict[tuple[Group, StepId], int] = {}
+        """The attempt of each step that runs here, or whose outcome is on its way."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Every body that lives, and every outcome that is on its way."""
         self._is_open = True
@@ -111,24 +111,27 @@ class Bodies:
         self._free[task.is_async] += 1
         self.on_free(task.is_async)
 
-    def is_running(self, run_id: RunId, step: StepId) -> bool:
-        """Whether a body of a run that this host owns runs, or its outcome is on its way."""
-        group = run_id, False
-        return step in self._running.get(group, ()) or (group, step) in self._reporting
+    def is_running(self, run_id: RunId, step: StepId, attempt: int) -> bool:
+        """Whether that attempt, of a run that this host owns, runs here, or its outcome is on its way."""
+        return self._attempts.get(((run_id, False), step)) == attempt
 
     def start(self, order: Order, done: Done) -> None:
         """Execute the order in its reserved slot, then hand the outcome to `done`."""
         if self._is_closed:
             # Its intent became durable too late: whoever has the run next begins it.
             return
-        slot = Slot(self, order.task)
+        slot, info = Slot(self, order.task), order.info
         # Not in the context of whoever starts it: what one body sets there is not the next one's.
         context = self._context.copy()
         body = self._loop.create_task(self._live(order, slot, done), context=context)
         self.tasks.add(body)
         # With a context, because asyncio would make a copy of one for it.
         body.add_done_callback(slot.end_of_task, context=context)
-        self._running.setdefault(order.group, {})[order.info.step] = body
+        group, step = order.group, order.info.step
+        # An earlier attempt may run yet, if the run was lost and came back.
+        self.cancel(info.run_id, step, is_claimed=order.is_claimed)
+        self._running.setdefault(group, {})[step] = body
+        self._attempts[group, step] = info.attempt
 
     def cancel(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> None:
         """Stop one body; its outcome is not wanted. One that is reporting is let go on."""
@@ -136,6 +139,7 @@ class Bodies:
         body = self._running.get(group, {}).get(step)
         if body is not None:
             self._forget(group, step)
+            self._attempts.pop((group, step), None)
             body.cancel()
 
     def cancel_run(self, run_id: RunId) -> None:
@@ -170,14 +174,14 @@ class Bodies:
         group, step = order.group, order.info.step
         outcome = await self._outcome(order, slot)
         self._forget(group, step)
-        self._reporting.add((group, step))
         try:
             # Whoever sees the outcome sees what was published before it.
             if (published := self.published(order.info.run_id)) is not None:
                 await published
             await done(outcome)
         finally:
-            self._reporting.discard((group, step))
+            if self._attempts.get((group, step)) == order.info.attempt:
+                del self._attempts[group, step]
 
     def bury(self, body: asyncio.Task[None]) -> None:
         """The task of a body is over: it has reported, or was cancelled."""

@@ -10,11 +10,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from perdure.authoring.context import Info
 from perdure.authoring.registry import find
-from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
 from perdure.core.errors import (
     CommitRejected,
@@ -38,6 +37,7 @@ from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.warm import WarmRun
 from perdure.engine.runs import Mode, rebuild_run
 from perdure.engine.sources import Sources
+from perdure.host.batch import Batch, Start, Turn
 from perdure.host.bodies import Bodies, Order
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
@@ -57,23 +57,6 @@ LONGEST_DELAY_S = 5.0
 
 LONGEST_CLEAN_UP_S = 5.0
 """How long a stop waits for bodies that were cancelled: one may refuse to end."""
-
-
-class Start(NamedTuple):
-    """A run to be started."""
-
-    workflow: Workflow[..., Any]
-    payload: bytes
-    key: str | None = None
-    scope: str = ""
-
-
-class Turn(NamedTuple):
-    """Attempts of one run that begin, and bodies that end, once a commit is durable."""
-
-    run: WarmRun
-    starts: list[tuple[DurablePromise, int]]
-    unwanted: Sequence[StepId]
 
 
 class Host:
@@ -235,7 +218,7 @@ class Host:
             run.in_flight -= 1
         self._settle(batch)
 
-    def _take_turn(self, run: WarmRun, batch: "Batch") -> None:
+    def _take_turn(self, run: WarmRun, batch: Batch) -> None:
         """Reserve slots for what the run wants to execute; what finds none waits for one."""
         machine = run.machine
         starts = []
@@ -252,7 +235,7 @@ class Host:
             unwanted, machine.unwanted = machine.unwanted, []
         batch.turns.append(Turn(run, starts, unwanted))
 
-    def _stage(self, run: WarmRun, changes: Sequence[Change], batch: "Batch") -> None:
+    def _stage(self, run: WarmRun, changes: Sequence[Change], batch: Batch) -> None:
         """Write the changes into the batch's bundle, and with them the runs that they spawn."""
 
         def adopt(spawn: Spawn) -> None:
@@ -270,7 +253,7 @@ class Host:
             status = run.journal.state.status
             batch.endings = [*batch.endings, (run, Ending(status, last.payload))]
 
-    def _undo(self, run: WarmRun, batch: "Batch") -> None:
+    def _undo(self, run: WarmRun, batch: Batch) -> None:
         """Nothing of the batch is durable: memory is wrong."""
         for turn in batch.turns:
             for promise, _ in turn.starts:
@@ -279,7 +262,7 @@ class Host:
             self.evict(child)
         self.evict(run)
 
-    def _settle(self, batch: "Batch") -> None:
+    def _settle(self, batch: Batch) -> None:
         """The batch is durable: let it out."""
         for child in batch.children:
             child.in_flight -= 1
@@ -479,19 +462,6 @@ class Host:
             task.cancel()
         for run in self.residents:
             self.evict(run)
-
-
-class Batch:
-    """What commits together, and what may happen once it has."""
-
-    __slots__ = ("bundle", "children", "endings", "messages", "turns")
-
-    def __init__(self) -> None:
-        self.bundle = Bundle()
-        self.turns: list[Turn] = []
-        self.children: Sequence[WarmRun] = ()
-        self.messages: Sequence[Message] = ()
-        self.endings: Sequence[tuple[WarmRun, Ending]] = ()
 
 
 def _log_failure(error: BaseException) -> None:

@@ -23,8 +23,8 @@ from perdure.core.journal import events as e
 from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.messages import Message
 from perdure.engine.replay.warm import WarmRun
+from perdure.host.batch import Start
 from perdure.host.bodies import Bodies, Done, Order
-from perdure.host.host import Start
 from perdure.host.hosting import Hosting
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings

@@ -18,8 +18,9 @@ from perdure.engine.replay.effects import Change, Spawn
 from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.record import Record
 from perdure.engine.replay.warm import WarmRun
+from perdure.host.batch import Batch, Start
 from perdure.host.delivery import Delivery
-from perdure.host.host import Batch, Host, Start
+from perdure.host.host import Host
 from perdure.store.bundle import Bundle
 
 

@@ -21,8 +21,8 @@ from perdure.engine.replay.machine import IN_DOUBT, Machine
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.warm import WarmRun
 
-IsRunning = Callable[[RunId, StepId], bool]
-"""Whether this host executes a step now."""
+IsRunning = Callable[[RunId, StepId, int], bool]
+"""Whether this host executes that attempt of a step now."""
 
 _CHANCES = 1 << 16
 
@@ -95,7 +95,7 @@ def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int = MAX_DOUB
         if promise.place is not Place.LOCAL:
             continue
         if promise.is_running:
-            if not is_running_here(warm.run_id, promise.step):
+            if not is_running_here(warm.run_id, promise.step, promise.attempt):
                 _doubt(machine, promise, max_doubts)
         elif not promise.attempt or promise.retry_at_ms <= now:
             machine.unstarted.append(promise)
