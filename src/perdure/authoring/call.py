@@ -1,6 +1,7 @@
 """Operations: what a workflow can await, gather, race or submit. A `Call` is one of them."""
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Coroutine, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -126,7 +127,7 @@ def discard(given: object) -> None:
         given.close()
 
 
-class Composite(Operation[R_co]):
+class Composite(Operation[R_co], ABC):
     """An operation that takes several places; among others it runs as a branch."""
 
     __slots__ = ()
@@ -134,8 +135,9 @@ class Composite(Operation[R_co]):
     def branched(self) -> Branch[R_co]:
         return Branch(self.run())
 
+    @abstractmethod
     async def run(self) -> R_co:
-        raise NotImplementedError
+        """What it does, as a coroutine of the workflow."""
 
     def __await__(self) -> Generator[Any, Any, R_co]:
         return self.run().__await__()

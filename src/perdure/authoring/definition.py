@@ -1,6 +1,7 @@
 """What a decorator makes of a function: a named definition whose calls are lazy."""
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from hashlib import sha256
@@ -17,7 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Definition(Generic[P, R]):
+class Definition(ABC, Generic[P, R]):
     """A task or a workflow. `fn` is the plain function; `name` is what the journal calls it."""
 
     noun: ClassVar[str]
@@ -65,9 +66,9 @@ class Definition(Generic[P, R]):
             text = self.fn.__code__.co_code
         return sha256(text).hexdigest()
 
+    @abstractmethod
     async def run_outside(self, call: Call[R]) -> R:
         """What awaiting a call does where no workflow runs."""
-        raise NotImplementedError
 
 
 def require_name(noun: str, name: object, limit: int = MAX_NAME_LENGTH) -> str:

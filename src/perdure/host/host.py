@@ -39,6 +39,7 @@ from perdure.engine.runs import Mode, rebuild_run
 from perdure.engine.sources import Sources
 from perdure.host.batch import Batch, Start, Turn
 from perdure.host.bodies import Bodies, Order
+from perdure.host.patience import Patience
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
 from perdure.host.watching import Ending, Watchers
@@ -50,10 +51,6 @@ from perdure.store.store import Store
 log = logging.getLogger("perdure.host")
 
 Act = Callable[[WarmRun], None]
-
-FIRST_DELAY_S = 0.05
-LONGEST_DELAY_S = 5.0
-"""How long a host waits before it asks a store again that did not answer."""
 
 LONGEST_CLEAN_UP_S = 5.0
 """How long a stop waits for bodies that were cancelled: one may refuse to end."""
@@ -154,7 +151,7 @@ class Host:
 
         `act` may be called again, on a fresh load, if the commit did not come about.
         """
-        delay_s = FIRST_DELAY_S
+        patience = Patience()
         while True:
             run = self.residents.get(run_id)
             try:
@@ -178,9 +175,10 @@ class Host:
             except (StoreError, CommitRejected) as error:
                 if self._is_stopping:
                     raise
-                log.warning("run %s waits %.2f s for its store: %s", run_id, delay_s, error)
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+                log.warning(
+                    "run %s waits %.2f s for its store: %s", run_id, patience.delay_s, error
+                )
+                await patience.wait()
 
     async def _act(self, run: WarmRun, act: Act) -> bool:
         """False if the run left memory meanwhile."""

@@ -10,8 +10,9 @@ from perdure.authoring.registry import names
 from perdure.core.errors import StoreClosed, StoreError
 from perdure.core.messages import Message, Work
 from perdure.host.delivery import Delivery
-from perdure.host.host import FIRST_DELAY_S, LONGEST_DELAY_S, Host
+from perdure.host.host import Host
 from perdure.host.identity import is_dead
+from perdure.host.patience import Patience
 from perdure.host.queues import QueueWorker
 
 log = logging.getLogger("perdure.host")
@@ -126,7 +127,7 @@ class Poller:
             self._loop_task.cancel()
 
     async def _poll_for_ever(self) -> None:
-        delay_s = FIRST_DELAY_S
+        patience = Patience()
         while not self._is_stopping:
             try:
                 await self.poll()
@@ -134,14 +135,13 @@ class Poller:
             except StoreClosed:
                 return
             except StoreError as error:
-                log.warning("the store does not answer, trying again in %.2f s: %s", delay_s, error)
+                log.warning("asking the store again in %.2f s: %s", patience.delay_s, error)
             except Exception as error:  # a host that stopped looking would leave every run behind
                 self._host.on_failure(error)
             else:
-                delay_s = FIRST_DELAY_S
+                patience.renew()
                 continue
-            await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+            await patience.wait()
 
     async def _rest(self) -> None:
         """Wait for the next thing that is due, or for the interval."""

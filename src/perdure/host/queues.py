@@ -14,7 +14,8 @@ from perdure.core.messages import Message, Work
 from perdure.engine.replay.errand import unpack_errand
 from perdure.engine.replay.facts import Outcome
 from perdure.host.bodies import Order
-from perdure.host.host import FIRST_DELAY_S, LONGEST_DELAY_S, Host
+from perdure.host.host import Host
+from perdure.host.patience import Patience
 from perdure.store.bundle import Bundle
 from perdure.store.records import Claim
 
@@ -89,7 +90,7 @@ class QueueWorker:
         message = Message(
             work.run_id, work.guid, outcome.kind, now, now, work.step, outcome.payload
         )
-        delay_s = FIRST_DELAY_S
+        patience = Patience()
         while self._claims.get((work.run_id, work.step)) is claim:
             bundle = Bundle()
             bundle.finish_work(work.run_id, work.step, claim.token)
@@ -102,9 +103,8 @@ class QueueWorker:
             except (StoreError, CommitRejected) as error:
                 if not self._is_open:
                     raise
-                log.warning("an outcome waits %.2f s for the store: %s", delay_s, error)
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+                log.warning("an outcome waits %.2f s for the store: %s", patience.delay_s, error)
+                await patience.wait()
                 continue
             self._claims.pop((work.run_id, work.step), None)
 
@@ -116,16 +116,13 @@ class QueueWorker:
             claims = list(self._claims.values())
             try:
                 until = self._host.sources.now_ms() + self._lease_ms
-                held = {
-                    claim.token + claim.work.step + claim.work.run_id
-                    for claim in await store.renew_work(claims, until)
-                }
+                held = set(await store.renew_work(claims, until))
             except StoreError as error:
                 log.warning("leases could not be renewed: %s", error)
                 continue
             for claim in claims:
                 work = claim.work
-                if claim.token + work.step + work.run_id not in held:
+                if claim not in held:
                     if self._claims.get((work.run_id, work.step)) is claim:
                         del self._claims[work.run_id, work.step]
                         self._host.bodies.cancel(work.run_id, work.step, is_claimed=True)

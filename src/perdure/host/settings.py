@@ -4,6 +4,7 @@ import msgspec
 
 from perdure.authoring.durations import milliseconds
 from perdure.core.errors import InputError
+from perdure.core.replay.retrying import MAX_DOUBTS
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 10.0
     """How long a stop waits for the tasks that run."""
 
-    max_doubts: int = 3
+    max_doubts: int = MAX_DOUBTS
     """How many crashes a step may have been under way in. One more, and it is failed: it may be their cause."""
 
     stepwise: bool = False

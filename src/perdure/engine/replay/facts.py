@@ -14,7 +14,7 @@ from perdure.core.journal import events as e
 from perdure.core.ledger import ATTEMPT, message_account, step_account
 from perdure.core.messages import Message
 from perdure.core.replay.identity import result_guid, retry_guid
-from perdure.core.replay.retrying import MAX_DOUBTS, retry_at
+from perdure.core.replay.retrying import retry_at
 from perdure.engine.replay.beginning import work_of
 from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, PutWork
 from perdure.engine.replay.machine import IN_DOUBT, Machine
@@ -82,7 +82,7 @@ def _retry_at(machine: Machine, promise: DurablePromise, outcome: Outcome) -> in
     return retry_at(task.policy, failures, machine.sources.now_ms(), task.retry.jitter, chance)
 
 
-def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int = MAX_DOUBTS) -> None:
+def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int) -> None:
     """Settle what the host that last had this run left behind.
 
     A local task that had started and is not running here is in doubt: its effect may have happened. It is

@@ -83,7 +83,7 @@ class Machine:
         self._current: Fiber | None = None
         self._is_waiting = False
         self._is_closing = False
-        self.settlements = 0
+        self._settlements = 0
         self._refusals = 0
         self.left: list[str] = []
         """Async generators that were left before their end, and could not clean up."""
@@ -256,10 +256,10 @@ class Machine:
         """The promise has its outcome; whoever waited for it may go on."""
         self.promises.pop(promise.step, None)
         promise.owner.open.pop(promise.step, None)
-        self.settlements += 1
+        self._settlements += 1
         promise.is_settled = True
         promise.is_running = False
-        promise.settled_at = self.settlements
+        promise.settled_at = self._settlements
         waiters, promise.waiters = promise.waiters, ()
         for fiber, wait in waiters:
             if fiber.wait is wait:

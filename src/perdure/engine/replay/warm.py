@@ -78,9 +78,8 @@ class WarmRun:
             bundle.append(self.fence, self._require_loaded().append(events, sources))
         sent: list[Message] = []
         for change in changes:
-            if change.effects:
-                for effect in change.effects:
-                    self._apply(bundle, effect, sources, adopt, sent)
+            for effect in change.effects:
+                self._apply(bundle, effect, sources, adopt, sent)
         return sent
 
     def _apply(
