@@ -10,6 +10,7 @@ from perdure import Engine, task, workflow
 from perdure.core.journal import events as e
 from perdure.host import hosting
 from perdure.store.bundle import Bundle
+from perdure.store.committer import Decided
 from perdure.store.store import Store
 from tests.store.builders import TABLES, Meter, raw
 
@@ -40,12 +41,17 @@ class Till:
         assert engine._hosting is not None
         self.store: Store = engine._hosting.host.store
         self.bundles: list[Bundle] = []
-        self._commit = self.store.commit
+        self._commit, self._submit = self.store.commit, self.store.submit
         self.store.commit = self.commit  # type: ignore[method-assign]
+        self.store.submit = self.submit  # type: ignore[method-assign]
 
     async def commit(self, bundle: Bundle) -> None:
         self.bundles.append(bundle)
         await self._commit(bundle)
+
+    def submit(self, bundle: Bundle, decided: Decided) -> None:
+        self.bundles.append(bundle)
+        self._submit(bundle, decided)
 
     async def rows(self) -> dict[str, int]:
         counts = {t: (await raw(self.store, f"SELECT count(*) FROM {{}}{t}"))[0][0] for t in TABLES}

@@ -6,7 +6,7 @@ The engine and its executors implement these contexts; the verbs find the curren
 from collections.abc import Generator, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -54,7 +54,7 @@ class Promise(Protocol):
         ...
 
 
-class Wait(NamedTuple):
+class Wait(msgspec.Struct, frozen=True):
     """What a workflow's coroutine yields to the engine: it can't go on before these are settled."""
 
     promises: tuple[Any, ...]

@@ -72,7 +72,9 @@ class Handle(Generic[R]):
 
         Raises `TimeoutError` if it is not over in time: the run goes on, and can be asked again.
         """
-        limit_s = None if timeout is None else milliseconds(timeout, "timeout") / 1000
+        if timeout is None:
+            return await self._outcome(await self._ending())
+        limit_s = milliseconds(timeout, "timeout") / 1000
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
@@ -108,19 +110,19 @@ class Handle(Generic[R]):
 
     async def _ending(self) -> Ending:
         host = self._hosting.host
-        told = host.watchers.ending_of(self.run_id)
-        try:
-            # While this process has the run in memory it will be told; else only the store knows.
-            while not told.done():
+        while True:
+            told = host.watchers.ending_of(self.run_id)
+            try:
+                # While this process has the run in memory it will be told; else only the store knows.
+                ending = None
                 if self.run_id not in host.residents:
                     ending = await self._stored_ending()
-                    if ending is not None:
-                        return ending
-                await asyncio.wait([told], timeout=_POLL_S)
-            return told.result()
-        finally:
-            host.watchers.forget(self.run_id, told)
-            told.cancel()
+                if ending is None:
+                    ending = await told
+            finally:
+                host.watchers.forget(self.run_id, told)
+            if ending is not None:
+                return ending
 
     async def _stored_ending(self) -> Ending | None:
         """How the run ended, if it has; raises if it waits for somebody to mend it."""

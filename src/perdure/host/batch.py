@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from perdure.authoring.workflow import Workflow
-from perdure.core.ids import StepId
+from perdure.core.ids import RunId, StepId
 from perdure.core.messages import Message
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.warm import WarmRun
@@ -21,22 +21,21 @@ class Start(NamedTuple):
     scope: str = ""
 
 
-class Turn(NamedTuple):
-    """Attempts of one run that begin, and bodies that end, once a commit is durable."""
-
-    run: WarmRun
-    starts: list[tuple[DurablePromise, int]]
-    unwanted: Sequence[StepId]
-
-
 class Batch:
-    """What commits together, and what may happen once it has."""
+    """What commits together for one run, and what may happen once it has.
 
-    __slots__ = ("bundle", "children", "endings", "messages", "turns")
+    Most are one step of one run: what they have none of costs nothing.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("bundle", "children", "endings", "messages", "run", "starts", "unwanted")
+
+    def __init__(self, run: WarmRun) -> None:
+        self.run = run
         self.bundle = Bundle()
-        self.turns: list[Turn] = []
+        self.starts: list[tuple[WarmRun, DurablePromise, int]] = []
+        """Attempts that begin."""
+        self.unwanted: Sequence[tuple[RunId, StepId]] = ()
+        """Bodies that end."""
         self.children: Sequence[WarmRun] = ()
         self.messages: Sequence[Message] = ()
         self.endings: Sequence[tuple[WarmRun, Ending]] = ()

@@ -9,63 +9,18 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
-from perdure.authoring.context import TASK, Info
+from perdure.authoring.context import TASK
 from perdure.authoring.failures import encode_failure
 from perdure.authoring.task import Task
 from perdure.core.codec import Codec
 from perdure.core.ids import RunId, StepId
-from perdure.core.replay.identity import idempotency_text
 from perdure.engine.replay.facts import Outcome
+from perdure.host.body import Body, Group
 from perdure.host.threads import Threads
 
-Group = tuple[RunId, bool]
-"""The bodies of one run, apart from those that this host claimed from a queue."""
-
-Done = Callable[[Outcome], Awaitable[object]]
 PublishFrom = Callable[[RunId, str, bytes], None]
-
-
-class Order(NamedTuple):
-    """One attempt to execute."""
-
-    info: Info
-    task: Task[..., Any]
-    payload: bytes
-    is_claimed: bool = False
-    """From a queue: whoever owns the run does not own this body."""
-
-    @property
-    def group(self) -> Group:
-        return self.info.run_id, self.is_claimed
-
-
-class BodyContext:
-    """What a running task can ask for. Implements `TaskContext`."""
-
-    def __init__(self, info: Info, bodies: "Bodies", beat: Callable[[], None]) -> None:
-        self.info = info
-        self._bodies = bodies
-        self._beat = beat
-        self._children = 0
-
-    @property
-    def key(self) -> str:
-        return idempotency_text(self.info.run_id, self.info.step)
-
-    def nested(self) -> "BodyContext":
-        step = StepId(f"{self.info.step}.{self._children}")
-        self._children += 1
-        info = self.info
-        below = Info(info.run_id, info.program, info.version, info.key, step, info.attempt)
-        return BodyContext(below, self._bodies, self._beat)
-
-    def heartbeat(self) -> None:
-        self._beat()
-
-    def publish(self, name: str, value: object) -> None:
-        self._bodies.publish(self.info.run_id, name, value)
 
 
 class Bodies:
@@ -79,9 +34,8 @@ class Bodies:
         self._publish = publish
         self._free = {True: concurrency, False: threads}
         self._threads = Threads(threads)
-        self._running: dict[Group, dict[StepId, asyncio.Task[None]]] = {}
-        self._attempts: dict[tuple[Group, StepId], int] = {}
-        """The attempt of each step that runs here, or whose outcome is on its way."""
+        self._bodies: dict[Group, dict[StepId, Body]] = {}
+        """Those that run here, or whose outcome is on its way."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Every body that lives, and every outcome that is on its way."""
         self._is_open = True
@@ -113,41 +67,40 @@ class Bodies:
 
     def is_running(self, run_id: RunId, step: StepId, attempt: int) -> bool:
         """Whether that attempt, of a run that this host owns, runs here, or its outcome is on its way."""
-        return self._attempts.get(((run_id, False), step)) == attempt
+        body = self._bodies.get((run_id, False), {}).get(step)
+        return body is not None and body.info.attempt == attempt
 
-    def start(self, order: Order, done: Done) -> None:
-        """Execute the order in its reserved slot, then hand the outcome to `done`."""
+    def start(self, body: Body) -> None:
+        """Execute the body in its reserved slot, then let it report its outcome."""
         if self._is_closed:
             # Its intent became durable too late: whoever has the run next begins it.
             return
-        slot, info = Slot(self, order.task), order.info
+        group, step = body.group, body.info.step
+        if group in self._bodies:
+            # An earlier attempt may run yet, if the run was lost and came back.
+            self.cancel(body.info.run_id, step, is_claimed=body.is_claimed)
+        body.home = self
         # Not in the context of whoever starts it: what one body sets there is not the next one's.
-        context = self._context.copy()
-        body = self._loop.create_task(self._live(order, slot, done), context=context)
-        self.tasks.add(body)
-        # With a context, because asyncio would make a copy of one for it.
-        body.add_done_callback(slot.end_of_task, context=context)
-        group, step = order.group, order.info.step
-        # An earlier attempt may run yet, if the run was lost and came back.
-        self.cancel(info.run_id, step, is_claimed=order.is_claimed)
-        self._running.setdefault(group, {})[step] = body
-        self._attempts[group, step] = info.attempt
+        body.life = self._loop.create_task(self._live(body), context=self._context.copy())
+        self.tasks.add(body.life)
+        self._bodies.setdefault(group, {})[step] = body
 
     def cancel(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> None:
         """Stop one body; its outcome is not wanted. One that is reporting is let go on."""
-        group = run_id, is_claimed
-        body = self._running.get(group, {}).get(step)
-        if body is not None:
-            self._forget(group, step)
-            self._attempts.pop((group, step), None)
-            body.cancel()
+        body = self._bodies.get((run_id, is_claimed), {}).get(step)
+        if body is not None and body.life is not None and not body.is_reporting:
+            self.forget(body)
+            body.life.cancel()
+            if not body.has_begun:
+                # It never will, and so can't clear up after itself.
+                self._end(body)
 
     def cancel_run(self, run_id: RunId) -> None:
-        for step in list(self._running.get((run_id, False), ())):
+        for step in list(self._bodies.get((run_id, False), ())):
             self.cancel(run_id, step)
 
     def cancel_all(self) -> None:
-        for (run_id, is_claimed), steps in list(self._running.items()):
+        for (run_id, is_claimed), steps in list(self._bodies.items()):
             for step in list(steps):
                 self.cancel(run_id, step, is_claimed=is_claimed)
 
@@ -170,42 +123,53 @@ class Bodies:
         else:
             self._loop.call_soon_threadsafe(self._publish, run_id, name, payload)
 
-    async def _live(self, order: Order, slot: "Slot", done: Done) -> None:
-        group, step = order.group, order.info.step
-        outcome = await self._outcome(order, slot)
-        self._forget(group, step)
+    def forget(self, body: Body) -> None:
+        """Nobody waits for the body's outcome any more: its run has it, or does not want it."""
+        group, step = body.group, body.info.step
+        steps = self._bodies.get(group)
+        if steps is not None and steps.get(step) is body:
+            del steps[step]
+            if not steps:
+                del self._bodies[group]
+
+    async def _live(self, body: Body) -> None:
+        body.has_begun = True
         try:
+            outcome = await self._outcome(body)
+            body.is_reporting = True
             # Whoever sees the outcome sees what was published before it.
-            if (published := self.published(order.info.run_id)) is not None:
+            if (published := self.published(body.info.run_id)) is not None:
                 await published
-            await done(outcome)
-        finally:
-            if self._attempts.get((group, step)) == order.info.attempt:
-                del self._attempts[group, step]
-
-    def bury(self, body: asyncio.Task[None]) -> None:
-        """The task of a body is over: it has reported, or was cancelled."""
-        self.tasks.discard(body)
-        if not body.cancelled() and (error := body.exception()) is not None:
+            if (report := body.report(body, outcome)) is not None:
+                await report
+        except Exception as error:  # nobody waits for this task
             self.on_failure(error)
+        finally:
+            self._end(body)
 
-    def _forget(self, group: Group, step: StepId) -> None:
-        steps = self._running.get(group, {})
-        steps.pop(step, None)
-        if not steps:
-            self._running.pop(group, None)
+    def _end(self, body: Body) -> None:
+        if body.thread is None:
+            self._release(body)
+        if body.life is not None:
+            self.tasks.discard(body.life)
+            body.life = None
 
-    async def _outcome(self, order: Order, slot: "Slot") -> Outcome:
+    def _release(self, body: Body) -> None:
+        if body.has_slot:
+            body.has_slot = False
+            self.give_back(body.task)
+
+    async def _outcome(self, body: Body) -> Outcome:
+        task = body.task
         try:
-            task = order.task
             if task.timeout_ms is None and task.heartbeat_timeout_ms is None:
-                result = await self._call(order, slot, _no_beat)
+                result = await self._call(body)
             else:
-                result = await self._limited(order, slot)
-            payload = self._codec.encode(result)
+                result = await self._limited(body)
+            return Outcome(True, self._codec.encode(result))
         except asyncio.CancelledError as error:
-            body = asyncio.current_task()
-            if body is None or body.cancelling():
+            life = asyncio.current_task()
+            if life is None or life.cancelling():
                 raise
             # Nobody cancelled it: the body raised this itself.
             return Outcome(False, encode_failure(self._codec, error))
@@ -214,25 +178,23 @@ class Bodies:
             raise
         except BaseException as error:  # whatever else a body raises is its outcome
             failure = encode_failure(self._codec, error)
-            return Outcome(False, failure, order.task.retry.covers(error))
+            return Outcome(False, failure, task.retry.covers(error))
         finally:
-            slot.end_of_body()
-        return Outcome(True, payload)
+            if body.thread is None:
+                self._release(body)
 
-    async def _limited(self, order: Order, slot: "Slot") -> Any:
+    async def _limited(self, body: Body) -> Any:
         """Run the function within its timeouts."""
-        task, info = order.task, order.info
+        task = body.task
         total_s = None if task.timeout_ms is None else task.timeout_ms / 1000
         silence_s = None if task.heartbeat_timeout_ms is None else task.heartbeat_timeout_ms / 1000
         total, silence = asyncio.timeout(total_s), asyncio.timeout(silence_s)
-
-        def beat() -> None:
-            if silence_s is not None:
-                self._loop.call_soon_threadsafe(_extend, silence, silence_s)
-
+        if silence_s is not None:
+            extend = partial(_extend, silence, silence_s)
+            body.beat = partial(self._loop.call_soon_threadsafe, extend)
         try:
             async with total, silence:
-                return await self._call(order, slot, beat)
+                return await self._call(body)
         except TimeoutError:
             if total.expired():
                 what = f"took longer than {total_s:g} s"
@@ -240,17 +202,19 @@ class Bodies:
                 what = f"gave no heartbeat for {silence_s:g} s"
             else:
                 raise
-            raise TimeoutError(f"attempt {info.attempt} of task {task.name!r} {what}") from None
+            attempt = f"attempt {body.info.attempt} of task {task.name!r}"
+            raise TimeoutError(f"{attempt} {what}") from None
 
-    async def _call(self, order: Order, slot: "Slot", beat: Callable[[], None]) -> Any:
-        task = order.task
-        TASK.set(BodyContext(order.info, self, beat))
-        args, kwargs = task.signature.unpack(self._codec, order.payload)
+    async def _call(self, body: Body) -> Any:
+        task = body.task
+        TASK.set(body)
+        args, kwargs = task.signature.unpack(self._codec, body.payload)
         if task.is_async:
             return await task.fn(*args, **kwargs)
         inside = partial(copy_context().run, _contained, partial(task.fn, *args, **kwargs))
-        thread = self._threads.submit(inside)
-        slot.hold_for(thread)
+        thread = body.thread = self._threads.submit(inside)
+        # A thread can't be stopped: it keeps its slot until it returns.
+        thread.add_done_callback(lambda _: self._release(body))
         # Shielded: a thread goes on when its body is cancelled, and so does its hold on the slot.
         result, error = await asyncio.shield(thread)
         if isinstance(error, KeyboardInterrupt | SystemExit):
@@ -259,40 +223,6 @@ class Bodies:
         if error is not None:
             raise error
         return result
-
-
-class Slot:
-    """A reserved place for one body. A thread can't be stopped: it keeps its slot until it returns."""
-
-    __slots__ = ("_bodies", "_is_held", "_task", "_thread")
-
-    def __init__(self, bodies: Bodies, task: Task[..., Any]) -> None:
-        self._bodies = bodies
-        self._task = task
-        self._is_held = True
-        self._thread: asyncio.Future[Any] | None = None
-
-    def hold_for(self, thread: asyncio.Future[Any]) -> None:
-        self._thread = thread
-        thread.add_done_callback(self._release)
-
-    def end_of_body(self) -> None:
-        if self._thread is None:
-            self._release()
-
-    def end_of_task(self, body: asyncio.Task[None]) -> None:
-        # A body that is cancelled before its first instruction gives its slot back here.
-        self.end_of_body()
-        self._bodies.bury(body)
-
-    def _release(self, _: object = None) -> None:
-        if self._is_held:
-            self._is_held = False
-            self._bodies.give_back(self._task)
-
-
-def _no_beat() -> None:
-    """Nobody listens."""
 
 
 def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

@@ -17,7 +17,6 @@ from perdure.authoring.registry import find
 from perdure.core.codec import Codec
 from perdure.core.errors import (
     CommitRejected,
-    PerdureError,
     RunDiverged,
     RunExists,
     StaleFence,
@@ -37,14 +36,16 @@ from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.warm import WarmRun
 from perdure.engine.runs import Mode, rebuild_run
 from perdure.engine.sources import Sources
-from perdure.host.batch import Batch, Start, Turn
-from perdure.host.bodies import Bodies, Order
+from perdure.host.batch import Batch, Start
+from perdure.host.bodies import Bodies
+from perdure.host.body import Body
+from perdure.host.loading import Loader
 from perdure.host.patience import Patience
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
 from perdure.host.watching import Ending, Watchers
 from perdure.store.bundle import Bundle
-from perdure.store.primitives import Fence
+from perdure.store.committer import Decided
 from perdure.store.records import NewRun, Run
 from perdure.store.store import Store
 
@@ -81,7 +82,7 @@ class Host:
         """Called with each message that this host sent and that is durable."""
         self._mode = Mode.STEPWISE if settings.stepwise else Mode.FUSED
         self._max_doubts = settings.max_doubts
-        self._loading: dict[RunId, asyncio.Future[WarmRun | None]] = {}
+        self.loader = Loader(store, host_id, residents, self.watchers, self._replay)
         self.on_work: Callable[[Work], None] = lambda _: None
         """Called with each task that this host put on a queue, when that is durable."""
         self.on_slot: Callable[[], None] = lambda: None
@@ -91,7 +92,11 @@ class Host:
         }
         """Steps that found no slot, apart for async bodies and for threads."""
         self._background: set[asyncio.Task[Any]] = set()
+        self._undecided = 0
+        """Commits that bodies' ends and messages have led to, and that are under way."""
+        self._all_decided = asyncio.Event()
         self._is_stopping = False
+        self._is_killed = False
         self.on_failure: Callable[[BaseException], None] = _log_failure
         """Called with what nobody waits for and should not have happened."""
         bodies.on_free = self._fill_free_slot
@@ -156,16 +161,11 @@ class Host:
             run = self.residents.get(run_id)
             try:
                 if run is None:
-                    run = await self._load(run_id)
+                    run = await self.loader.load(run_id)
                 if run is None:
                     self.bodies.cancel_run(run_id)
                     return False
-                if self._mode is Mode.STEPWISE:
-                    async with run.turn:
-                        is_done = await self._act(run, act)
-                else:
-                    is_done = await self._act(run, act)
-                if is_done:
+                if await self._act(run, act):
                     return True
             except (StaleFence, RunExists):
                 # Somebody else has the run, or had it and made its children: the next load tells.
@@ -182,56 +182,99 @@ class Host:
 
     async def _act(self, run: WarmRun, act: Act) -> bool:
         """False if the run left memory meanwhile."""
+        if self._mode is Mode.STEPWISE:
+            async with run.turn:
+                if self.residents.get(run.run_id) is not run:
+                    return False
+                try:
+                    act(run)
+                except BaseException:
+                    self.evict(run)
+                    raise
+                await self._commit(run)
+            return True
         if self.residents.get(run.run_id) is not run:
             return False
+        decision: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._take_turn(run, act, partial(_settle_future, decision))
+        await decision
+        return True
+
+    def _take_turn(self, run: WarmRun, act: Act, told: Decided) -> None:
+        """Let `act` feed facts, and submit what follows; `told` hears what became of it.
+
+        Nobody needs to wait: what must not happen before the commit is done when it is decided.
+        """
+        batch = Batch(run)
         try:
             act(run)
+            self._reserve(run, batch)
+            changes = run.machine.take_changes()
+            if changes:
+                self._stage(run, changes, batch)
+                self.store.submit(batch.bundle, partial(self._decided, batch, told))
+                run.in_flight += 1
+                self._undecided += 1
+                return
         except BaseException:
-            self.evict(run)
+            self._undo(batch)
             raise
-        await self._commit(run)
-        return True
+        self._settle(batch)
+        told(None)
+
+    def _decided(self, batch: Batch, told: Decided, failure: BaseException | None) -> None:
+        if self._is_killed:
+            return
+        batch.run.in_flight -= 1
+        self._undecided -= 1
+        if not self._undecided:
+            self._all_decided.set()
+        try:
+            if failure is None:
+                self._settle(batch)
+            else:
+                self._undo(batch)
+            told(failure)
+        except Exception as error:  # those that are decided with it must hear of it all the same
+            self.on_failure(error)
 
     async def _commit(self, run: WarmRun) -> None:
         """Commit the run's changes, and do what was waiting for them to be durable."""
-        batch = Batch()
-        self._take_turn(run, batch)
-        if not run.machine.record.changes:
-            self._settle(batch)
-            return
+        batch = Batch(run)
+        self._reserve(run, batch)
         run.in_flight += 1
         try:
+            changes = run.machine.take_changes()
             if self._mode is Mode.FUSED:
-                self._stage(run, run.machine.take_changes(), batch)
+                self._stage(run, changes, batch)
                 await self.store.commit(batch.bundle)
             else:
-                for change in run.machine.take_changes():
+                for change in changes:
                     batch.bundle = Bundle()  # each part in a commit of its own
                     self._stage(run, [change], batch)
                     await self.store.commit(batch.bundle)
         except BaseException:
-            self._undo(run, batch)
+            self._undo(batch)
             raise
         finally:
             run.in_flight -= 1
         self._settle(batch)
 
-    def _take_turn(self, run: WarmRun, batch: Batch) -> None:
+    def _reserve(self, run: WarmRun, batch: Batch) -> None:
         """Reserve slots for what the run wants to execute; what finds none waits for one."""
         machine = run.machine
-        starts = []
         for promise in machine.unstarted:
             if promise.is_settled or promise.is_running:
                 continue
-            if self.bodies.reserve(promise.task):
-                starts.append((promise, facts.start(machine, promise)))
+            task = promise.task
+            if self.bodies.reserve(task):
+                batch.starts.append((run, promise, facts.start(machine, promise)))
             else:
-                self._waiting[promise.task.is_async][run.run_id, promise.step] = None
+                self._waiting[task.is_async][run.run_id, promise.step] = None
         machine.unstarted.clear()
-        unwanted: Sequence[StepId] = ()
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []
-        batch.turns.append(Turn(run, starts, unwanted))
+            batch.unwanted = [*batch.unwanted, *((run.run_id, step) for step in unwanted)]
 
     def _stage(self, run: WarmRun, changes: Sequence[Change], batch: Batch) -> None:
         """Write the changes into the batch's bundle, and with them the runs that they spawn."""
@@ -240,7 +283,7 @@ class Host:
             child = self._new_run(spawn.run_id, Start(spawn.workflow, spawn.payload), spawn.parent)
             child.in_flight += 1
             batch.children = [*batch.children, child]
-            self._take_turn(child, batch)
+            self._reserve(child, batch)
             self._stage(child, child.machine.take_changes(), batch)
 
         sent = run.write(batch.bundle, changes, self.sources, adopt)
@@ -251,29 +294,27 @@ class Host:
             status = run.journal.state.status
             batch.endings = [*batch.endings, (run, Ending(status, last.payload))]
 
-    def _undo(self, run: WarmRun, batch: Batch) -> None:
+    def _undo(self, batch: Batch) -> None:
         """Nothing of the batch is durable: memory is wrong."""
-        for turn in batch.turns:
-            for promise, _ in turn.starts:
-                self.bodies.give_back(promise.task)
+        for _, promise, _ in batch.starts:
+            self.bodies.give_back(promise.task)
         for child in batch.children:
             self.evict(child)
-        self.evict(run)
+        self.evict(batch.run)
 
     def _settle(self, batch: Batch) -> None:
         """The batch is durable: let it out."""
         for child in batch.children:
             child.in_flight -= 1
-        for turn in batch.turns:
-            for step in turn.unwanted:
-                self._drop(turn.run.run_id, step)
-            for promise, attempt in turn.starts:
-                self._execute(turn.run, promise, attempt)
+        for run_id, step in batch.unwanted:
+            self._drop(run_id, step)
+        for run, promise, attempt in batch.starts:
+            self._execute(run, promise, attempt)
         for run, ending in batch.endings:
             self.residents.remove(run)
             self.watchers.ended(run.run_id, ending)
-        for turn in batch.turns:
-            self.watchers.grown(turn.run.run_id)
+        for run in (batch.run, *batch.children):
+            self.watchers.grown(run.run_id)
         for victim in self.residents.excess():
             self.evict(victim)
         for message in batch.messages:
@@ -288,22 +329,35 @@ class Host:
             waiting.pop((run_id, step), None)
 
     def _execute(self, run: WarmRun, promise: DurablePromise, attempt: int) -> None:
+        task = promise.task
         if promise.is_settled:
-            self.bodies.give_back(promise.task)
+            self.bodies.give_back(task)
             return
-        info, step = run.machine.info, promise.step
-        order = Order(
-            Info(info.run_id, info.program, info.version, info.key, step, attempt),
-            promise.task,
-            promise.input,
-        )
-        self.bodies.start(order, partial(self._ended, run.run_id, step, attempt))
+        whose = run.machine.info
+        info = Info(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt)
+        self.bodies.start(Body(info, task, promise.input, self._ended))
 
-    def _ended(
-        self, run_id: RunId, step: StepId, attempt: int, outcome: facts.Outcome
-    ) -> Awaitable[bool]:
-        ended = partial(facts.complete, step=step, attempt=attempt, outcome=outcome)
-        return self.advance(run_id, ended)
+    def _ended(self, body: Body, outcome: facts.Outcome) -> Awaitable[None] | None:
+        """A body of this host ended: its run takes a turn, which nobody waits for."""
+        info = body.info
+        tell = partial(facts.complete, step=info.step, attempt=info.attempt, outcome=outcome)
+        run = self.residents.get(info.run_id)
+        if run is None or self._mode is Mode.STEPWISE:
+            return self._report(body, tell)
+        self._take_turn(run, tell, partial(self._reported, body, tell))
+        return None
+
+    def _reported(self, body: Body, tell: Act, failure: BaseException | None) -> None:
+        if failure is None:
+            self.bodies.forget(body)
+        else:
+            self.spawn(self._report(body, tell))
+
+    async def _report(self, body: Body, tell: Act) -> None:
+        try:
+            await self.advance(body.info.run_id, tell)
+        finally:
+            self.bodies.forget(body)
 
     def _fill_free_slot(self, is_async: bool) -> None:
         if self._waiting[is_async]:
@@ -331,43 +385,6 @@ class Host:
         if warm is not None and not warm.is_new and warm.fence.epoch < before_epoch:
             self.evict(warm)
 
-    async def _load(self, run_id: RunId) -> WarmRun | None:
-        """Bring a run back, once for all who ask. `None` if it can't be advanced by this host."""
-        loading = self._loading.get(run_id)
-        if loading is None:
-            loading = asyncio.ensure_future(self._read(run_id))
-            self._loading[run_id] = loading
-            loading.add_done_callback(lambda _: self._loading.pop(run_id, None))
-        self.residents.await_run(run_id)
-        try:
-            return await asyncio.shield(loading)
-        finally:
-            self.residents.got_run(run_id)
-
-    async def _read(self, run_id: RunId) -> WarmRun | None:
-        found = await self.store.load([run_id])
-        return await self.revive(*found[0]) if found else None
-
-    async def revive(self, run: Run, entries: Sequence[Entry]) -> WarmRun | None:
-        """Make a stored run warm. One that this host can't advance is parked, with the reason."""
-        warm = self.residents.get(run.run_id)
-        if warm is not None:
-            return warm
-        if run.owner != self.host_id or run.closed_at_ms is not None:
-            return None
-        try:
-            warm = self._replay(run, entries)
-        except PerdureError as problem:
-            await self._park(run, f"{problem.code}: {problem}")
-            if isinstance(problem, UnknownName):
-                # Another host may have it.
-                await self.store.release_run(Fence(run.run_id, run.epoch))
-            return None
-        if run.parked is not None:
-            await self._park(run, None)
-        self.residents.add(warm)
-        return warm
-
     def _replay(self, run: Run, entries: Sequence[Entry]) -> WarmRun:
         workflow = find("workflow", run.program)
         if workflow is None:
@@ -391,16 +408,6 @@ class Host:
         warm = WarmRun(machine, loaded=loaded, new=None)
         facts.resume(warm, self.bodies.is_running, self._max_doubts)
         return warm
-
-    async def _park(self, run: Run, reason: str | None) -> None:
-        if run.parked == reason:
-            return
-        if reason is not None:
-            log.error("run %s is parked: %s", run.run_id, reason)
-        bundle = Bundle()
-        bundle.park(Fence(run.run_id, run.epoch), reason)
-        await self.store.commit(bundle)
-        self.watchers.grown(run.run_id)
 
     async def resume(self, runs: Sequence[Run]) -> None:
         """Take up runs that are this host's from now on.
@@ -450,11 +457,16 @@ class Host:
         """Wait until nothing goes on by itself, up to a time. A commit that ends may begin a body yet."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while tasks := self.tasks:
-                    await asyncio.wait(tasks)
+                while (tasks := self.tasks) or self._undecided:
+                    if tasks:
+                        await asyncio.wait(tasks)
+                    else:
+                        self._all_decided.clear()
+                        await self._all_decided.wait()
 
     def kill(self) -> None:
         """Stop at once and tell nobody, as a crash would."""
+        self._is_killed = True
         self.bodies.close()
         for task in self.tasks:
             task.cancel()
@@ -464,6 +476,15 @@ class Host:
 
 def _log_failure(error: BaseException) -> None:
     log.error("the host failed at something", exc_info=error)
+
+
+def _settle_future(future: asyncio.Future[None], failure: BaseException | None) -> None:
+    if future.done():
+        return
+    if failure is None:
+        future.set_result(None)
+    else:
+        future.set_exception(failure)
 
 
 def _want(step: StepId, run: WarmRun) -> None:

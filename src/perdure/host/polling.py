@@ -97,8 +97,12 @@ class Poller:
         return min((each.due_at_ms for each in ahead if each.due_at_ms > now), default=None)
 
     async def take_census(self) -> None:
-        """Take over the runs of hosts that are gone, and those of nobody; put back what they had claimed."""
+        """Take over the runs of hosts that are gone, and those of nobody; put back what they had claimed.
+
+        Who waits here for a run of another host looks at the same time.
+        """
         host, store = self._host, self._host.store
+        host.watchers.look(host.residents)
         for claimant in await store.claimants():
             if is_dead(claimant):
                 await store.return_work(claimant, host.sources.now_ms())

@@ -13,7 +13,7 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.messages import Message, Work
 from perdure.engine.replay.errand import unpack_errand
 from perdure.engine.replay.facts import Outcome
-from perdure.host.bodies import Order
+from perdure.host.body import Body
 from perdure.host.host import Host
 from perdure.host.patience import Patience
 from perdure.store.bundle import Bundle
@@ -79,12 +79,18 @@ class QueueWorker:
             await host.store.return_claims([claim], host.sources.now_ms() + delay_ms)
             return
         self._claims[claim.work.run_id, claim.work.step] = claim
-        order = Order(errand.info(claim.work), task, payload, is_claimed=True)
-        host.bodies.start(order, partial(self._ended, claim))
+        report = partial(self._ended, claim)
+        host.bodies.start(Body(errand.info(claim.work), task, payload, report, is_claimed=True))
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
 
-    async def _ended(self, claim: Claim, outcome: Outcome) -> None:
+    async def _ended(self, claim: Claim, body: Body, outcome: Outcome) -> None:
+        try:
+            await self._report(claim, outcome)
+        finally:
+            self._host.bodies.forget(body)
+
+    async def _report(self, claim: Claim, outcome: Outcome) -> None:
         """Commits: the work is off its queue and its outcome is on the way, by the token of the claim."""
         work, now = claim.work, self._host.sources.now_ms()
         message = Message(

@@ -20,7 +20,7 @@ class Residents:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def __contains__(self, run_id: RunId) -> bool:
+    def __contains__(self, run_id: object) -> bool:
         return run_id in self._runs
 
     def __iter__(self) -> Iterator[WarmRun]:

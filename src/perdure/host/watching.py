@@ -1,6 +1,7 @@
 """Who waits for a run to end, in this process."""
 
 import asyncio
+from collections.abc import Container
 from typing import NamedTuple
 
 from perdure.core.ids import RunId
@@ -15,18 +16,21 @@ class Ending(NamedTuple):
 
 
 class Watchers:
-    """Futures that get the ending of a run when it is durable, and events for who follows a journal."""
+    """Futures that get the ending of a run when it is durable, and events for who follows a journal.
+
+    A future that gets `None` is a hint: nobody here knows of the run, so look in the store.
+    """
 
     def __init__(self) -> None:
-        self._endings: dict[RunId, list[asyncio.Future[Ending]]] = {}
+        self._endings: dict[RunId, list[asyncio.Future[Ending | None]]] = {}
         self._followers: dict[RunId, list[asyncio.Event]] = {}
 
-    def ending_of(self, run_id: RunId) -> asyncio.Future[Ending]:
-        future: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+    def ending_of(self, run_id: RunId) -> asyncio.Future[Ending | None]:
+        future: asyncio.Future[Ending | None] = asyncio.get_running_loop().create_future()
         self._endings.setdefault(run_id, []).append(future)
         return future
 
-    def forget(self, run_id: RunId, future: asyncio.Future[Ending]) -> None:
+    def forget(self, run_id: RunId, future: asyncio.Future[Ending | None]) -> None:
         futures = self._endings.get(run_id)
         if futures is not None and future in futures:
             futures.remove(future)
@@ -49,7 +53,12 @@ class Watchers:
         for event in self._followers.get(run_id, ()):
             event.set()
 
-    def ended(self, run_id: RunId, ending: Ending) -> None:
+    def look(self, known: Container[RunId]) -> None:
+        """Let those look in the store who wait for a run that is not `known` here."""
+        for run_id in [each for each in self._endings if each not in known]:
+            self.ended(run_id, None)
+
+    def ended(self, run_id: RunId, ending: Ending | None) -> None:
         for future in self._endings.pop(run_id, ()):
             if not future.done():
                 future.set_result(ending)

@@ -15,7 +15,11 @@ from perdure.store.group import break_fences
 from perdure.store.writer import Outcomes
 
 Write = Callable[[Sequence[Bundle]], Awaitable[Outcomes]]
-Waiting = list[tuple[Bundle, asyncio.Future[None]]]
+
+Decided = Callable[[BaseException | None], None]
+"""Called in the event loop when a bundle is durable, or with the reason why it was not written. Must not raise."""
+
+Waiting = tuple[Bundle, Decided]
 
 MAX_GROUP = 1000
 """Bundles in a group: bounds the time that the newest bundle waits for the oldest."""
@@ -33,10 +37,14 @@ class Room:
 
     def take(self) -> bool:
         """Take a place if there is one and nobody waits for it."""
-        if self._free and not self._waiting:
+        if self._free > 0 and not self._waiting:
             self._free -= 1
             return True
         return False
+
+    def overfill(self) -> None:
+        """Take a place even if there is none."""
+        self._free -= 1
 
     async def wait(self) -> None:
         """Wait for a place and take it."""
@@ -59,7 +67,7 @@ class Room:
 
     def _call_next(self) -> None:
         for turn in self._waiting:
-            if not self._free:
+            if self._free <= 0:
                 return
             if not turn.done():
                 self._free -= 1
@@ -75,12 +83,19 @@ class Committer:
         self._loop = asyncio.get_running_loop()
         self._write = write
         self._max_group = max_group
-        self._queue: deque[tuple[Bundle, asyncio.Future[None]]] = deque()
+        self._queue: deque[Waiting] = deque()
         self._room = Room(max_queued)
         self._answer: asyncio.Future[Outcomes] | None = None
+        self._is_idle = True
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
+
+    def submit(self, bundle: Bundle, decided: Decided) -> None:
+        """Take a bundle in, however many wait; `decided` learns what became of it."""
+        self._require_open()
+        self._room.overfill()
+        self._enqueue(bundle, decided)
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
         """Take a bundle in. What it returns is done when that is durable, or raises `CommitRejected`.
@@ -90,22 +105,26 @@ class Committer:
         """
         self._require_open()
         if self._room.take():
-            return self._enqueue(bundle)
+            return self._enqueue_awaited(bundle)
         return self._commit_later(bundle)
 
     async def _commit_later(self, bundle: Bundle) -> None:
         await self._wait_for_room(bundle)
-        await self._enqueue(bundle)
+        await self._enqueue_awaited(bundle)
 
-    def _enqueue(self, bundle: Bundle) -> asyncio.Future[None]:
+    def _enqueue_awaited(self, bundle: Bundle) -> asyncio.Future[None]:
+        # To cancel the caller cancels this future only: the bundle stays in its place.
         done: asyncio.Future[None] = self._loop.create_future()
-        self._queue.append((bundle, done))
-        if self._idle.is_set():
+        self._enqueue(bundle, partial(_tell, done))
+        return done
+
+    def _enqueue(self, bundle: Bundle, decided: Decided) -> None:
+        self._queue.append((bundle, decided))
+        if self._is_idle:
             # Not at once: whoever else has a bundle in this turn of the loop comes along.
+            self._is_idle = False
             self._idle.clear()
             self._loop.call_soon(self._write_group)
-        # To cancel the caller cancels this future only: the bundle stays in its place.
-        return done
 
     async def close(self) -> None:
         """Refuse new bundles; return when all that were accepted are decided."""
@@ -129,8 +148,8 @@ class Committer:
 
     def _write_group(self) -> None:
         """Hand the next group to the database; go on when it is decided."""
-        count = min(len(self._queue), self._max_group)
-        group = [self._queue.popleft() for _ in range(count)]
+        queue = self._queue
+        group = [queue.popleft() for _ in range(min(len(queue), self._max_group))]
         answer = self._begin([bundle for bundle, _ in group])
         self._answer = answer  # kept, because the loop holds on to a task only weakly
         if answer.done():
@@ -146,7 +165,7 @@ class Committer:
             failed.set_exception(error)
             return failed
 
-    def _decide(self, group: Waiting, answer: asyncio.Future[Outcomes]) -> None:
+    def _decide(self, group: Sequence[Waiting], answer: asyncio.Future[Outcomes]) -> None:
         """Tell each submitter what became of its bundle."""
         self._room.give_back(len(group))
         failure: BaseException | None
@@ -157,14 +176,19 @@ class Committer:
         outcomes: Sequence[BaseException | None] = [failure] * len(group)
         if failure is None:
             outcomes = answer.result()
-        for (_, done), outcome in zip(group, outcomes, strict=True):
-            if done.done():
-                continue
-            if outcome is None:
-                done.set_result(None)
-            else:
-                done.set_exception(outcome)
         if self._queue:
             self._loop.call_soon(self._write_group)
         else:
+            self._is_idle = True
             self._idle.set()
+        for (_, decided), outcome in zip(group, outcomes, strict=True):
+            decided(outcome)
+
+
+def _tell(done: asyncio.Future[None], outcome: BaseException | None) -> None:
+    if done.done():
+        return
+    if outcome is None:
+        done.set_result(None)
+    else:
+        done.set_exception(outcome)

@@ -14,6 +14,7 @@ from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
 from perdure.core.messages import Message
 from perdure.store.bundle import Bundle
+from perdure.store.committer import Decided
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 
@@ -34,6 +35,13 @@ class Store(Protocol):
         """Take a bundle in, in the order of the calls; await the answer.
 
         It is done when the bundle is durable, and raises `CommitRejected` if that was not written.
+        """
+        ...
+
+    def submit(self, bundle: Bundle, decided: Decided) -> None:
+        """Take a bundle in, as `commit` does, but never wait for room; call `decided` with what became of it.
+
+        For bundles whose number is bounded otherwise, such as by the bodies that run.
         """
         ...
 

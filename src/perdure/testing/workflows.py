@@ -22,14 +22,14 @@ from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.messages import Message
-from perdure.engine.replay.warm import WarmRun
 from perdure.host.batch import Start
-from perdure.host.bodies import Bodies, Done, Order
+from perdure.host.bodies import Bodies
+from perdure.host.body import Body
 from perdure.host.hosting import Hosting
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
-from perdure.host.threads import Threads
 from perdure.store.bundle import Bundle
+from perdure.store.committer import Decided
 from perdure.store.records import Claim
 from perdure.store.store import Store
 from perdure.testing.checkers import assert_sound
@@ -40,6 +40,7 @@ from perdure.testing.explorer import (
     VirtualSources,
     memory_store,
 )
+from perdure.testing.fates import FatefulResidents, WatchedBodies
 from perdure.testing.schedule import Chooser, Schedules
 
 T = TypeVar("T")
@@ -139,14 +140,14 @@ class Universe:
                 f"{step} of run {run_id} is tried more often than its policy says"
             )
 
-    def began(self, order: Order) -> None:
+    def began(self, body: Body) -> None:
         """A body begins: was it to?"""
-        place = order.info.run_id, order.info.step
-        name = f"{order.task.name} ({order.info.step})"
+        place = body.info.run_id, body.info.step
+        name = f"{body.task.name} ({body.info.step})"
         self.begun[place] += 1
         if place in self.completed:
             self.violations.append(f"{name} began again after its completion was durable")
-        if not order.is_claimed and self.begun[place] > self.intents[place]:
+        if not body.is_claimed and self.begun[place] > self.intents[place]:
             self.violations.append(f"{name} began before its intent was durable")
 
     def judge(self, ended: Ended, expected: Ended) -> None:
@@ -169,6 +170,8 @@ class MortalStore:
         self._host_id = host_id
         self._late: list[Message] = []
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Commits that the host did not wait for."""
 
     def __getattr__(self, name: str) -> Any:
         if self.death.done():
@@ -200,6 +203,19 @@ class MortalStore:
         await asyncio.shield(universe.write(bundle))
         if fate == "crash after":
             await self.die()
+
+    def submit(self, bundle: Bundle, decided: Decided) -> None:
+        task = asyncio.ensure_future(self._submit(bundle, decided))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _submit(self, bundle: Bundle, decided: Decided) -> None:
+        try:
+            await self.commit(bundle)
+        except Exception as error:  # whatever a commit raises is its outcome
+            decided(error)
+        else:
+            decided(None)
 
     async def _lose_owner(self) -> None:
         """Another host takes all runs and brings them to their end, while this one still believes in its own."""
@@ -249,46 +265,6 @@ class MortalStore:
         return claims
 
 
-class FatefulResidents(Residents):
-    """Runs that may leave memory at each wait."""
-
-    def __init__(self, universe: Universe, limit: int) -> None:
-        super().__init__(limit)
-        self._universe = universe
-        self._is_fateful = limit > 0
-
-    def excess(self) -> list[WarmRun]:
-        victims = super().excess()
-        idle = [run for run in self if not run.in_flight]
-        if not self._is_fateful or not idle:
-            return victims
-        self._universe.waits += 1
-        fate = self._universe.choose(f"wait {self._universe.waits}", ["stays warm", "is evicted"])
-        return idle if fate == "is evicted" else victims
-
-
-class NoThreads(Threads):
-    """Runs what would go to a thread where it stands, so that a schedule repeats itself."""
-
-    def submit(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer.set_result(job())
-        return answer
-
-
-class WatchedBodies(Bodies):
-    """Bodies whose beginning is checked against what is durable."""
-
-    def __init__(self, universe: Universe, *args: Any) -> None:
-        super().__init__(*args)
-        self._threads = NoThreads(1)
-        self._universe = universe
-
-    def start(self, order: Order, done: Done) -> None:
-        self._universe.began(order)
-        super().start(order, done)
-
-
 class ExploredHost(Hosting):
     """A host that lives in a universe, one thing after another: it acts, and when nothing is left time passes."""
 
@@ -319,6 +295,11 @@ class ExploredHost(Hosting):
     def is_dead(self) -> bool:
         return self.mortal.death.done()
 
+    @property
+    def tasks(self) -> set[asyncio.Task[Any]]:
+        """Everything that goes on by itself."""
+        return self.host.tasks | self.mortal.tasks
+
     async def survive(self, work: Coroutine[Any, Any, T]) -> T | None:
         """What `work` gives, or `None` if the host dies over it."""
         task = asyncio.ensure_future(work)
@@ -347,11 +328,11 @@ class ExploredHost(Hosting):
             self._universe.dead.discard(dead)
             self.victims.discard(dead)
             await self.host.resume(runs)
-        if tasks := self.host.tasks:
+        if tasks := self.tasks:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             return
         await self.poller.poll()
-        if self._universe.open and not self.host.tasks:
+        if self._universe.open and not self.tasks:
             await self._pass_time()
 
     async def _pass_time(self) -> None:
@@ -385,8 +366,10 @@ class ExploredHost(Hosting):
         return "\n".join(stuck)
 
     async def _bury(self) -> None:
-        tasks = self.host.tasks
+        tasks = self.tasks
         self.kill()
+        for commit in self.mortal.tasks:
+            commit.cancel()
         if self._universe.open:
             # It died, or went down with the host whose runs it was taking.
             self._universe.dead.add(self.host_id)

@@ -27,16 +27,16 @@ from perdure.store.bundle import Bundle
 @contextmanager
 def body_before_intent() -> Iterator[None]:
     """Bodies start when they are scheduled, and not when that is durable."""
-    take_turn = Host._take_turn
+    reserve = Host._reserve
 
     def hasty(self: Host, run: WarmRun, batch: Batch) -> None:
-        take_turn(self, run, batch)
-        for promise, attempt in batch.turns[-1].starts:
-            self._execute(run, promise, attempt)
-        batch.turns[-1].starts.clear()
+        reserve(self, run, batch)
+        for start in batch.starts:
+            self._execute(*start)
+        batch.starts.clear()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Host, "_take_turn", hasty)
+        patch.setattr(Host, "_reserve", hasty)
         yield
 
 
@@ -82,7 +82,7 @@ def acknowledged_before_effect() -> Iterator[None]:
         host = self._host
         run = await host.store.run(message.run_id)
         if run is not None and run.owner == host.host_id:
-            warm = host.residents.get(message.run_id) or await host._load(message.run_id)
+            warm = host.residents.get(message.run_id) or await host.loader.load(message.run_id)
             if warm is not None:
                 bundle = Bundle()
                 bundle.acknowledge(warm.fence, message.guid)

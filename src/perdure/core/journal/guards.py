@@ -209,11 +209,7 @@ def _unpause(state: State, event: e.RunResumed) -> None:
         _refuse("pauses_once", event, "the run is not paused", "drop the event")
 
 
-def _open(_: State, __: e.Event) -> None:
-    """Deliveries are taken in any state that is not terminal, which S-2 and S-4 see to."""
-
-
-GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None]]] = {
+GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None] | None]] = {
     e.ExecutionStarted: _start,
     e.ExecutionCompleted: _finish,
     e.ExecutionFailed: _fail,
@@ -238,8 +234,9 @@ GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None]]] = {
     e.RunPaused: _pause,
     e.RunResumed: _unpause,
     e.StepSkipped: _skip,
-    e.SignalAccepted: _open,
-    e.SignalRejected: _open,
+    e.SignalAccepted: None,
+    e.SignalRejected: None,
     e.RunContinued: _finish,
-    e.Posted: _open,
+    e.Posted: None,
 }
+"""`None` for what is taken in any state that is not terminal, which S-2 and S-4 see to."""

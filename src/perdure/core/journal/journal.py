@@ -15,7 +15,7 @@ from perdure.core.errors import (
 )
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
-from perdure.core.journal.checker import BEGUN_AND_OPEN, BY_EVENT, broken_by
+from perdure.core.journal.checker import BEGUN_AND_OPEN, BY_EVENT, Broken, broken_by
 from perdure.core.journal.entry import NONCE_BYTES, Entry, genesis, seal
 from perdure.core.journal.guards import GUARDS
 from perdure.core.journal.postings import TABLE
@@ -73,18 +73,17 @@ class Journal:
                 f"{len(entropy)} random bytes for {len(events)} events",
                 f"pass at least {NONCE_BYTES} fresh bytes for each",
             )
-        head, seq = self.head, self.seq
+        head, seq, used = self.head, self.seq, 0
         mark = self.state.mark()
         entries: list[Entry] = []
         postings: dict[AccountId, int] = {}
         try:
             for event in events:
-                self._admit(seq, seq, event, postings, _ENGINE_BUG)
-                used = len(entries) * NONCE_BYTES
-                nonce = entropy[used : used + NONCE_BYTES]
-                entry, head = seal(seq, at_ms, event, head, nonce)
+                self._admit(seq, event, postings, _ENGINE_BUG)
+                entry, head = seal(seq, at_ms, event, head, entropy[used : used + NONCE_BYTES])
                 entries.append(entry)
                 seq += 1
+                used += NONCE_BYTES
         except BaseException:
             self.state.roll_back(mark)
             raise
@@ -103,46 +102,54 @@ class Journal:
         self.state.settle()
         return appended
 
-    def _admit(
-        self, expected: int, seq: int, event: e.Event, postings: dict[AccountId, int], remedy: str
-    ) -> None:
+    def _admit(self, seq: int, event: e.Event, postings: dict[AccountId, int], remedy: str) -> None:
         """Judge one event and fold it in: invariants, guards, digits, semaphore."""
         state = self.state
         check, guard, effect, fold = _RULES[type(event)]
-        if expected != seq or state.status not in BEGUN_AND_OPEN:
-            broken = broken_by(state, expected, seq, event)
-        else:
-            broken = () if check is None else check(state, event)
+        broken: Broken = ()
+        if state.status not in BEGUN_AND_OPEN:
+            broken = broken_by(state, seq, seq, event)
+        elif check is not None:
+            broken = check(state, event)
         if broken:
             raise _violation(self.run_id, seq, broken, remedy)
-        guard(state, event)
-        posted, delta = effect(event)
-        for account, increment in posted:
-            balance = state.balances.get(account, 0)
-            state.put(state.balances, account, self._post(account, balance, increment))
-            postings[account] = postings.get(account, 0) + increment
-        if delta:
-            if state.semaphore + delta < 0:
-                raise SemaphoreUnderflow(
-                    f"{type(event).__name__} closes {-delta} obligations of run {self.run_id!r}, "
-                    f"but {state.semaphore} are open",
-                    "an obligation is closed once, by what opened it",
-                )
-            if state.semaphore + delta > MAX_SEQUENCE:
-                raise LedgerOverflow(
-                    f"run {self.run_id!r} would have {state.semaphore + delta} open obligations",
-                    f"at most {MAX_SEQUENCE:,} may be open at once",
-                )
-            state.semaphore += delta
-        fold(state, event)
+        if guard is not None:
+            guard(state, event)
+        if effect is not None:
+            posted, delta = effect(event)
+            for account, increment in posted:
+                balance = state.balances.get(account, 0)
+                try:
+                    balance = post_to(account, balance, increment)
+                except LedgerError as error:
+                    raise self._located(error, account) from error
+                state.put(state.balances, account, balance)
+                postings[account] = postings.get(account, 0) + increment
+            if delta:
+                self._count(event, delta)
+        if fold is not None:
+            fold(state, event)
 
-    def _post(self, account: AccountId, balance: int, increment: int) -> int:
-        try:
-            return post_to(account, balance, increment)
-        except LedgerError as error:
-            kind, _, name = account.partition(":")
-            place = f"{kind} {name!r} of run {self.run_id!r}"
-            raise located(error, place, f"see 'perdure explain {self.run_id}'") from error
+    def _count(self, event: e.Event, delta: int) -> None:
+        """Change the number of open obligations."""
+        semaphore = self.state.semaphore + delta
+        if semaphore < 0:
+            raise SemaphoreUnderflow(
+                f"{type(event).__name__} closes {-delta} obligations of run {self.run_id!r}, "
+                f"but {self.state.semaphore} are open",
+                "an obligation is closed once, by what opened it",
+            )
+        if semaphore > MAX_SEQUENCE:
+            raise LedgerOverflow(
+                f"run {self.run_id!r} would have {semaphore} open obligations",
+                f"at most {MAX_SEQUENCE:,} may be open at once",
+            )
+        self.state.semaphore = semaphore
+
+    def _located(self, error: LedgerError, account: AccountId) -> LedgerError:
+        kind, _, name = account.partition(":")
+        place = f"{kind} {name!r} of run {self.run_id!r}"
+        return located(error, place, f"see 'perdure explain {self.run_id}'")
 
     def replay(self, entries: Iterable[Entry]) -> None:
         """Fold stored entries back in, judging each as when it was appended.
@@ -157,8 +164,12 @@ class Journal:
                     _CHANGED,
                 )
             mark = self.state.mark()
+            event = entry.event
             try:
-                self._admit(self.seq, entry.seq, entry.event, {}, _CHANGED)
+                if entry.seq != self.seq:
+                    broken = broken_by(self.state, self.seq, entry.seq, event)
+                    raise _violation(self.run_id, entry.seq, broken, _CHANGED)
+                self._admit(entry.seq, event, {}, _CHANGED)
             except BaseException:
                 self.state.roll_back(mark)
                 raise
@@ -169,7 +180,7 @@ class Journal:
 _RULES: Final = {
     event: (BY_EVENT.get(event), GUARDS[event], TABLE[event], FOLD[event]) for event in e.EVENTS
 }
-"""What is asked of each event, and what it does, in one lookup: this is the hot path."""
+"""What is asked of each event, and what it does, in one lookup, `None` for nothing: this is the hot path."""
 
 _ENGINE_BUG: Final = "nothing was appended; an engine that asks for this has a bug"
 _CHANGED: Final = "run `verify` to find what was changed, and restore the row from a backup"

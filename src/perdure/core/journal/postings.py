@@ -35,10 +35,6 @@ WHOLE_MESSAGE = WORK_DONE + SPAWNED
 _NOTHING: Effect = ((), 0)
 
 
-def _none(_: e.Event) -> Effect:
-    return _NOTHING
-
-
 def _started(event: e.ExecutionStarted) -> Effect:
     postings: list[tuple[AccountId, int]] = []
     if event.trigger is not None:
@@ -99,33 +95,33 @@ def _posted(event: e.Posted) -> Effect:
     return tuple((p.account, p.increment) for p in event.postings), event.semaphore
 
 
-TABLE: dict[type[e.Event], Callable[[Any], Effect]] = {
+TABLE: dict[type[e.Event], Callable[[Any], Effect] | None] = {
     e.ExecutionStarted: _started,
     e.ExecutionCompleted: _ended,
     e.ExecutionFailed: _ended,
     e.CancelRequested: _cancel_requested,
     e.ExecutionCancelled: _ended,
     e.InvokeScheduled: _scheduled,
-    e.InvokeStarted: _none,
+    e.InvokeStarted: None,
     e.InvokeCompleted: _completed,
-    e.InvokeRetrying: _none,
-    e.RandomGenerated: _none,
-    e.TimeRecorded: _none,
+    e.InvokeRetrying: None,
+    e.RandomGenerated: None,
+    e.TimeRecorded: None,
     e.TimerScheduled: _scheduled,
     e.TimerFired: _completed,
     e.SignalDelivered: _delivered,
     e.SignalReceived: _received,
-    e.ExecutionAwaiting: _none,
-    e.ExecutionResumed: _none,
-    e.JoinSetCreated: _none,
-    e.JoinSetSubmitted: _none,
-    e.JoinSetAwaited: _none,
-    e.RunApproved: _none,
-    e.RunPaused: _none,
-    e.RunResumed: _none,
+    e.ExecutionAwaiting: None,
+    e.ExecutionResumed: None,
+    e.JoinSetCreated: None,
+    e.JoinSetSubmitted: None,
+    e.JoinSetAwaited: None,
+    e.RunApproved: None,
+    e.RunPaused: None,
+    e.RunResumed: None,
     e.StepSkipped: _skipped,
-    e.SignalAccepted: _none,
-    e.SignalRejected: _none,
+    e.SignalAccepted: None,
+    e.SignalRejected: None,
     e.RunContinued: _ended,
     e.Posted: _posted,
 }
@@ -133,4 +129,5 @@ TABLE: dict[type[e.Event], Callable[[Any], Effect]] = {
 
 def effect_of(event: e.Event) -> Effect:
     """What `event` posts, and by how much it changes the number of open obligations."""
-    return TABLE[type(event)](event)
+    effect = TABLE[type(event)]
+    return _NOTHING if effect is None else effect(event)

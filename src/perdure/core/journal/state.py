@@ -104,6 +104,8 @@ class State:
         wait = self.wait
         if wait is None:
             return False
+        if len(wait.waiting_on) == 1:
+            return wait.waiting_on[0] in self.completed
         if wait.kind is _ANY:
             return any(map(self.completed.__contains__, wait.waiting_on))
         return all(map(self.completed.__contains__, wait.waiting_on))
@@ -149,10 +151,6 @@ class State:
 
 def payload_digest(payload: bytes | None) -> bytes | None:
     return None if payload is None else sha256(payload).digest()
-
-
-def _unchanged(state: State, event: e.Event) -> None:
-    pass
 
 
 def _approved(state: State, _: e.RunApproved) -> None:
@@ -272,7 +270,7 @@ def _unpaused(state: State, _: e.RunResumed) -> None:
     state.paused = False
 
 
-FOLD: dict[type[e.Event], Callable[[State, Any], None]] = {
+FOLD: dict[type[e.Event], Callable[[State, Any], None] | None] = {
     e.ExecutionStarted: _started,
     e.ExecutionCompleted: _end_as(Status.COMPLETED),
     e.ExecutionFailed: _end_as(Status.FAILED),
@@ -281,7 +279,7 @@ FOLD: dict[type[e.Event], Callable[[State, Any], None]] = {
     e.InvokeScheduled: _invoke_scheduled,
     e.InvokeStarted: _invoke_started,
     e.InvokeCompleted: _invoke_completed,
-    e.InvokeRetrying: _unchanged,
+    e.InvokeRetrying: None,
     e.RandomGenerated: _place_taken,
     e.TimeRecorded: _place_taken,
     e.TimerScheduled: _timer_scheduled,
@@ -297,16 +295,18 @@ FOLD: dict[type[e.Event], Callable[[State, Any], None]] = {
     e.RunPaused: _paused,
     e.RunResumed: _unpaused,
     e.StepSkipped: _skipped,
-    e.SignalAccepted: _unchanged,
-    e.SignalRejected: _unchanged,
+    e.SignalAccepted: None,
+    e.SignalRejected: None,
     e.RunContinued: _end_as(Status.CONTINUED),
-    e.Posted: _unchanged,
+    e.Posted: None,
 }
 
 
 def apply(state: State, event: e.Event) -> None:
     """Fold one event into the state. Does not judge it: guards and invariants do."""
-    FOLD[type(event)](state, event)
+    step = FOLD[type(event)]
+    if step is not None:
+        step(state, event)
 
 
 def fold(events: Iterable[e.Event]) -> State:

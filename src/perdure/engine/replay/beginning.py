@@ -34,17 +34,16 @@ def begin(machine: "Machine", fiber: Fiber, operation: Operation[Any]) -> Durabl
 
 
 def _begin_call(machine: "Machine", fiber: Fiber, call: Call[Any]) -> DurablePromise:
-    is_queued = isinstance(call.definition, Task) and call.definition.queue is not None
-    limit = MAX_PAYLOAD_BYTES - HEADER_ROOM if is_queued else MAX_PAYLOAD_BYTES
     definition = machine.use(call)
+    is_queued = isinstance(definition, Task) and definition.queue is not None
+    limit = MAX_PAYLOAD_BYTES - HEADER_ROOM if is_queued else MAX_PAYLOAD_BYTES
     try:
         payload = machine.codec.encode(call.arguments, limit=limit)
     except (NotEncodable, PayloadTooLarge) as error:
         what = f"an argument of {definition.noun} {definition.name!r}: {error.what}"
         raise type(error)(what, error.remedy) from None
-    if isinstance(definition, Workflow):
+    if not isinstance(definition, Task):
         return _begin_child(machine, fiber, call, payload)
-    assert isinstance(definition, Task)  # noqa: S101 - there are two kinds
     place = Place.QUEUED if is_queued else Place.LOCAL
     promise = machine.promise(fiber, place, call)
     promise.input = payload

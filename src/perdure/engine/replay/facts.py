@@ -5,7 +5,8 @@ twice, is not a fact any more. So a host may tell the same thing again after a c
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from perdure.authoring.failures import encode_failure
 from perdure.core.errors import StepInDoubt
@@ -27,7 +28,7 @@ IsRunning = Callable[[RunId, StepId, int], bool]
 _CHANCES = 1 << 16
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How an attempt ended. `may_retry` says that the task's policy covers this failure."""
 
     ok: bool

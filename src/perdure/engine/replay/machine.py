@@ -246,8 +246,12 @@ class Machine:
             fiber.thrown = foreign_await(self.workflow.name, fiber.line, wait)
             self._ready.appendleft(fiber)
             return
-        open_ones = [promise for promise in wait.promises if not promise.is_settled]
         fiber.wait = wait
+        if len(wait.promises) == 1 and not wait.promises[0].is_settled:  # as most are
+            fiber.missing = 1
+            wait.promises[0].waiters = (*wait.promises[0].waiters, (fiber, wait))
+            return
+        open_ones = [promise for promise in wait.promises if not promise.is_settled]
         fiber.missing = 1 if wait.kind is e.AwaitKind.ANY else len(open_ones)
         for promise in open_ones:
             promise.waiters = (*promise.waiters, (fiber, wait))

@@ -15,7 +15,7 @@ from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_SEQUENCE
 from perdure.core.messages import Message
 from perdure.store.bundle import Bundle
-from perdure.store.committer import Committer
+from perdure.store.committer import Committer, Decided
 from perdure.store.group import Group
 from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
 from perdure.store.postgres.reading import load, next_books
@@ -84,6 +84,9 @@ class PostgresStore:
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
         return self._committer.commit(bundle)
+
+    def submit(self, bundle: Bundle, decided: Decided) -> None:
+        self._committer.submit(bundle, decided)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
         return write_async(bundles, self._apply)

@@ -21,7 +21,7 @@ from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_SEQUENCE
 from perdure.core.messages import Message
 from perdure.store.bundle import Bundle
-from perdure.store.committer import Committer
+from perdure.store.committer import Committer, Decided
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 from perdure.store.rowforms import (
@@ -101,6 +101,9 @@ class SqliteStore:
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
         return self._committer.commit(bundle)
+
+    def submit(self, bundle: Bundle, decided: Decided) -> None:
+        self._committer.submit(bundle, decided)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
         if self._pace.log_is_long and (self._folding is None or self._folding.done()):

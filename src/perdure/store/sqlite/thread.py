@@ -63,6 +63,8 @@ class ConnectionThread:
             except BaseException as error:
                 failure = error
             self._answer(loop, future, result, failure)
+            # While it waits for the next job, this thread keeps nothing of the last one in memory.
+            del item, job, future, result, failure
         if self._connection is not None:
             self._connection.close()
 

@@ -1,0 +1,119 @@
+"""A body: one attempt of a task, and what is known of it while it lives."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from perdure.authoring.context import Info
+from perdure.authoring.task import Task
+from perdure.core.ids import RunId, StepId
+from perdure.core.replay.identity import idempotency_text
+from perdure.engine.replay.facts import Outcome
+
+Group = tuple[RunId, bool]
+"""The bodies of one run, apart from those that this host claimed from a queue."""
+
+
+class Home(Protocol):
+    """Where bodies live."""
+
+    def publish(self, run_id: RunId, name: str, value: object) -> None: ...
+
+
+class Body:
+    """An attempt to execute. Implements `TaskContext` for the task that it runs.
+
+    `report` hands the outcome to whoever wants it; what it returns, if anything, is awaited. A body that
+    `is_claimed` is from a queue: whoever owns the run does not own it.
+    """
+
+    __slots__ = (
+        "_children",
+        "beat",
+        "has_begun",
+        "has_slot",
+        "home",
+        "info",
+        "is_claimed",
+        "is_reporting",
+        "life",
+        "payload",
+        "report",
+        "task",
+        "thread",
+    )
+
+    def __init__(
+        self,
+        info: Info,
+        task: Task[..., Any],
+        payload: bytes,
+        report: "Report",
+        *,
+        is_claimed: bool = False,
+    ) -> None:
+        self.info = info
+        self.task = task
+        self.payload = payload
+        self.report = report
+        self.is_claimed = is_claimed
+        self.home: Home | None = None
+        self.life: asyncio.Task[None] | None = None
+        self.thread: asyncio.Future[Any] | None = None
+        """A thread can't be stopped: it keeps the slot until it returns."""
+        self.has_begun = False
+        self.is_reporting = False
+        """Its outcome is on its way."""
+        self.has_slot = True
+        self.beat: Callable[[], object] | None = None
+        """Called with each heartbeat, in whichever thread the task runs."""
+        self._children = 0
+
+    @property
+    def group(self) -> Group:
+        return self.info.run_id, self.is_claimed
+
+    @property
+    def key(self) -> str:
+        return idempotency_text(self.info.run_id, self.info.step)
+
+    def nested(self) -> "NestedCall":
+        self._children += 1
+        return NestedCall(self, self.info, self._children - 1)
+
+    def heartbeat(self) -> None:
+        if self.beat is not None:
+            self.beat()
+
+    def publish(self, name: str, value: object) -> None:
+        if self.home is not None:
+            self.home.publish(self.info.run_id, name, value)
+
+
+Report = Callable[[Body, Outcome], Awaitable[object] | None]
+
+
+class NestedCall:
+    """A task that a task calls: part of its body, under an id of its own. Implements `TaskContext`."""
+
+    __slots__ = ("_body", "_children", "info")
+
+    def __init__(self, body: Body, above: Info, number: int) -> None:
+        step = StepId(f"{above.step}.{number}")
+        self.info = Info(above.run_id, above.program, above.version, above.key, step, above.attempt)
+        self._body = body
+        self._children = 0
+
+    @property
+    def key(self) -> str:
+        return idempotency_text(self.info.run_id, self.info.step)
+
+    def nested(self) -> "NestedCall":
+        self._children += 1
+        return NestedCall(self._body, self.info, self._children - 1)
+
+    def heartbeat(self) -> None:
+        self._body.heartbeat()
+
+    def publish(self, name: str, value: object) -> None:
+        self._body.publish(name, value)

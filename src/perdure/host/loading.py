@@ -1,0 +1,87 @@
+"""Bringing runs back into memory, and parking those that can't be brought back."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from perdure.core.errors import PerdureError, UnknownName
+from perdure.core.ids import HostId, RunId
+from perdure.core.journal.entry import Entry
+from perdure.engine.replay.warm import WarmRun
+from perdure.host.residents import Residents
+from perdure.host.watching import Watchers
+from perdure.store.bundle import Bundle
+from perdure.store.primitives import Fence
+from perdure.store.records import Run
+from perdure.store.store import Store
+
+log = logging.getLogger("perdure.host")
+
+Replay = Callable[[Run, Sequence[Entry]], WarmRun]
+"""Makes a stored run warm; raises `PerdureError` if this host can't advance it."""
+
+
+class Loader:
+    """Loads each run once for all who ask at the same time."""
+
+    def __init__(
+        self,
+        store: Store,
+        host_id: HostId,
+        residents: Residents,
+        watchers: Watchers,
+        replay: Replay,
+    ) -> None:
+        self._store = store
+        self._host_id = host_id
+        self._residents = residents
+        self._watchers = watchers
+        self._replay = replay
+        self._loading: dict[RunId, asyncio.Future[WarmRun | None]] = {}
+
+    async def load(self, run_id: RunId) -> WarmRun | None:
+        """Bring a run back. `None` if it can't be advanced by this host."""
+        loading = self._loading.get(run_id)
+        if loading is None:
+            loading = asyncio.ensure_future(self._read(run_id))
+            self._loading[run_id] = loading
+            loading.add_done_callback(lambda _: self._loading.pop(run_id, None))
+        self._residents.await_run(run_id)
+        try:
+            return await asyncio.shield(loading)
+        finally:
+            self._residents.got_run(run_id)
+
+    async def _read(self, run_id: RunId) -> WarmRun | None:
+        found = await self._store.load([run_id])
+        return await self._revive(*found[0]) if found else None
+
+    async def _revive(self, run: Run, entries: Sequence[Entry]) -> WarmRun | None:
+        """Make a stored run warm. One that this host can't advance is parked, with the reason."""
+        warm = self._residents.get(run.run_id)
+        if warm is not None:
+            return warm
+        if run.owner != self._host_id or run.closed_at_ms is not None:
+            return None
+        try:
+            warm = self._replay(run, entries)
+        except PerdureError as problem:
+            await self._park(run, f"{problem.code}: {problem}")
+            if isinstance(problem, UnknownName):
+                # Another host may have it.
+                await self._store.release_run(Fence(run.run_id, run.epoch))
+            return None
+        if run.parked is not None:
+            await self._park(run, None)
+        self._residents.add(warm)
+        return warm
+
+    async def _park(self, run: Run, reason: str | None) -> None:
+        if run.parked == reason:
+            return
+        if reason is not None:
+            log.error("run %s is parked: %s", run.run_id, reason)
+        bundle = Bundle()
+        bundle.park(Fence(run.run_id, run.epoch), reason)
+        await self._store.commit(bundle)
+        self._watchers.grown(run.run_id)
