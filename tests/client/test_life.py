@@ -199,7 +199,7 @@ async def test_a_stop_lets_a_task_end_and_the_next_engine_goes_on(shared_url: st
     @task
     async def slow(number: int) -> int:
         begun.append(number)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         return number + 1
 
     @workflow

@@ -149,8 +149,9 @@ def together(*bundles: Bundle) -> Bundle:
     """One bundle of the parts of several."""
     whole = Bundle()
     for bundle in bundles:
-        for part in Bundle.__slots__:
+        for part in set(Bundle.__slots__) - {"has_more"}:
             setattr(whole, part, [*getattr(whole, part), *getattr(bundle, part)])
+        whole.has_more |= bundle.has_more
     return whole
 
 

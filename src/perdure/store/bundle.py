@@ -29,6 +29,7 @@ class Bundle:
         "dropped",
         "fences",
         "finished",
+        "has_more",
         "marked",
         "messages",
         "parked",
@@ -40,6 +41,8 @@ class Bundle:
         # Most bundles are one step of one run: what they have none of costs nothing.
         self.appends: list[tuple[Fence, Appended]] = []
         self.fences: list[Fence] = []
+        self.has_more = False
+        """Whether there is anything beside appends."""
         self.created: Sequence[tuple[NewRun, Appended]] = ()
         self.messages: Sequence[Message] = ()
         self.acknowledged: Sequence[tuple[RunId, Guid]] = ()
@@ -64,7 +67,7 @@ class Bundle:
                 "create a run with the first entries of its own journal",
             )
         _require_books(appended)
-        self.created = _grown(self.created, (run, appended))
+        self.created = self._grown(self.created, (run, appended))
         fence = Fence(run.run_id, FIRST_EPOCH)
         self.fences.append(fence)
         return fence
@@ -113,12 +116,12 @@ class Bundle:
         require_integer("due_at_ms", message.due_at_ms)
         require_integer("arrival", message.arrival)
         _require_payload(f"message {message.guid!r}", message.payload)
-        self.messages = _grown(self.messages, message)
+        self.messages = self._grown(self.messages, message)
 
     def acknowledge(self, fence: Fence, guid: Guid) -> None:
         require_text("guid", guid)
         self.fences.append(fence)
-        self.acknowledged = _grown(self.acknowledged, (fence.run_id, guid))
+        self.acknowledged = self._grown(self.acknowledged, (fence.run_id, guid))
 
     def mark(self, fence: Fence, guid: Guid, state: str, reason: str) -> None:
         if state not in MARKS:
@@ -126,7 +129,7 @@ class Bundle:
         require_text("guid", guid)
         require_text("reason", reason)
         self.fences.append(fence)
-        self.marked = _grown(self.marked, (fence.run_id, guid, state, reason))
+        self.marked = self._grown(self.marked, (fence.run_id, guid, state, reason))
 
     def put_work(self, fence: Fence, work: Work) -> None:
         if work.run_id != fence.run_id:
@@ -141,7 +144,7 @@ class Bundle:
         require_integer("priority", work.priority, 32)
         _require_payload(f"work {work.step!r}", work.payload)
         self.fences.append(fence)
-        self.work = _grown(self.work, work)
+        self.work = self._grown(self.work, work)
 
     def finish_work(self, run_id: RunId, step: StepId, token: str) -> None:
         parse_run_id(run_id)
@@ -152,14 +155,14 @@ class Bundle:
                 f"work {step!r} of run {run_id!r} is finished twice in one bundle",
                 "finish each task once",
             )
-        self.finished = _grown(self.finished, (run_id, step, token))
+        self.finished = self._grown(self.finished, (run_id, step, token))
 
     def drop_work(self, fence: Fence, step: StepId) -> None:
         require_text("step", step, MAX_STEP_BYTES)
         task = fence.run_id, step
         self.work = [work for work in self.work if (work.run_id, work.step) != task]
         self.fences.append(fence)
-        self.dropped = _grown(self.dropped, task)
+        self.dropped = self._grown(self.dropped, task)
 
     def publish(self, run_id: RunId, name: str, payload: bytes, at_ms: int) -> None:
         parse_run_id(run_id)
@@ -168,19 +171,20 @@ class Bundle:
         require_text("name", name, MAX_NAME_LENGTH)
         require_integer("at_ms", at_ms)
         _require_payload(f"published value {name!r}", payload)
-        self.published = _grown(self.published, (run_id, name, payload, at_ms))
+        self.published = self._grown(self.published, (run_id, name, payload, at_ms))
 
     def park(self, fence: Fence, reason: str | None) -> None:
         require_text("reason", reason or "")
         self.fences.append(fence)
-        self.parked = _grown(self.parked, (fence.run_id, reason))
+        self.parked = self._grown(self.parked, (fence.run_id, reason))
 
-
-def _grown(items: Sequence[T], item: T) -> Sequence[T]:
-    if isinstance(items, list):
-        items.append(item)
-        return items
-    return [item]
+    def _grown(self, items: Sequence[T], item: T) -> Sequence[T]:
+        """One part with one more, which is not an append."""
+        self.has_more = True
+        if isinstance(items, list):
+            items.append(item)
+            return items
+        return [item]
 
 
 def _require_run(run: NewRun) -> None:

@@ -40,10 +40,7 @@ class Head(msgspec.Struct, gc=False):
 
 
 class Group:
-    """The rows that one physical commit writes, by table.
-
-    `bundles_of` and `finishers` find the bundles that a row concerns, by their position.
-    """
+    """The rows that one physical commit writes, by table."""
 
     def __init__(self) -> None:
         self.created: list[tuple[NewRun, Head]] = []
@@ -60,13 +57,30 @@ class Group:
         """Tasks that leave their queues after those that are finished, and before others are put."""
         self.published: dict[tuple[RunId, str], tuple[bytes, int]] = {}
         self.parked: dict[RunId, str | None] = {}
-        self.bundles_of: dict[RunId, list[int]] = {}
         self.finishers: dict[tuple[RunId, StepId], int] = {}
-        self.size = 0
-        """How many bundles were looked at; the rest must wait for the next group."""
+        """The positions of the bundles that finish work."""
+        self.bundles: list[Bundle] = []
+        """Those that were looked at, in order; the rest must wait for the next group."""
 
         self._born: dict[RunId, Head] = {}
         self._keys: set[tuple[str, str, str]] = set()
+
+    @property
+    def size(self) -> int:
+        return len(self.bundles)
+
+    def add_step(self, bundle: Bundle) -> bool:
+        """Take in a bundle that is one append to a run that is new to the group, as most are."""
+        if len(bundle.appends) != 1 or bundle.has_more:
+            return False
+        fence, appended = bundle.appends[0]
+        run_id = fence.run_id
+        if fence.broken or run_id in self.heads or run_id in self._born:
+            return False
+        before = appended.head_before, appended.semaphore_before
+        self.heads[run_id] = Head(run_id, fence.epoch, *before, appended)
+        self._add_books(appended)
+        return True
 
     def add(self, bundle: Bundle) -> None:
         """Take in a bundle that fits."""
@@ -86,7 +100,6 @@ class Group:
             self._add_books(appended)
         for fence in bundle.fences:
             self._head(fence)
-            self.bundles_of.setdefault(fence.run_id, []).append(self.size)
         self.messages += bundle.messages
         self.acknowledged += bundle.acknowledged
         self.marked += bundle.marked
@@ -145,7 +158,12 @@ class Group:
 
     def concerned(self, run_ids: Iterable[RunId]) -> set[int]:
         """Positions of the bundles that write any of these runs."""
-        return {position for run_id in run_ids for position in self.bundles_of[run_id]}
+        wanted = set(run_ids)
+        return {
+            position
+            for position, bundle in enumerate(self.bundles)
+            if any(fence.run_id in wanted for fence in bundle.fences)
+        }
 
     def _continued_by(self, appended: Appended) -> bool:
         head = self.known(appended.run_id)
@@ -180,15 +198,16 @@ def merge(bundles: Sequence[Bundle]) -> tuple[Group, dict[int, CommitRejected]]:
     group = Group()
     rejected: dict[int, CommitRejected] = {}
     for bundle in bundles:
-        misfit = _misfit(bundle)
-        if misfit is not None:
-            rejected[group.size] = misfit
-            break_fences(bundle)
-        elif group.must_wait(bundle):
-            break
-        else:
-            group.add(bundle)
-        group.size += 1
+        if not group.add_step(bundle):
+            misfit = _misfit(bundle)
+            if misfit is not None:
+                rejected[group.size] = misfit
+                break_fences(bundle)
+            elif group.must_wait(bundle):
+                break
+            else:
+                group.add(bundle)
+        group.bundles.append(bundle)
     return group, rejected
 
 

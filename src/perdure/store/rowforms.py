@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from perdure.core.books import Ending
 from perdure.core.ids import Guid, RunId, StepId
@@ -63,9 +64,9 @@ def _after(head: Head) -> Row:
 
 def event_rows(group: Group) -> list[Row]:
     return [
-        (appended.run_id, e.seq, e.at_ms, e.body, e.prev, e.sealed, e.erased)
+        (appended.run_id, *astuple(entry))
         for appended in group.appends
-        for e in appended.entries
+        for entry in appended.entries
     ]
 
 
