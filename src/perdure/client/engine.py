@@ -121,7 +121,8 @@ class Engine:
         try:
             run_id = await hosting.host.start(Start(workflow, payload, key, scope))
         except RunExists as taken:
-            run_id = await self._same_run(taken, workflow, payload, key)
+            # Its version may be another, and so may be what it returns.
+            return Handle(hosting, await self._same_run(taken, workflow, payload, key))
         return Handle(hosting, run_id, workflow)
 
     async def _same_run(
