@@ -41,6 +41,7 @@ PUBLIC = [
     "key",
     "log",
     "now",
+    "patched",
     "publish",
     "random",
     "run",

@@ -1,5 +1,7 @@
 """Several versions of one workflow: a run stays on its own, moves to another that fits, or waits for its own."""
 
+from typing import Any
+
 import pytest
 
 import perdure
@@ -179,10 +181,10 @@ async def test_a_source_that_is_the_same_and_does_not_repeat_itself_is_named_as_
     turns: list[int] = []
 
     @workflow(name=NAME)
-    async def fickle() -> None:
+    async def fickle() -> str:
         turns.append(1)
         await note(f"turn {len(turns)}")
-        await word.receive()
+        return await word.receive()
 
     async with opened(shared_url) as engine:
         run_id = (await waiting(engine, fickle)).run_id
@@ -216,7 +218,7 @@ async def test_a_key_finds_the_run_of_another_version_and_its_result_of_that_typ
 
     async with opened(shared_url) as engine:
         old = await engine.start(as_bytes(), key="order")
-        same = await engine.start(as_text(), key="order")
+        same: Handle[Any] = await engine.start(as_text(), key="order")
         assert same.run_id == old.run_id
         await same.signal(word, "hello")
         assert await same.result(10) == b"hello"
