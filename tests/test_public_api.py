@@ -17,6 +17,7 @@ PUBLIC = [
     "JoinSet",
     "KeyReused",
     "PerdureError",
+    "Preflight",
     "Retry",
     "RunCancelled",
     "RunClosed",

@@ -38,6 +38,7 @@ from perdure.core.errors import (
     TaskFailed,
     UnknownRun,
 )
+from perdure.engine.preflight import Preflight
 from perdure.host.settings import Settings
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "JoinSet",
     "KeyReused",
     "PerdureError",
+    "Preflight",
     "Retry",
     "RunCancelled",
     "RunClosed",
