@@ -14,6 +14,7 @@ from perdure.authoring.verbs import (
     key,
     log,
     now,
+    patched,
     publish,
     random,
     sleep,
@@ -37,6 +38,7 @@ from perdure.core.errors import (
     TaskFailed,
     UnknownRun,
 )
+from perdure.engine.preflight import Preflight
 from perdure.host.settings import Settings
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "JoinSet",
     "KeyReused",
     "PerdureError",
+    "Preflight",
     "Retry",
     "RunCancelled",
     "RunClosed",
@@ -74,6 +77,7 @@ __all__ = [
     "key",
     "log",
     "now",
+    "patched",
     "publish",
     "random",
     "run",

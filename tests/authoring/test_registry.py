@@ -7,7 +7,7 @@ import pytest
 
 from perdure import task, workflow
 from perdure.authoring import registry
-from perdure.authoring.registry import find, names, register
+from perdure.authoring.registry import find, names, register, versions_of
 from perdure.core.errors import DuplicateName
 
 Load = Callable[[str, str], ModuleType]
@@ -124,3 +124,66 @@ def test_a_definition_that_is_registered_again_is_the_newest_again() -> None:
     assert find("task", "charge") is newer
     register(older)
     assert find("task", "charge") is older
+
+
+TWO_VERSIONS = """
+@workflow(name="checkout", version="1")
+async def first(): ...
+@workflow(name="checkout", version="2")
+async def second(): ...
+"""
+
+
+def test_versions_of_a_workflow_stand_side_by_side(load: Load) -> None:
+    orders = load("orders", TWO_VERSIONS)
+    assert versions_of("workflow", "checkout") == ["1", "2"]
+    assert find("workflow", "checkout", "1") is orders.first
+    assert find("workflow", "checkout", "2") is orders.second
+    assert names("workflow") == ["checkout"]
+
+
+def test_the_version_that_came_last_is_the_current_one(load: Load) -> None:
+    orders = load("orders", TWO_VERSIONS)
+    assert find("workflow", "checkout") is orders.second
+    assert find("workflow", "checkout", "0") is orders.second
+
+
+def test_no_version_is_a_version() -> None:
+    @workflow(name="checkout")
+    async def plain() -> None: ...
+
+    @workflow(name="checkout", version="2")
+    async def second() -> None: ...
+
+    assert find("workflow", "checkout", "") is plain
+    assert find("workflow", "checkout") is second
+    assert versions_of("workflow", "checkout") == ["", "2"]
+
+
+def test_a_version_that_is_registered_again_keeps_its_place(load: Load) -> None:
+    load("orders", TWO_VERSIONS)
+    again = load("orders", TWO_VERSIONS.partition('@workflow(name="checkout", version="2")')[0])
+    assert find("workflow", "checkout", "1") is again.first
+    assert versions_of("workflow", "checkout") == ["1", "2"]
+
+
+def test_two_modules_cant_share_a_workflows_name_and_version(load: Load) -> None:
+    orders = load("orders", TWO_VERSIONS)
+    with pytest.raises(DuplicateName) as caught:
+        load("billing", TWO_VERSIONS)
+    assert "billing.py:3) has the name and version of another one" in caught.value.what
+    assert caught.value.remedy == "give one of them another: @workflow(name=...) or version=..."
+    assert find("workflow", "checkout", "1") is orders.first
+
+
+def test_a_name_that_nobody_has_has_no_versions() -> None:
+    assert versions_of("workflow", "checkout") == []
+    assert find("workflow", "checkout", "1") is None
+    assert names("workflow") == []
+
+
+def test_a_refused_definition_does_not_make_its_name_known(load: Load) -> None:
+    load("orders", CHARGE)
+    with pytest.raises(DuplicateName):
+        load("billing", CHARGE)
+    assert names("task") == ["charge"]

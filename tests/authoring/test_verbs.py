@@ -88,6 +88,7 @@ WORKFLOW_VERBS: dict[str, Any] = {
     "perdure.now": perdure.now,
     "perdure.random": perdure.random,
     "perdure.uuid4": perdure.uuid4,
+    "perdure.patched": lambda: perdure.patched("tax"),
     "perdure.join_set": JoinSet,
     "perdure.sleep": lambda: perdure.sleep(1),
     "perdure.gather": lambda: perdure.gather(some_task_of_verbs(), branch()),

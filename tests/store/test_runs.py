@@ -237,6 +237,25 @@ async def test_open_runs_come_in_pages_in_the_order_of_ids(store: Store) -> None
     assert [run.run_id for run in await store.open_runs(None)] == [nobodys.run_id]
 
 
+async def test_the_ids_of_open_runs_come_in_pages_whoever_owns_them(store: Store) -> None:
+    runs = [await begun(store, owner=owner) for owner in (HOST, OTHER_HOST, None, HOST)]
+    over = await begun(store)
+    await store.commit(over.finish())
+    ids = sorted(run.run_id for run in runs)
+    first = await store.open_ids(None, 3)
+    assert [*first, *await store.open_ids(first[-1], 3)] == ids
+    assert await store.open_ids(ids[-1], 3) == []
+
+
+async def test_the_ids_of_open_runs_of_some_programs(store: Store) -> None:
+    await begun(store)
+    other = Driven()
+    await store.commit(other.start(program="refund"))
+    assert await store.open_ids(None, 9, ["refund", "nothing"]) == [other.run_id]
+    assert len(await store.open_ids(None, 9, ["refund", "checkout"])) == 2
+    assert await store.open_ids(None, 9, []) == []
+
+
 async def test_claimed_runs_have_an_owner_and_a_new_epoch(store: Store) -> None:
     runs = [await begun(store, owner=None) for _ in range(3)]
     claimed = await store.claim_runs(HOST, 2)

@@ -97,6 +97,10 @@ class WorkflowContext(Protocol):
         """64 random bits, journaled."""
         ...
 
+    def patched(self, patch: str) -> bool:
+        """Whether the run follows that patch, from its first question to its end."""
+        ...
+
     def last_place(self) -> StepId:
         """The place that was taken last."""
         ...

@@ -22,6 +22,8 @@ class Definition(ABC, Generic[P, R]):
     """A task or a workflow. `fn` is the plain function; `name` is what the journal calls it."""
 
     noun: ClassVar[str]
+    version: str = ""
+    """Only workflows have versions."""
 
     def __init__(self, fn: Callable[P, Any], name: str | None) -> None:
         if not inspect.isfunction(fn):

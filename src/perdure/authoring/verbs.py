@@ -47,6 +47,18 @@ def uuid4() -> UUID:
     return UUID(bytes=sha256(seed.encode()).digest()[:16], version=4)
 
 
+def patched(patch: str, /) -> bool:
+    """Whether this run takes the changed code: false if it was past this place when the change came.
+
+    The first answer for a `patch` holds to the end of the run. Every change has a text of its own.
+    """
+    context = workflow_context("perdure.patched")
+    text = require_text("the id of a patch", patch)
+    if not text.isprintable():
+        raise InputError(f"{patch!r} can't be the id of a patch", "pass printable characters")
+    return context.patched(text)
+
+
 def sleep(duration: Duration) -> Operation[None]:
     """Wait for that long, in seconds or as a timedelta. A sleeping run needs no memory and no process."""
     return Sleep(milliseconds(duration, "sleep"))

@@ -39,6 +39,7 @@ class Workflow(Definition[P, R]):
             )
         require_deterministic(fn, lint)
         self.version = version
+        _ = self.digest  # of the source as it is now: the file may change while the process runs
         register(self)
 
     async def run_outside(self, call: Call[R]) -> R:  # noqa: ARG002 - refused, whatever it is
@@ -63,6 +64,7 @@ def workflow(
 def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make an async function a workflow: `@workflow`, or `@workflow(name=..., lint="warn")`.
 
+    Several versions of one `name` may stand side by side: a run goes on with the `version` that it began with.
     `lint` says what to do with code that would not replay (clocks, randomness, I/O, threads): refuse it,
     warn, or let it pass.
     """

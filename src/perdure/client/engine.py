@@ -17,6 +17,7 @@ from perdure.core.errors import EngineClosed, InputError, KeyReused, RunExists
 from perdure.core.ids import RunId, parse_run_id
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.limits import MAX_KEY_LENGTH
+from perdure.engine.preflight import Preflight, preflight
 from perdure.host.batch import Start
 from perdure.host.clock import HostSources
 from perdure.host.hosting import Hosting
@@ -121,7 +122,8 @@ class Engine:
         try:
             run_id = await hosting.host.start(Start(workflow, payload, key, scope))
         except RunExists as taken:
-            run_id = await self._same_run(taken, workflow, payload, key)
+            # Its version may be another, and so may be what it returns.
+            return Handle(hosting, await self._same_run(taken, workflow, payload, key))
         return Handle(hosting, run_id, workflow)
 
     async def _same_run(
@@ -171,6 +173,23 @@ class Engine:
     async def verify(self) -> Report:
         """Whether every entry is what it was when it was written."""
         return await verify(self._require_open().host.store)
+
+    async def preflight(self, programs: Sequence[str] | None = None) -> Preflight:
+        """Replay every open run on the code that is registered here; of these `programs`, if they are given.
+
+        Nothing is executed, written or owned. An engine that is not open opens its store for the time of the
+        check, and takes no run up: so new code is checked before it has touched anything.
+        """
+        if isinstance(programs, str):
+            raise InputError(f"programs is {programs!r}", f"pass a sequence: [{programs!r}]")
+        named = None if programs is None else [require_name("workflow", name) for name in programs]
+        if self._hosting is not None:
+            return await preflight(self._hosting.host.store, self._codec, HostSources(), named)
+        store = await open_store(self._url)
+        try:
+            return await preflight(store, self._codec, HostSources(), named)
+        finally:
+            await store.close()
 
     def _require_open(self) -> Hosting:
         if self._hosting is None:

@@ -100,7 +100,7 @@ class Handle(Generic[R]):
     async def _definition(self) -> Workflow[..., R]:
         if self._workflow is None:
             run = await self._row()
-            self._workflow = find("workflow", run.program)
+            self._workflow = find("workflow", run.program, run.version)
             if self._workflow is None:
                 raise UnknownName(
                     f"run {self.run_id!r} is of workflow {run.program!r}, which is not registered here",

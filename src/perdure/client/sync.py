@@ -15,6 +15,7 @@ from perdure.core.codec import Codec
 from perdure.core.errors import EngineClosed, InputError
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
+from perdure.engine.preflight import Preflight
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
 
@@ -42,6 +43,14 @@ class SyncEngine:
         """Open the store and begin; `with` does it for you."""
         if self._loop is not None:
             raise InputError("the engine is open already", "open it once")
+        self._begin_thread()
+        try:
+            self.wait_for(self._engine.open())
+        except BaseException:
+            self._end_thread()
+            raise
+
+    def _begin_thread(self) -> None:
         ready = Event()
 
         async def live() -> None:
@@ -56,11 +65,6 @@ class SyncEngine:
         )
         self._thread.start()
         ready.wait()
-        try:
-            self.wait_for(self._engine.open())
-        except BaseException:
-            self._end_thread()
-            raise
 
     def close(self) -> None:
         """Let running tasks end, up to the grace time, and hand everything else back."""
@@ -121,6 +125,16 @@ class SyncEngine:
 
     def verify(self) -> Report:
         return self.wait_for(self._engine.verify())
+
+    def preflight(self, programs: Sequence[str] | None = None) -> Preflight:
+        """Replay every open run on the code that is registered here; works on a closed engine, too."""
+        if self._loop is not None:
+            return self.wait_for(self._engine.preflight(programs))
+        self._begin_thread()
+        try:
+            return self.wait_for(self._engine.preflight(programs))
+        finally:
+            self._end_thread()
 
 
 class SyncHandle(Generic[R]):

@@ -9,7 +9,7 @@
     │   ├── PayloadTooLarge        a payload over its limit
     │   ├── NotEncodable           a value that has no faithful JSON form
     │   ├── NotDecodable           bytes that are not a value of the wanted type
-    │   ├── DuplicateName          two programs, or two tasks, of one name
+    │   ├── DuplicateName          two tasks of one name, or two workflows of one name and version
     │   ├── UnknownName            a program or task that this process does not have
     │   ├── NotDeterministic       workflow code that reads a clock, draws randomness, does I/O
     │   ├── OutsideRun             a verb that needs a run, called where there is none

@@ -13,16 +13,13 @@ from functools import partial
 from typing import Any
 
 from perdure.authoring.context import Info
-from perdure.authoring.registry import find
 from perdure.core.codec import Codec
 from perdure.core.errors import (
     CommitRejected,
-    RunDiverged,
     RunExists,
     StaleFence,
     StoreClosed,
     StoreError,
-    UnknownName,
 )
 from perdure.core.ids import HostId, RunId, StepId, new_run_id, promise_root
 from perdure.core.journal import events as e
@@ -31,10 +28,11 @@ from perdure.core.messages import Message, Work
 from perdure.engine.replay import facts
 from perdure.engine.replay.effects import Change, Spawn
 from perdure.engine.replay.machine import Machine
+from perdure.engine.replay.programs import explain, program_of, rebuild
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.warm import WarmRun
-from perdure.engine.runs import Mode, rebuild_run
+from perdure.engine.runs import Mode
 from perdure.engine.sources import Sources
 from perdure.host.batch import Batch, Start
 from perdure.host.bodies import Bodies
@@ -386,26 +384,11 @@ class Host:
             self.evict(warm)
 
     def _replay(self, run: Run, entries: Sequence[Entry]) -> WarmRun:
-        workflow = find("workflow", run.program)
-        if workflow is None:
-            raise UnknownName(
-                f"no workflow {run.program!r} is registered here",
-                "import the module that defines it, and start the engine again",
-            )
-        loaded = rebuild_run(run, entries)
-        info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
-        events = [entry.event for entry in entries]
-        machine = Machine(workflow, info, self.codec, self.sources, events)
+        workflow = program_of(run)
         try:
-            machine.replay()
+            warm = rebuild(run, entries, workflow, self.codec, self.sources)
         except Diverged as diverged:
-            machine.close()
-            raise RunDiverged(
-                f"workflow {run.program!r} is not what run {run.run_id!r} began with, "
-                f"{diverged.divergence}",
-                "restore the code that it ran on, or cancel the run",
-            ) from None
-        warm = WarmRun(machine, loaded=loaded, new=None)
+            raise explain(run, workflow, diverged.divergence) from None
         facts.resume(warm, self.bodies.is_running, self._max_doubts)
         return warm
 

@@ -124,6 +124,12 @@ class Store(Protocol):
         """Runs of one owner (or of none) that are not over, in the order of ids."""
         ...
 
+    async def open_ids(
+        self, after: RunId | None, limit: int, programs: Sequence[str] | None = None
+    ) -> list[RunId]:
+        """Ids of runs that are not over, whoever owns them, in order; only of `programs`, if they are given."""
+        ...
+
     async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:
         """Entries `first` to `end` - 1 of a journal, in order."""
         ...

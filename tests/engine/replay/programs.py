@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import perdure
-from perdure import Call, Cancelled, Handle, Retry, Signal, task, workflow
+from perdure import Call, Cancelled, Handle, Retry, Signal, Workflow, task, workflow
 
 approval = Signal("approval", int)
 
@@ -175,6 +175,51 @@ async def queued(n: int) -> list[int]:
     return [*await perdure.gather(elsewhere(n), elsewhere(n + 1)), await elsewhere_at_last(n)]
 
 
+@workflow
+async def patched_throughout() -> list[int]:
+    async def branch(k: int) -> int:
+        await perdure.sleep(k)
+        return await doubled(k) if perdure.patched("branches") else -1
+
+    seen = []
+    for k in range(2):
+        perdure.publish("k", k)
+        seen.append(await doubled(k) if perdure.patched("loop") else -1)
+    return [*seen, *await perdure.gather(branch(2), branch(1)), perdure.patched("end")]
+
+
+@task
+async def doubled_anew(n: int) -> int:
+    return n + n
+
+
+def before_the_patch() -> Workflow[[], list[int]]:
+    @workflow(name="patch_arrives")
+    async def program() -> list[int]:
+        first = await doubled(1)
+        return [first, await approval.receive(), await doubled(2), await doubled(3)]
+
+    return program
+
+
+def with_the_patch() -> Workflow[[], list[int]]:
+    """Ends as it did before, and must have one opinion throughout."""
+
+    @workflow(name="patch_arrives")
+    async def program() -> list[int]:
+        opinions = set()
+
+        async def step(n: int) -> int:
+            is_anew = perdure.patched("anew")
+            opinions.add(is_anew)
+            return await (doubled_anew(n) if is_anew else doubled(n))
+
+        seen = [await step(1), await approval.receive(), await step(2), await step(3)]
+        return seen if len(opinions) == 1 else []
+
+    return program
+
+
 async def no_script(_: Handle[Any]) -> None:
     """Nobody says anything."""
 
@@ -190,6 +235,11 @@ async def approve_once(run: Handle[Any]) -> None:
 
 async def cancel(run: Handle[Any]) -> None:
     await run.cancel("enough")
+
+
+async def patch_and_approve(run: Handle[Any]) -> None:
+    with_the_patch()
+    await run.signal(approval, 10)
 
 
 class Program(NamedTuple):
@@ -213,5 +263,7 @@ PROGRAMS: dict[str, Program] = {
     "joins": Program(lambda: joins(3), "completed", "[0,2,4]"),
     "parent": Program(lambda: parent(1), "completed", "[1016,8]"),
     "tidies_up": Program(tidies_up, "cancelled", None, cancel),
+    "patched": Program(patched_throughout, "completed", "[0,2,4,2,true]"),
+    "patch_arrives": Program(before_the_patch(), "completed", "[2,10,4,6]", patch_and_approve),
     "queued": Program(lambda: queued(1), "completed", "[101,102,201]"),
 }

@@ -16,6 +16,7 @@ from perdure.core.replay.identity import parse_parent, result_guid
 from perdure.engine.replay import ending, facts
 from perdure.engine.replay.effects import Change, Spawn
 from perdure.engine.replay.machine import Machine
+from perdure.engine.replay.patches import Patches
 from perdure.engine.replay.record import Record
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.batch import Batch, Start
@@ -199,6 +200,29 @@ def clean_up_repeated() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def patch_unmarked() -> Iterator[None]:
+    """A run follows a patch, and its journal does not say so."""
+    decide = Patches._decide
+
+    def silent(self: Patches, patch: str) -> bool:
+        answer = decide(self, patch)
+        self._record.changes[:] = [c for c in self._record.changes if type(c.event) is not e.Posted]
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Patches, "_decide", silent)
+        yield
+
+
+@contextmanager
+def patch_asked_afresh() -> Iterator[None]:
+    """A run that missed a patch follows it from where nothing is recorded yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Patches, "follows", Patches._decide)
+        yield
+
+
 class Bug(NamedTuple):
     """A bug, the program that meets it, and what the explorer then says."""
 
@@ -220,6 +244,8 @@ BUGS = {
         Bug(fresh_values_in_replay, "values", "is not what run"),
         Bug(child_created_apart, "parent", "nothing is due and nothing runs"),
         Bug(parent_told_apart, "parent", "nothing is due and nothing runs"),
+        Bug(patch_unmarked, "patched", "is not what run"),
+        Bug(patch_asked_afresh, "patch_arrives", "but without faults it ends"),
         Bug(clean_up_repeated, "tidies_up", "nothing is due and nothing runs"),
     )
 }

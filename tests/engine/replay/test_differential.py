@@ -106,6 +106,18 @@ async def play_timer() -> bool:
 
 
 @workflow
+async def play_patch() -> list[float]:
+    seen: list[float] = []
+    for number in range(3):
+        perdure.publish("number", number)
+        if perdure.patched("halves"):
+            seen.append(await half(number))
+        if perdure.patched(f"doubles {number}"):
+            seen.append(await double(number))
+    return seen
+
+
+@workflow
 async def play_signal() -> list[str]:
     heard = [await WORD.receive(timeout=60), await WORD.receive()]
     try:
@@ -282,6 +294,7 @@ PROGRAMS = {
     "chain": Program(lambda: play_chain(1), in_order(), [2, 1.0, 4, 2.0, 8, 4.0, 16, 8.0]),
     "retry": Program(play_retry, in_order(), [1, 2, 3, -3]),
     "timer": Program(play_timer, in_order(), True),
+    "patch": Program(play_patch, in_order(), [0.0, 0, 0.5, 2, 1.0, 4]),
     "signal": Program(play_signal, speak, ["one", "two", "no signal 'word' within 0.02 s"]),
     "gather of calls": Program(
         play_gather_calls,

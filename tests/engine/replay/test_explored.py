@@ -35,7 +35,7 @@ async def test_program_survives_any_one_fault(name: str, record_property: Record
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("name", ["gathers", "parent", "queued", "tidies_up"])
+@pytest.mark.parametrize("name", ["gathers", "parent", "patch_arrives", "queued", "tidies_up"])
 async def test_program_survives_any_one_fault_on_postgres(
     name: str, fresh_postgres: str, record_property: Record
 ) -> None:

@@ -28,8 +28,8 @@ class Divergence(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         lines = [f"at entry {self.seq}, {self.place}:"]
-        lines.append(f"  - journal: {_spell(self.recorded)}")
-        lines.append(f"  + program: {_spell(self.actual)}")
+        lines.append(f"  - journal: {spell(self.recorded)}")
+        lines.append(f"  + program: {spell(self.actual)}")
         if self.reason:
             lines.append(f"  {self.reason}")
         return "\n".join(lines)
@@ -53,7 +53,8 @@ def differs(recorded: e.Event, actual: e.Event) -> bool:
     return False
 
 
-def _spell(event: e.Event | None) -> str:
+def spell(event: e.Event | None) -> str:
+    """An event, for people."""
     if event is None:
         return "(nothing)"
     shown = []

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from perdure.authoring.call import Branch, Call, Operation
@@ -34,6 +35,7 @@ from perdure.engine.replay.coroutines import drive_alone, foreign_await, refuse,
 from perdure.engine.replay.effects import Change, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
 from perdure.engine.replay.fiber import Fiber
+from perdure.engine.replay.patches import Patches
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.record import Diverged, Record
 from perdure.engine.replay.signals import Signals
@@ -429,6 +431,14 @@ class Machine:
             value = int.from_bytes(self.sources.entropy(8), "big") >> 1
         event: e.RandomGenerated = self.record.emit(e.RandomGenerated(step, value))
         return event.value
+
+    @cached_property
+    def patches(self) -> Patches:
+        return Patches(self.record)
+
+    def patched(self, patch: str) -> bool:
+        self._turn()
+        return self.patches.follows(patch)
 
     def last_place(self) -> StepId:
         return self._last_place

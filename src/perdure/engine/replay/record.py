@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 
 from perdure.core.journal import events as e
 from perdure.core.replay.matching import Divergence, differs
+from perdure.core.replay.patching import set_markers_apart
 from perdure.engine.replay.effects import Change, Effect
 
 
@@ -25,13 +26,23 @@ class Record:
     def __init__(self, recorded: Sequence[e.Event], place: Callable[[], str]) -> None:
         self.changes: list[Change] = []
         self._place = place
-        self._recorded = recorded
+        self._recorded, self._markers = set_markers_apart(recorded) if recorded else ((), {})
         self._position = 0
         self._effects: list[Effect] = []
 
     @property
     def is_replaying(self) -> bool:
         return self._position < len(self._recorded)
+
+    @property
+    def seq(self) -> int:
+        """The number of the entry that is next, markers counted."""
+        return self._position + sum(place <= self._position for place in self._markers.values())
+
+    def has_marked(self, patch: str) -> bool:
+        """Whether the journal marks that patch here or before."""
+        place = self._markers.get(patch)
+        return place is not None and place <= self._position
 
     def peek(self) -> e.Event:
         return self._recorded[self._position]
@@ -67,4 +78,4 @@ class Record:
         reason = ""
         if isinstance(actual, e.ExecutionFailed) and actual.payload is not None:
             reason = f"the program raised {actual.payload.decode(errors='replace')[:2000]}"
-        raise Diverged(Divergence(self._position, self.peek(), actual, self._place(), reason))
+        raise Diverged(Divergence(self.seq, self.peek(), actual, self._place(), reason))

@@ -201,6 +201,13 @@ class PostgresStore:
             rows = await self._fetch("select_open_runs", after or "", limit, owner)
         return [run_from(row) for row in rows]
 
+    async def open_ids(
+        self, after: RunId | None, limit: int, programs: Sequence[str] | None = None
+    ) -> list[RunId]:
+        named = None if programs is None else list(programs)
+        rows = await self._fetch("select_open_ids", after or "", limit, named)
+        return [RunId(row[0]) for row in rows]
+
     async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:
         end = MAX_SEQUENCE if end is None else end
         return [entry_from(row) for row in await self._fetch("select_entries", run_id, first, end)]

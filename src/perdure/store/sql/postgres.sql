@@ -245,6 +245,12 @@ FROM perdure.run
 WHERE closed_at_ms IS NULL AND owner IS NULL AND id > $1
 ORDER BY id LIMIT $2
 
+-- name: select_open_ids
+-- Whoever owns them: an owner may change between two pages, an id does not. NULL programs are all.
+SELECT id FROM perdure.run
+WHERE closed_at_ms IS NULL AND id > $1 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
+ORDER BY id LIMIT $2
+
 -- name: select_owners
 -- From each owner to the next through the index, so that it costs by owners and not by runs.
 WITH RECURSIVE found (owner) AS (

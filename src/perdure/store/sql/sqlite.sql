@@ -159,6 +159,13 @@ FROM perdure_run
 WHERE closed_at_ms IS NULL AND owner IS :owner AND id > :after
 ORDER BY id LIMIT :limit
 
+-- name: select_open_ids
+-- Whoever owns them: an owner may change between two pages, an id does not. NULL programs are all.
+SELECT id FROM perdure_run
+WHERE closed_at_ms IS NULL AND id > :after
+  AND (:programs IS NULL OR program IN (SELECT value FROM json_each(:programs)))
+ORDER BY id LIMIT :limit
+
 -- name: select_owners
 -- From each owner to the next through the index, so that it costs by owners and not by runs.
 WITH RECURSIVE found (owner) AS (

@@ -254,6 +254,14 @@ class SqliteStore:
         rows = await self._select("select_open_runs", owner=owner, after=after or "", limit=limit)
         return [run_from(row) for row in rows]
 
+    async def open_ids(
+        self, after: RunId | None, limit: int, programs: Sequence[str] | None = None
+    ) -> list[RunId]:
+        require_storable(programs or ())
+        named = None if programs is None else _json(programs)
+        rows = await self._select("select_open_ids", after=after or "", limit=limit, programs=named)
+        return [RunId(run_id) for (run_id,) in rows]
+
     async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:
         end = MAX_SEQUENCE if end is None else end
         rows = await self._select("select_entries", run_id=run_id, first=first, end=end)
