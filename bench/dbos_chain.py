@@ -28,6 +28,9 @@ FASTEST = {"sqlite": ("background", "2", "1"), "postgresql": ("background", "8",
 
 QUEUE = "orders"
 
+LOOP = asyncio.Runner()
+"""One for all coroutines: it shares its threads with DBOS, and would end them with itself."""
+
 
 @DBOS.step()
 def charge(order: str, items: int) -> dict[str, object]:
@@ -67,7 +70,7 @@ def run_as_coroutines(runs: int, steps: int) -> list[int]:
     async def run_all() -> list[int]:
         return list(await asyncio.gather(*(checkout_later(steps) for _ in range(runs))))
 
-    return asyncio.run(run_all())
+    return LOOP.run(run_all())
 
 
 HOW = {
