@@ -175,11 +175,11 @@ def measure_recovery(bench: Bench, report: Report) -> None:
     """Runs that were in the middle of a step when their process was killed."""
     runs = scaled(IN_FLIGHT)
     report.table(
-        f"{runs:,} runs in flight, their process killed with -9; seconds from the opening of the next engine",
+        f"{runs:,} runs in flight, their process killed with -9; times from the next opening on; one measurement",
         *("store", "first step", "last step", "all went on", "runs/s"),
     )
     for store in STORES:
-        [figures] = in_turns(partial(bench.ours, store, "recovery", runs))
+        figures = bench.ours(store, "recovery", runs)
         moments = [figures[name] for name in ("first_s", "last_s", "over_s")]
         report.row(store, *map(_s, moments), _count(runs / figures["over_s"]))
 
@@ -187,11 +187,11 @@ def measure_recovery(bench: Bench, report: Report) -> None:
 def measure_memory(bench: Bench, report: Report) -> None:
     """What a run needs while it waits in memory."""
     report.table(
-        f"a warm run that sleeps: what the process grows by, of {scaled(WARM_RUNS):,} runs",
+        f"a warm run that sleeps: what the process grows by, of {scaled(WARM_RUNS):,} runs; one measurement",
         *("steps behind it", "resident memory", "tracked objects"),
     )
     for steps in (0, STEPS):
-        [figures] = in_turns(partial(bench.ours, "sqlite", "memory", scaled(WARM_RUNS), steps))
+        figures = bench.ours("sqlite", "memory", scaled(WARM_RUNS), steps)
         objects = figures["objects_per_run"]
         report.row(str(steps), f"{figures['kb_per_run']:.1f} kB", f"{objects:.0f}")
 
