@@ -136,11 +136,18 @@ def measure_long(bench: Bench, report: Report) -> None:
         report.at_most("the same, in work of the loop's thread", store, ratios[1], 1.2)
     report.table(
         "its journal, brought back in a fresh process; steps/s",
-        *("store", "read", "rebuild the journal", "replay the program", "in all"),
+        *(
+            "store",
+            "read",
+            "rebuild the journal",
+            "decode the events",
+            "replay the program",
+            "in all",
+        ),
         *("replay, steps/s", "in all, steps/s"),
     )
     for store, long in rows.items():
-        parts = [long["read_s"], long["rebuild_s"], long["replay_s"]]
+        parts = [long[f"{name}_s"] for name in ("read", "rebuild", "decode", "replay")]
         speed, whole = long["steps"] / long["replay_s"], long["steps"] / sum(parts)
         report.row(store, *map(_s, [*parts, sum(parts)]), _count(speed), _count(whole))
         report.at_least("replay of the program", store, speed, 50_000, "steps/s")

@@ -76,6 +76,7 @@ async def measure(url: str, runs: int) -> dict[str, float]:
         # To fall asleep is one commit, a run of one step is two.
         began = time.time()
         first = began + runs / one_step + RESERVE_S
+        sys.stderr.write(f"sleepers: the last is due in {first + runs / rate - began:.0f} s\n")
         await put_to_sleep(engine, range(few), first, rate)
         memory_of_few = resident_mb()
         await put_to_sleep(engine, range(few, runs), first, rate)
