@@ -3,6 +3,7 @@
 #
 #   make PYTHON=/path/to/python3.13 test    use that Python (takes effect when .venv is made)
 #   make lock LOCK_FLAGS=--upgrade          move the pins to the newest versions
+#   make bench PARTS="chain sleepers"        measure these parts only; BENCH_ROUNDS=1 is quick
 
 PYTHON ?=
 PYTEST_FLAGS ?=
@@ -11,6 +12,9 @@ LOCK_FLAGS ?=
 # Two workers suit a two-core machine; more only help where there are more cores.
 WORKERS ?= 2
 
+# Which parts to measure: all of them if none is named.
+PARTS ?=
+
 CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11 python
 LOCK_TOOL := uv==0.13.7
 
@@ -18,6 +22,9 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check --no-input
 CHECKED := $(PIP) install --quiet --require-hashes
+
+# What Perdure is measured against, apart: its requirements are not ours.
+RIVAL := .venv-bench
 
 # Recipes share one .venv, and "the first failure stops" needs an order.
 .NOTPARALLEL:
@@ -63,15 +70,15 @@ pytest: venv
 test-deep: venv ## the long tests only: explorers, chaos, differential
 	$(RUN) -m pytest -n $(WORKERS) -m deep $(PYTEST_FLAGS)
 
-bench: venv ## measure
-	$(RUN) -m bench
+bench: venv $(RIVAL)/.stamp ## measure, beside the bare drivers and beside DBOS
+	$(RUN) -m bench $(PARTS)
 
 format: venv ## rewrite the sources into the project's format
 	$(RUN) -m ruff check --fix-only
 	$(RUN) -m ruff format
 
-clean: ## remove .venv and every cache
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+clean: ## remove the environments and every cache
+	rm -rf $(VENV) $(RIVAL) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ifneq ($(SOUND),yes)
@@ -126,9 +133,17 @@ $(VENV)/.dev-stamp: $(VENV)/.runtime-stamp requirements/dev.txt
 	@rm $(VENV)/.unfinished
 	@touch $@
 
-# One pin per package across the three files, since they share one environment: each file is
-# constrained by those before it. The tool lives in a throw-away environment, so that locking
-# never depends on what is being locked.
+# Filled by the pip of .venv, since it needs none of its own.
+$(RIVAL)/.stamp: $(VENV)/.python-stamp requirements/bench.txt
+	@echo "making $(RIVAL) for the benchmarks"
+	@rm -rf $(RIVAL)
+	@$(RUN) -m venv --without-pip $(RIVAL)
+	@$(PIP) --python $(RIVAL)/bin/python install --quiet --require-hashes -r requirements/bench.txt
+	@touch $@
+
+# One pin per package across the files: each is constrained by those before it, dev.txt and bench.txt by
+# the first two only, since these two never share an environment. The tool lives in a throw-away
+# environment, so that locking never depends on what is being locked.
 lock: ## write requirements/*.txt again from pyproject.toml and requirements/build.in
 	@$(FIND_PYTHON); \
 	tool=$$(mktemp -d) && trap 'rm -rf "$$tool"' EXIT && trap 'exit 130' INT TERM \
@@ -142,4 +157,5 @@ lock: ## write requirements/*.txt again from pyproject.toml and requirements/bui
 	&& cd requirements \
 	&& compile build.in -o build.txt \
 	&& compile ../pyproject.toml --extra cli -c build.txt -o runtime.txt \
-	&& compile ../pyproject.toml --extra dev -c build.txt -c runtime.txt -o dev.txt
+	&& compile ../pyproject.toml --extra dev -c build.txt -c runtime.txt -o dev.txt \
+	&& compile ../pyproject.toml --extra bench -c build.txt -c runtime.txt -o bench.txt

@@ -1,28 +1,24 @@
-"""Workflows on an engine: `python -m bench.chain URL chain|single|long` prints its figures as JSON.
+"""Workflows on an engine: `python -m bench.chain URL chain|single|long RUNS STEPS` prints figures as JSON.
 
-- `chain`: 500 runs at once, 10 steps each: steps per second, and how many commits a warm step takes.
-- `single`: runs of one step, 500 at a time: runs per second.
-- `long`: one run of 5,000 steps: what each of its first 500 and of its last 500 cost, by the clock and in work of
-  the event loop's thread. The clock also counts the disk, whose mood may change on the way.
+- `chain`: so many runs at once, of so many steps each: steps per second, and how many commits a warm step takes.
+- `single`: waves of runs of one step: runs per second.
+- `long`: one run: what each of its first 500 and of its last 500 steps cost, by the clock and in work of the event
+  loop's thread. The clock also counts the disk, whose mood may change on the way.
 """
 
 import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
+from bench.counter import Counter
 from perdure import Engine, task, workflow
-from perdure.store.bundle import Bundle
-from perdure.store.postgres.store import PostgresStore
-from perdure.store.sqlite.store import SqliteStore
-from perdure.store.writer import Outcomes
 
-RUNS = 500
-STEPS = 10
 WAVES = 2
-LONG_STEPS = 5000
 END_STEPS = 500
+LONG_KEY = "long"
+"""Start key of the long run, by which its journal is found again."""
 
 Figures = dict[str, float]
 
@@ -43,23 +39,6 @@ async def checkout(steps: int) -> int:
     return steps
 
 
-class Counter:
-    """Bundles, and the groups that they went in."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.bundles = 0
-        self.groups = 0
-        store = engine._store
-        assert isinstance(store, SqliteStore | PostgresStore)
-        self._write = store._committer._write
-        store._committer._write = self._count
-
-    def _count(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
-        self.groups += 1
-        self.bundles += len(bundles)
-        return self._write(bundles)
-
-
 async def run_all(engine: Engine, runs: int, steps: int) -> float:
     """The seconds that so many runs take, from their start to the last result."""
     began = time.perf_counter()
@@ -68,20 +47,20 @@ async def run_all(engine: Engine, runs: int, steps: int) -> float:
     return time.perf_counter() - began
 
 
-async def measure_chain(engine: Engine) -> Figures:
+async def measure_chain(engine: Engine, runs: int, steps: int) -> Figures:
     counter = Counter(engine)
-    spent = await run_all(engine, RUNS, STEPS)
+    spent = await run_all(engine, runs, steps)
     # Beginning is a commit of its own; the end goes with the last step.
     return {
-        "steps_per_s": RUNS * STEPS / spent,
-        "bundles_per_step": (counter.bundles - RUNS) / (RUNS * STEPS),
+        "steps_per_s": runs * steps / spent,
+        "bundles_per_step": (counter.bundles - runs) / (runs * steps),
         "bundles_per_group": counter.bundles / counter.groups,
     }
 
 
-async def measure_single(engine: Engine) -> Figures:
-    spent = [await run_all(engine, RUNS, 1) for _ in range(WAVES)]
-    return {"runs_per_s": RUNS * WAVES / sum(spent)}
+async def measure_single(engine: Engine, runs: int, steps: int) -> Figures:
+    spent = [await run_all(engine, runs, steps) for _ in range(WAVES)]
+    return {"runs_per_s": runs * WAVES / sum(spent)}
 
 
 def per_step_ms(begin: int, end: int) -> tuple[float, float]:
@@ -91,10 +70,12 @@ def per_step_ms(begin: int, end: int) -> tuple[float, float]:
     return each_ms * (clock_then - clock), each_ms * (work_then - work)
 
 
-async def measure_long(engine: Engine) -> Figures:
-    await run_all(engine, 1, LONG_STEPS)
-    first, first_work = per_step_ms(0, END_STEPS)
-    last, last_work = per_step_ms(LONG_STEPS - END_STEPS - 1, LONG_STEPS - 1)
+async def measure_long(engine: Engine, _: int, steps: int) -> Figures:
+    run = await engine.start(checkout(steps), key=LONG_KEY)
+    await run.result()
+    ends = min(END_STEPS, steps // 2)
+    first, first_work = per_step_ms(0, ends)
+    last, last_work = per_step_ms(steps - ends - 1, steps - 1)
     return {
         "first_ms": first,
         "last_ms": last,
@@ -103,21 +84,22 @@ async def measure_long(engine: Engine) -> Figures:
     }
 
 
-MEASURES: dict[str, Callable[[Engine], Awaitable[Figures]]] = {
+MEASURES: dict[str, Callable[[Engine, int, int], Awaitable[Figures]]] = {
     "chain": measure_chain,
     "single": measure_single,
     "long": measure_long,
 }
 
 
-async def measure(url: str, what: str) -> Figures:
+async def measure(url: str, what: str, runs: int, steps: int) -> Figures:
     async with Engine(url) as engine:
-        return await MEASURES[what](engine)
+        return await MEASURES[what](engine, runs, steps)
 
 
 def main() -> None:
-    url, what = sys.argv[1], sys.argv[2]
-    sys.stdout.write(json.dumps(asyncio.run(measure(url, what))) + "\n")
+    url, what, runs, steps = sys.argv[1:]
+    figures = asyncio.run(measure(url, what, int(runs), int(steps)))
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """The floor: what the bare drivers reach with the rows of a step, 7 of them, in groups.
 
-Imports nothing of Perdure. `python bench/floor.py sqlite FILE SUBMITTERS STEPS` (or `postgres URL ...`)
-prints steps per second and the median time of one commit as JSON.
+Imports nothing of Perdure. Prints figures as JSON:
+
+- `python bench/floor.py URL steps SUBMITTERS STEPS`: steps per second, and the median time of one commit;
+- `python bench/floor.py URL rows ENTRIES ACCOUNTS COMMITS`: the time in which one run gets so many rows of that
+  shape, in so many commits of equal size.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apsw
@@ -17,6 +21,7 @@ import asyncpg
 
 EVENTS_PER_STEP = 5
 ACCOUNTS_PER_STEP = 2
+REPEATS = 5
 BODY = '{"type":"InvokeCompleted","promise_id":"root.1234","attempt":1}'
 PAYLOAD = b"0123456789abcdef" + b'{"total": 42, "currency": "EUR"}'
 HASH = bytes(range(32))
@@ -29,19 +34,36 @@ CREATE TABLE floor_ledger (run_id {text} NOT NULL, account {text} NOT NULL,
 """
 
 
-def rows_of(runs: list[str], step: int) -> tuple[list[Any], list[Any]]:
-    """The rows of one step of each run."""
-    first = step * EVENTS_PER_STEP
-    now = 1_700_000_000_000 + step
-    events = [
-        (run, first + n, now, BODY, HASH, PAYLOAD) for run in runs for n in range(EVENTS_PER_STEP)
-    ]
-    accounts = [
-        (run, f"step:root.{step * ACCOUNTS_PER_STEP + n}", 1_100_000_000_000)
-        for run in runs
-        for n in range(ACCOUNTS_PER_STEP)
-    ]
-    return events, accounts
+Rows = tuple[list[Any], list[Any]]
+"""What one commit writes: events and accounts."""
+
+
+def rows_of(runs: list[str], number: int, events: range, accounts: range) -> Rows:
+    """The rows that a commit adds to each run."""
+    now = 1_700_000_000_000 + number
+    return (
+        [(run, n, now, BODY, HASH, PAYLOAD) for run in runs for n in events],
+        [(run, f"step:root.{n}", 1_100_000_000_000) for run in runs for n in accounts],
+    )
+
+
+def piece(number: int, size: int) -> range:
+    return range(number * size, (number + 1) * size)
+
+
+def steps_of(submitters: int, steps: int) -> Iterator[Rows]:
+    """One step of each run, commit by commit."""
+    runs = run_ids(submitters)
+    for step in range(steps):
+        yield rows_of(runs, step, piece(step, EVENTS_PER_STEP), piece(step, ACCOUNTS_PER_STEP))
+
+
+def shares_of(events: int, accounts: int, commits: int) -> Iterator[Rows]:
+    """The rows of one run, in equal shares."""
+    runs = run_ids(1)
+    for n in range(commits):
+        ends = [(n * rows // commits, (n + 1) * rows // commits) for rows in (events, accounts)]
+        yield rows_of(runs, n, *(range(*end) for end in ends))
 
 
 def run_ids(count: int) -> list[str]:
@@ -49,7 +71,7 @@ def run_ids(count: int) -> list[str]:
     return [f"r_{now_ms:012x}7{os.urandom(10).hex()[:19]}" for _ in range(count)]
 
 
-def sqlite_floor(path: str, submitters: int, steps: int) -> list[float]:
+def sqlite_floor(path: str, commits: Iterable[Rows]) -> list[float]:
     connection = apsw.Connection(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -57,10 +79,8 @@ def sqlite_floor(path: str, submitters: int, steps: int) -> list[float]:
     connection.execute("PRAGMA cache_size = -65536")
     types = {"text": "TEXT", "integer": "INTEGER", "blob": "BLOB"}
     connection.execute(SCHEMA.format(**types, tail=" WITHOUT ROWID"))
-    runs = run_ids(submitters)
     times: list[float] = []
-    for step in range(steps):
-        events, accounts = rows_of(runs, step)
+    for events, accounts in commits:
         began = time.perf_counter()
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany("INSERT INTO floor_event VALUES (?, ?, ?, ?, ?, ?)", events)
@@ -70,15 +90,12 @@ def sqlite_floor(path: str, submitters: int, steps: int) -> list[float]:
     return times
 
 
-async def postgres_floor(url: str, submitters: int, steps: int) -> list[float]:
+async def postgres_floor(url: str, commits: Iterable[Rows]) -> list[float]:
     connection = await asyncpg.connect(url)
-    await connection.execute("DROP TABLE IF EXISTS floor_event, floor_ledger")
     types = {"text": "text", "integer": "bigint", "blob": "bytea"}
     await connection.execute(SCHEMA.format(**types, tail=""))
-    runs = run_ids(submitters)
     times: list[float] = []
-    for step in range(steps):
-        events, accounts = rows_of(runs, step)
+    for events, accounts in commits:
         began = time.perf_counter()
         async with connection.transaction():
             await connection.execute(
@@ -95,16 +112,38 @@ async def postgres_floor(url: str, submitters: int, steps: int) -> list[float]:
     return times
 
 
-def main() -> None:
-    store, place, submitters, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    if store == "sqlite":
-        times = sqlite_floor(place, submitters, steps)
-    else:
-        times = asyncio.run(postgres_floor(place, submitters, steps))
-    figures = {
+def times_of(url: str, commits: Iterable[Rows]) -> list[float]:
+    """The seconds that each commit takes; making its rows is not counted."""
+    if url.startswith("sqlite:///"):
+        return sqlite_floor(url.removeprefix("sqlite:///"), commits)
+    return asyncio.run(postgres_floor(url, commits))
+
+
+def measure_steps(url: str, submitters: int, steps: int) -> dict[str, float]:
+    times = times_of(url, steps_of(submitters, steps))
+    return {
         "steps_per_s": len(times) * submitters / sum(times),
         "commit_ms": statistics.median(times) * 1000,
     }
+
+
+def measure_rows(url: str, events: int, accounts: int, commits: int) -> dict[str, float]:
+    shares = [rows for _ in range(1 + REPEATS) for rows in shares_of(events, accounts, commits)]
+    times = times_of(url, shares)
+    # The first is not counted: statements are prepared, and the file grows its first pages.
+    runs = [sum(times[n * commits : (n + 1) * commits]) for n in range(1, 1 + REPEATS)]
+    return {"ms": statistics.median(runs) * 1000}
+
+
+MEASURES: dict[str, Callable[..., dict[str, float]]] = {
+    "steps": measure_steps,
+    "rows": measure_rows,
+}
+
+
+def main() -> None:
+    url, what, *sizes = sys.argv[1:]
+    figures = MEASURES[what](url, *map(int, sizes))
     sys.stdout.write(json.dumps(figures) + "\n")
 
 

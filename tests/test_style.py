@@ -24,7 +24,10 @@ HOMES = ["/" + "root/", "/" + "home/", "/" + "Users/"]
 
 SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE TABLE)\b")
 
-NOT_OURS = {".git", ".venv", ".hypothesis", "build", "dist", "node_modules", "__pycache__"}
+NOT_OURS = {
+    *(".git", ".venv", ".venv-bench", ".hypothesis"),
+    *("build", "dist", "node_modules", "__pycache__"),
+}
 
 
 def modules() -> list[Path]:
@@ -143,7 +146,7 @@ def test_no_file_names_a_registry_or_a_home_directory(banned: str) -> None:
 
 def test_locked_requirements_carry_hashes_and_no_addresses() -> None:
     locks = sorted((ROOT / "requirements").glob("*.txt"))
-    assert [lock.name for lock in locks] == ["build.txt", "dev.txt", "runtime.txt"]
+    assert [lock.name for lock in locks] == ["bench.txt", "build.txt", "dev.txt", "runtime.txt"]
     for lock in locks:
         text = lock.read_text()
         assert "--hash=sha256:" in text

@@ -1,0 +1,62 @@
+"""One run that gathers many tasks and sums them up: `python -m bench.fanout URL TASKS` prints figures as JSON.
+
+It is compared with a floor that writes as many rows in as many commits. What those are is not assumed: the store is
+asked afterwards how many entries and accounts it has, and the commits are counted while the runs go on. Thus the
+floor pays for each row once, although ours writes each account twice: when its step is scheduled, and when it ends.
+"""
+
+import asyncio
+import json
+import statistics
+import sys
+import time
+
+import perdure
+from bench.counter import Counter
+from perdure import Engine, task, workflow
+
+REPEATS = 5
+
+
+@task
+async def price(item: int) -> int:
+    return 14 * item
+
+
+@workflow
+async def price_all(items: int) -> int:
+    prices = await perdure.gather(*(price(item) for item in range(items)))
+    return sum(prices)
+
+
+async def fan_out(engine: Engine, tasks: int) -> float:
+    began = time.perf_counter()
+    run = await engine.start(price_all(tasks))
+    total = await run.result()
+    spent = time.perf_counter() - began
+    assert total == 14 * sum(range(tasks))
+    return spent
+
+
+async def measure(url: str, tasks: int) -> dict[str, float]:
+    async with Engine(url) as engine:
+        await fan_out(engine, tasks)  # so that what happens once in a process is not counted
+        counter = Counter(engine)
+        spent = [await fan_out(engine, tasks) for _ in range(REPEATS)]
+        books = await engine.audit()
+    assert books.is_clean, books
+    return {
+        "ms": 1000 * statistics.median(spent),
+        "entries": books.entries / books.runs,
+        "accounts": books.accounts / books.runs,
+        "commits": counter.groups / REPEATS,
+    }
+
+
+def main() -> None:
+    url, tasks = sys.argv[1:]
+    sys.stdout.write(json.dumps(asyncio.run(measure(url, int(tasks)))) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Running the measured programs: each in a process and on a database of its own, in turns."""
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+
+from tests.postgres_server import PostgresServer
+
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+
+SCALE = float(os.environ.get("BENCH_SCALE", "1"))
+"""Less than 1 makes a rehearsal: everything is measured, and the figures mean nothing."""
+
+STORES = ("sqlite", "postgres")
+
+RIVAL = Path(".venv-bench/bin/python")
+"""DBOS has an environment of its own, so that its requirements are not ours."""
+
+Figures = dict[str, float]
+Program = Callable[[], Figures]
+
+
+def scaled(number: int) -> int:
+    return max(2, round(number * SCALE))
+
+
+class Bench:
+    """Where programs are measured. Every one gets an empty database, unless it is told which to use."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._numbers = count()
+
+    @contextmanager
+    def database(self, store: str) -> Iterator[str]:
+        """The URL of a database that is empty, and gone afterwards."""
+        if store == "sqlite":
+            with tempfile.TemporaryDirectory() as folder:
+                yield f"sqlite:///{folder}/bench.db"
+            return
+        name = f"bench_{next(self._numbers)}"
+        asyncio.run(self._execute(f"CREATE DATABASE {name}"))
+        try:
+            yield self._server.url(name)
+        finally:
+            asyncio.run(self._execute(f"DROP DATABASE {name} WITH (FORCE)"))
+
+    async def _execute(self, sql: str) -> None:
+        connection = await asyncpg.connect(self._server.url())
+        try:
+            await connection.execute(sql)
+        finally:
+            await connection.close()
+
+    def floor(self, store: str, *arguments: object) -> Figures:
+        with self.database(store) as url:
+            return _figures([sys.executable, "bench/floor.py", url, *map(str, arguments)])
+
+    def rival(self, store: str, *arguments: object) -> Figures:
+        with self.database(store) as url:
+            return _figures([str(RIVAL), "-I", "bench/dbos_chain.py", url, *map(str, arguments)])
+
+    def ours(self, store: str, program: str, *arguments: object) -> Figures:
+        with self.database(store) as url:
+            return self.ours_on(url, program, *arguments)
+
+    def ours_on(self, url: str, program: str, *arguments: object) -> Figures:
+        return _figures([sys.executable, "-m", f"bench.{program}", url, *map(str, arguments)])
+
+
+def in_turns(*programs: Program, rounds: int = ROUNDS) -> list[Figures]:
+    """The medians of each program's figures.
+
+    They take turns, so that a change of the machine's mood hits all of them.
+    """
+    measured = [[program() for program in programs] for _ in range(rounds)]
+    return [_median(rounds_of_one) for rounds_of_one in zip(*measured, strict=True)]
+
+
+def _median(rounds: Sequence[Figures]) -> Figures:
+    return {key: statistics.median(figures[key] for figures in rounds) for key in rounds[0]}
+
+
+def _figures(command: Sequence[str]) -> Figures:
+    """What a program prints: its figures, as JSON. What it has to say besides goes to stderr."""
+    if not Path(command[0]).exists():
+        raise SystemExit(f"{command[0]} is missing: `make bench` makes it")
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"status {done.returncode} of {' '.join(command)}")
+    figures: Figures = json.loads(done.stdout)
+    return figures
