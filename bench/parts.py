@@ -140,14 +140,13 @@ def measure_long(bench: Bench, report: Report) -> None:
             "store",
             "read",
             "rebuild the journal",
-            "decode the events",
             "replay the program",
             "in all",
         ),
         *("replay, steps/s", "in all, steps/s"),
     )
     for store, long in rows.items():
-        parts = [long[f"{name}_s"] for name in ("read", "rebuild", "decode", "replay")]
+        parts = [long[f"{name}_s"] for name in ("read", "rebuild", "replay")]
         speed, whole = long["steps"] / long["replay_s"], long["steps"] / sum(parts)
         report.row(store, *map(_s, [*parts, sum(parts)]), _count(speed), _count(whole))
         report.at_least("replay of the program", store, speed, 50_000, "steps/s")

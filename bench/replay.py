@@ -1,8 +1,8 @@
 """The replay of one long journal: `python -m bench.replay URL` prints figures as JSON.
 
 Reads the run that `bench.chain URL long` left behind, in a process that has done nothing yet, and does by hand what a
-host does to bring a run back: read row and entries, rebuild the journal, decode the events, feed the facts among
-them to the program.
+host does to bring a run back: read row and entries, rebuild the journal, which decodes the events, and feed the facts
+among them to the program.
 """
 
 import asyncio
@@ -29,22 +29,19 @@ async def measure_on(store: Store) -> dict[str, float]:
     clock = [time.perf_counter()]
     [(run, entries)] = await store.load([long_run.run_id])
     clock.append(time.perf_counter())
-    rebuild_run(run, entries)
-    clock.append(time.perf_counter())
-    events = [entry.event for entry in entries]
+    _, events = rebuild_run(run, entries)
     clock.append(time.perf_counter())
     info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
     machine = Machine(checkout, info, JsonCodec(), HostSources(), events)
     machine.replay()
     clock.append(time.perf_counter())
     assert machine.is_over
-    read, rebuild, decode, replay = (end - begin for begin, end in pairwise(clock))
+    read, rebuild, replay = (end - begin for begin, end in pairwise(clock))
     steps = sum(isinstance(event, InvokeCompleted) for event in events)
     return {
         "steps": steps,
         "read_s": read,
         "rebuild_s": rebuild,
-        "decode_s": decode,
         "replay_s": replay,
     }
 

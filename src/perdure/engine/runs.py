@@ -44,19 +44,20 @@ class LoadedRun:
 
 async def load_run(store: Store, run: Run) -> LoadedRun:
     """Read a run's entries and rebuild it, under the epoch of the given row."""
-    return rebuild_run(run, await store.entries(run.run_id, 0, run.seq))
+    loaded, _ = rebuild_run(run, await store.entries(run.run_id, 0, run.seq))
+    return loaded
 
 
-def rebuild_run(run: Run, entries: Sequence[Entry]) -> LoadedRun:
-    """A run as its entries tell it, under the epoch of its row."""
+def rebuild_run(run: Run, entries: Sequence[Entry]) -> tuple[LoadedRun, list[Event]]:
+    """A run as its entries tell it, under the epoch of its row; and their events."""
     journal = Journal(run.run_id)
-    journal.replay(entries)
+    events = journal.replay(entries)
     if (journal.seq, journal.head) != (run.seq, run.head):
         raise CorruptJournal(
             f"the journal of run {run.run_id!r} does not end where its row says ({run.seq} entries)",
             "run `verify` to find what was changed, and restore it from a backup",
         )
-    return LoadedRun(journal, Fence(run.run_id, run.epoch))
+    return LoadedRun(journal, Fence(run.run_id, run.epoch)), events
 
 
 def create_run(bundle: Bundle, new: NewRun, events: Sequence[Event], sources: Sources) -> LoadedRun:

@@ -151,12 +151,13 @@ class Journal:
         place = f"{kind} {name!r} of run {self.run_id!r}"
         return located(error, place, f"see 'perdure explain {self.run_id}'")
 
-    def replay(self, entries: Iterable[Entry]) -> None:
-        """Fold stored entries back in, judging each as when it was appended.
+    def replay(self, entries: Iterable[Entry]) -> list[e.Event]:
+        """Fold stored entries back in, judging each as when it was appended. Returns their events.
 
         Raises on the first entry that does not continue the chain, and stays at the one before it:
         readers halt on a gap. A change to the last entry shows in `head` only.
         """
+        events: list[e.Event] = []
         for entry in entries:
             if entry.seq == self.seq and entry.prev != self.head:
                 raise CorruptJournal(
@@ -175,6 +176,9 @@ class Journal:
                 raise
             self.seq = entry.seq + 1
             self.head = entry.hash
+            events.append(event)
+        self.state.settle()
+        return events
 
 
 _RULES: Final = {

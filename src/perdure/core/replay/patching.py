@@ -29,7 +29,7 @@ def set_markers_apart(events: Iterable[Event]) -> tuple[Sequence[Event], dict[st
     others: list[Event] = []
     markers: dict[str, int] = {}
     for event in events:
-        patch = patch_of(event)
+        patch = patch_of(event) if type(event) is Posted else None
         if patch is None:
             others.append(event)
         else:

@@ -96,12 +96,20 @@ class Machine:
 
     def replay(self) -> None:
         """Feed the recorded facts. Raises `Diverged` where the program takes another path."""
-        while self.record.is_replaying:
-            event = self.record.peek()
-            if type(event) not in _FACTS:
-                self.record.diverge(None)
-            self.record.advance()
-            self._react(event)
+        self._drive_alone(self._replay)
+
+    def _replay(self) -> None:
+        record = self.record
+        while record.is_replaying:
+            event = record.peek()
+            react = _FACTS.get(type(event))
+            if react is None:
+                record.diverge(None)
+            record.advance()
+            react(self, event)
+            if self._ready:
+                self._advance()
+        record.forget()
 
     def feed(self, event: e.Event, *effects: Effect) -> None:
         """Take a fact in, and drive the program until it waits again."""
@@ -120,10 +128,13 @@ class Machine:
     def _react(self, event: e.Event) -> None:
         _FACTS[type(event)](self, event)
         if self._ready:
-            self._context.run(drive_alone, self._advance, self._left)
-            if self.is_over:
-                # It holds on to this machine, and must not keep it in memory.
-                self._context = Context()
+            self._drive_alone(self._advance)
+
+    def _drive_alone(self, drive: Callable[[], None]) -> None:
+        self._context.run(drive_alone, drive, self._left)
+        if self.is_over:
+            # It holds on to this machine, and must not keep it in memory.
+            self._context = Context()
 
     def _place(self) -> str:
         """Where the program is, for people."""
@@ -276,26 +287,31 @@ class Machine:
 
     def _block(self) -> None:
         """Journal what the run waits for: that of its one waiting coroutine, or any of all of them."""
-        waits = []
-        for fiber in self._fibers:
-            if fiber.wait is not None:
-                leaves = [
-                    promise
-                    for promise in fiber.wait.promises
-                    if not promise.is_settled and promise.place is not Place.BRANCH
-                ]
-                if leaves:
-                    waits.append((leaves, fiber.wait.kind))
         self._is_waiting = True
-        if len(waits) != 1:
-            every = dict.fromkeys(promise.step for leaves, _ in waits for promise in leaves)
-            self.record.emit(e.ExecutionAwaiting(tuple(every), e.AwaitKind.ANY))
+        waits = [fiber.wait for fiber in self._fibers if fiber.wait is not None]
+        if len(waits) == 1 and len(waits[0].promises) == 1:  # as most are
+            self._emit_await(waits[0].promises, waits[0].kind)
             return
-        leaves, kind = waits[0]
+        blocking = []
+        for wait in waits:
+            leaves = [
+                promise
+                for promise in wait.promises
+                if not promise.is_settled and promise.place is not Place.BRANCH
+            ]
+            if leaves:
+                blocking.append((leaves, wait.kind))
+        if len(blocking) == 1:
+            self._emit_await(*blocking[0])
+        else:
+            every = dict.fromkeys(promise.step for leaves, _ in blocking for promise in leaves)
+            self.record.emit(e.ExecutionAwaiting(tuple(every), e.AwaitKind.ANY))
+
+    def _emit_await(self, leaves: Sequence[Any], kind: e.AwaitKind) -> None:
         signal = None
         if kind is e.AwaitKind.SIGNAL:
             signal = e.AwaitSignal(leaves[0].operation.signal.name, leaves[0].step)
-        steps = tuple(promise.step for promise in leaves)
+        steps = tuple([promise.step for promise in leaves])
         self.record.emit(e.ExecutionAwaiting(steps, kind, signal))
 
     def _finish(self, fiber: Fiber, value: Any, error: BaseException | None) -> None:

@@ -27,9 +27,9 @@ class ParkedRun:
 
     def __init__(self, run: Run, entries: Sequence[Entry]) -> None:
         self._run_id = run.run_id
-        self._loaded = rebuild_run(run, entries)
+        self._loaded, events = rebuild_run(run, entries)
         self._state = self._loaded.journal.state
-        started = entries[0].event
+        started = events[0]
         self._parent = started.parent_id if isinstance(started, e.ExecutionStarted) else None
 
     def _open(self, steps: Sequence[StepId]) -> list[StepId]:

@@ -40,9 +40,9 @@ def rebuild(
     sources: Sources,
 ) -> WarmRun:
     """The run as its entries tell it, its coroutines where they were. Raises `Diverged` if the program is another."""
-    loaded = rebuild_run(run, entries)
+    loaded, events = rebuild_run(run, entries)
     info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
-    machine = Machine(workflow, info, codec, sources, [entry.event for entry in entries])
+    machine = Machine(workflow, info, codec, sources, events)
     try:
         machine.replay()
     except BaseException:

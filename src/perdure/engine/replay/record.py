@@ -50,6 +50,10 @@ class Record:
     def advance(self) -> None:
         self._position += 1
 
+    def forget(self) -> None:
+        """All that was recorded is replayed, and need not stay in memory."""
+        self._recorded = ()
+
     def add(self, event: e.Event, effects: tuple[Effect, ...]) -> None:
         """Something happened to the run."""
         self.changes.append(Change(event, effects))
@@ -65,7 +69,8 @@ class Record:
             if differs(recorded, event):
                 self.diverge(event)
             self._position += 1
-            self._effects.clear()
+            if self._effects:
+                self._effects.clear()
             return recorded
         if self._effects:
             effects = (*self._effects, *effects)
