@@ -21,7 +21,7 @@ from perdure.store.records import Run
 def program_of(run: Run) -> Workflow[..., Any]:
     """The version that the run began with; where that is not registered, the current one.
 
-    A run that another version can replay, goes on with it. Its row keeps the version that it began with.
+    A run that another version can replay goes on with it; its row keeps the version that it began with.
     """
     workflow: Workflow[..., Any] | None = find("workflow", run.program, run.version)
     if workflow is None:
