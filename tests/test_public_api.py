@@ -7,9 +7,12 @@ import pytest
 import perdure
 
 PUBLIC = [
+    "Abandoned",
     "Call",
     "Cancelled",
     "ChildRun",
+    "Chunk",
+    "ChunkState",
     "Engine",
     "Handle",
     "Info",
@@ -27,6 +30,7 @@ PUBLIC = [
     "Signal",
     "StepCancelled",
     "StepInDoubt",
+    "Stream",
     "SyncEngine",
     "SyncHandle",
     "Task",
@@ -46,6 +50,7 @@ PUBLIC = [
     "run",
     "sleep",
     "start",
+    "stream",
     "task",
     "uuid4",
     "workflow",

@@ -42,6 +42,8 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "message": 0,
         "work": 0,
         "published": 0,
+        "stream": 0,
+        "chunk": 0,
     }
 
 

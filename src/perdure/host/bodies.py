@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.authoring.context import TASK, Info
 from perdure.authoring.failures import encode_failure
@@ -19,6 +19,9 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.replay.identity import idempotency_text
 from perdure.engine.replay.facts import Outcome
 from perdure.host.threads import Threads
+
+if TYPE_CHECKING:
+    from perdure.host.streaming import ChunkWriter
 
 Group = tuple[RunId, bool]
 """The bodies of one run, apart from those that this host claimed from a queue."""
@@ -35,6 +38,8 @@ class Order(NamedTuple):
     payload: bytes
     is_claimed: bool = False
     """From a queue: whoever owns the run does not own this body."""
+    claim: int = 1
+    """Which claim of that work it is."""
 
     @property
     def group(self) -> Group:
@@ -44,10 +49,13 @@ class Order(NamedTuple):
 class BodyContext:
     """What a running task can ask for. Implements `TaskContext`."""
 
-    def __init__(self, info: Info, bodies: "Bodies", beat: Callable[[], None]) -> None:
+    def __init__(
+        self, info: Info, bodies: "Bodies", beat: Callable[[], None], chunks: "ChunkWriter"
+    ) -> None:
         self.info = info
         self._bodies = bodies
         self._beat = beat
+        self._chunks = chunks
         self._children = 0
 
     @property
@@ -59,13 +67,19 @@ class BodyContext:
         self._children += 1
         info = self.info
         below = Info(info.run_id, info.program, info.version, info.key, step, info.attempt)
-        return BodyContext(below, self._bodies, self._beat)
+        return BodyContext(below, self._bodies, self._beat, self._chunks)
 
     def heartbeat(self) -> None:
         self._beat()
 
     def publish(self, name: str, value: object) -> None:
         self._bodies.publish(self.info.run_id, name, value)
+
+    def append(self, name: str, value: object) -> None:
+        self._chunks.append(name, value)
+
+    def flush(self) -> Awaitable[None]:
+        return self._chunks.flush()
 
 
 class Bodies:
@@ -92,6 +106,8 @@ class Bodies:
         """What to wait for until all that a run's bodies have published is durable, if anything is on its way."""
         self.on_failure: Callable[[BaseException], None] = lambda _: None
         """Called with what reporting an outcome raised."""
+        self.chunks_of: Callable[[Order], ChunkWriter]
+        """Where a body's chunks go."""
 
     def reserve(self, task: Task[..., Any]) -> bool:
         """Take a slot for a body of `task`, if there is one."""
@@ -120,7 +136,7 @@ class Bodies:
         if self._is_closed:
             # Its intent became durable too late: whoever has the run next begins it.
             return
-        slot, info = Slot(self, order.task), order.info
+        slot, info = Slot(self, order), order.info
         # Not in the context of whoever starts it: what one body sets there is not the next one's.
         context = self._context.copy()
         body = self._loop.create_task(self._live(order, slot, done), context=context)
@@ -178,6 +194,8 @@ class Bodies:
             # Whoever sees the outcome sees what was published before it.
             if (published := self.published(order.info.run_id)) is not None:
                 await published
+            if slot.chunks.end():
+                outcome = await slot.chunks.settle(outcome)
             await done(outcome)
         finally:
             if self._attempts.get((group, step)) == order.info.attempt:
@@ -244,7 +262,7 @@ class Bodies:
 
     async def _call(self, order: Order, slot: "Slot", beat: Callable[[], None]) -> Any:
         task = order.task
-        TASK.set(BodyContext(order.info, self, beat))
+        TASK.set(BodyContext(order.info, self, beat, slot.chunks))
         args, kwargs = task.signature.unpack(self._codec, order.payload)
         if task.is_async:
             return await task.fn(*args, **kwargs)
@@ -264,11 +282,12 @@ class Bodies:
 class Slot:
     """A reserved place for one body. A thread can't be stopped: it keeps its slot until it returns."""
 
-    __slots__ = ("_bodies", "_is_held", "_task", "_thread")
+    __slots__ = ("_bodies", "_is_held", "_task", "_thread", "chunks")
 
-    def __init__(self, bodies: Bodies, task: Task[..., Any]) -> None:
+    def __init__(self, bodies: Bodies, order: Order) -> None:
         self._bodies = bodies
-        self._task = task
+        self._task = order.task
+        self.chunks = bodies.chunks_of(order)
         self._is_held = True
         self._thread: asyncio.Future[Any] | None = None
 
@@ -283,6 +302,7 @@ class Slot:
     def end_of_task(self, body: asyncio.Task[None]) -> None:
         # A body that is cancelled before its first instruction gives its slot back here.
         self.end_of_body()
+        self.chunks.close()
         self._bodies.bury(body)
 
     def _release(self, _: object = None) -> None:

@@ -79,7 +79,8 @@ class QueueWorker:
             await host.store.return_claims([claim], host.sources.now_ms() + delay_ms)
             return
         self._claims[claim.work.run_id, claim.work.step] = claim
-        order = Order(errand.info(claim.work), task, payload, is_claimed=True)
+        info = errand.info(claim.work)
+        order = Order(info, task, payload, is_claimed=True, claim=claim.claims)
         host.bodies.start(order, partial(self._ended, claim))
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
@@ -87,9 +88,8 @@ class QueueWorker:
     async def _ended(self, claim: Claim, outcome: Outcome) -> None:
         """Commits: the work is off its queue and its outcome is on the way, by the token of the claim."""
         work, now = claim.work, self._host.sources.now_ms()
-        message = Message(
-            work.run_id, work.guid, outcome.kind, now, now, work.step, outcome.payload
-        )
+        kind = outcome.kind_by(claim.claims)
+        message = Message(work.run_id, work.guid, kind, now, now, work.step, outcome.payload)
         patience = Patience()
         while self._claims.get((work.run_id, work.step)) is claim:
             bundle = Bundle()

@@ -28,10 +28,11 @@ from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.identity import signal_guid
+from perdure.core.replay.retrying import IN_DOUBT
 from perdure.engine.replay.abandoning import abandon_leaf
 from perdure.engine.replay.beginning import begin
 from perdure.engine.replay.coroutines import drive_alone, foreign_await, refuse, wait_for
-from perdure.engine.replay.effects import Change, Effect, Enqueue, Publish
+from perdure.engine.replay.effects import AppendChunk, Change, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
 from perdure.engine.replay.fiber import Fiber
 from perdure.engine.replay.promise import DurablePromise, Place
@@ -41,9 +42,6 @@ from perdure.engine.sources import Sources
 
 PATIENCE = 100
 """How many verbs a coroutine may call while it is closed, each of which refuses."""
-
-IN_DOUBT = "in doubt"
-"""Label of the digit that says: this step was under way when its host died, and is begun again."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -89,6 +87,8 @@ class Machine:
         """Async generators that were left before their end, and could not clean up."""
         self._made: dict[int, Call[Any]] = {}
         self._last_place = StepId("root")
+        self._appended: dict[str, int] = {}
+        """How many chunks the workflow itself has appended to each stream."""
 
     # Facts
 
@@ -432,6 +432,13 @@ class Machine:
     def publish(self, name: str, value: object) -> None:
         self._turn()
         self.record.attach(Publish(name, self.codec.encode(value)))
+
+    def append(self, name: str, value: object) -> None:
+        self._turn()
+        payload = self.codec.encode(value)
+        number = self._appended.get(name, 0)
+        self._appended[name] = number + 1
+        self.record.attach(AppendChunk(name, number, payload))
 
     def create_set(self) -> SetId:
         set_id = SetId(self._take_place())
