@@ -7,6 +7,7 @@ import apsw
 import asyncpg
 import pytest
 
+from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.store.opening import open_store
 from perdure.store.schema import migrations
 from perdure.store.sqlite.opening import migrate
@@ -203,7 +204,9 @@ async def assert_up_to_date(url: str) -> None:
     bundle = run.step()
     bundle.park(run.fence, "why")
     bundle.publish(run.run_id, "progress", b"1", 0)
+    bundle.append_chunk(NewChunk(run.run_id, "tokens", ROOT, 0, b"1", 0))
     await store.commit(bundle)
+    assert await store.streams(run.run_id) == {"tokens": 1}
     ((found, _),) = await store.load([run.run_id])
     assert (found.parked, await store.published(run.run_id)) == ("why", {"progress": b"1"})
     await store.close()

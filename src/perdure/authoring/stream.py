@@ -1,8 +1,9 @@
 """Streams: what a workflow or a task lets clients read, chunk by chunk, while it runs."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from perdure.authoring.context import TASK, WORKFLOW
+from perdure.authoring.context import TASK, WORKFLOW, WorkflowContext
 from perdure.authoring.texts import require_text
 from perdure.core.errors import InputError, OutsideRun
 from perdure.core.limits import MAX_NAME_LENGTH
@@ -48,12 +49,21 @@ def stream(name: str) -> Stream:
     """
     workflow, task = WORKFLOW.get(), TASK.get()
     if workflow is not None:
-        return Stream(require_stream_name(name), workflow.append, None)
+        return Stream(require_stream_name(name), partial(_append_in_turn, workflow), None)
     if task is None:
         raise OutsideRun(
             "perdure.stream is called outside a run", "call it in a workflow or a task"
         )
     return Stream(require_stream_name(name), task.append, task.flush)
+
+
+def _append_in_turn(workflow: WorkflowContext, name: str, value: object) -> None:
+    if WORKFLOW.get() is not workflow:
+        raise OutsideRun(
+            f"stream {name!r} of a workflow is appended to outside its turn",
+            "call perdure.stream where you append",
+        )
+    workflow.append(name, value)
 
 
 def require_stream_name(name: object) -> str:
