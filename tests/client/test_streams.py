@@ -378,6 +378,32 @@ async def test_chunks_of_threads_keep_their_order(engine_url: str) -> None:
         assert [chunk.offset for chunk in chunks] == list(range(6000))
 
 
+async def test_a_thread_with_a_loop_of_its_own_flushes(engine: Engine) -> None:
+    durable: list[int] = []
+
+    @task
+    def looping() -> None:
+        tokens, run_id = perdure.stream("tokens"), perdure.info().run_id
+
+        async def talk() -> None:
+            await tokens.flush()
+            tokens.append("a")
+            await tokens.flush()
+
+        asyncio.run(talk())
+        asked = asyncio.run_coroutine_threadsafe(store_of(engine).streams(run_id), loop)
+        durable.append(asked.result(10)["tokens"])
+
+    @workflow
+    async def streaming_its_way() -> None:
+        await looping()
+
+    loop = asyncio.get_running_loop()
+    run = await engine.start(streaming_its_way())
+    assert await counting(run) == ["a"]
+    assert durable == [1]
+
+
 async def test_a_task_within_a_task_appends_as_part_of_the_outer_one(engine: Engine) -> None:
     @task
     def inner(word: str) -> None:

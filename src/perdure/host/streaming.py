@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections import deque
-from threading import Condition, get_ident
+from collections import Counter, deque
+from threading import Condition, Lock, get_ident
 from typing import Final
 
 from perdure.authoring.failures import encode_failure
@@ -34,8 +34,10 @@ class Streaming:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.loop = asyncio.get_running_loop()
-        self.changed = Condition()
-        """Guards every writer; notified when one has room again, or never will have."""
+        self.lock = Lock()
+        """Guards every writer."""
+        self.changed = Condition(self.lock)
+        """Notified when a writer has room again, or never will have."""
         self._thread = get_ident()
 
     @property
@@ -48,84 +50,64 @@ class Streaming:
 
 
 class ChunkWriter:
-    """The chunks of one body, from whichever thread. One commit at a time; what is appended meanwhile goes next."""
+    """Where the chunks of one body go, from whichever thread. Most bodies have none: then there is no pipe."""
 
-    __slots__ = (
-        "_failure",
-        "_is_open",
-        "_is_sending",
-        "_numbers",
-        "_order",
-        "_sent",
-        "_shared",
-        "_waiting",
-        "_waiting_bytes",
-    )
+    __slots__ = ("_is_open", "_order", "_pipe", "_shared")
 
     def __init__(self, shared: Streaming, order: Order) -> None:
-        # Most bodies append nothing: what they do not need is not made.
         self._shared = shared
         self._order = order
-        self._numbers: dict[str, int] | None = None
-        """How many chunks it has appended to each stream."""
-        self._waiting: deque[NewChunk]
-        self._waiting_bytes = 0
         self._is_open = True
-        self._is_sending = False
-        self._sent: list[asyncio.Future[None]]
-        """Whom to tell when nothing is waiting any more."""
-        self._failure: Exception | None = None
-
-    @property
-    def is_used(self) -> bool:
-        return self._numbers is not None
+        self._pipe: Pipe | None = None
 
     def append(self, name: str, value: object) -> None:
         """Take a chunk in. It is durable soon, and before the outcome of the body is."""
         shared = self._shared
         payload = shared.host.codec.encode(value)
-        with shared.changed:
-            self._await_room(name, len(payload) + CHUNK_BYTES)
-            if self._numbers is None:
-                self._numbers, self._waiting, self._sent = {}, deque(), []
-            number = self._numbers.get(name, 0)
-            self._numbers[name] = number + 1
-            info, at_ms = self._order.info, shared.host.sources.now_ms()
-            origin = Origin(info.step, info.attempt, self._order.claim)
-            self._waiting.append(NewChunk(info.run_id, name, origin, number, payload, at_ms))
-            self._waiting_bytes += len(payload) + CHUNK_BYTES
-            if self._is_sending:
-                return
-            self._is_sending = True
-        if shared.is_in_loop:
-            self._begin_sending()
-        else:
-            shared.loop.call_soon_threadsafe(self._begin_sending)
+        with shared.lock:
+            self._require_open(name)
+            pipe = self._pipe
+            if pipe is None:
+                pipe = self._pipe = Pipe(shared, self._order)
+            while not pipe.has_room(len(payload)):
+                if shared.is_in_loop:
+                    raise pipe.overrun(name)
+                shared.changed.wait()
+                self._require_open(name)
+            is_idle = pipe.put(name, payload)
+        if is_idle and shared.is_in_loop:
+            pipe.begin()
+        elif is_idle:
+            shared.loop.call_soon_threadsafe(pipe.begin)
 
     async def flush(self) -> None:
         """Wait until all that was appended is durable; raises what kept it from being."""
-        if not self.is_used:
+        pipe, shared = self._pipe, self._shared
+        if pipe is None:
             return
-        if self._shared.is_in_loop:
-            await self._all_sent()
+        if shared.is_in_loop:
+            await pipe.emptied()
         else:
-            sent = asyncio.run_coroutine_threadsafe(self._all_sent(), self._shared.loop)
-            await asyncio.wrap_future(sent)
-        if self._failure is not None:
-            raise self._failure
+            emptied = asyncio.run_coroutine_threadsafe(pipe.emptied(), shared.loop)
+            await asyncio.wrap_future(emptied)
+        if pipe.failure is not None:
+            raise pipe.failure
 
     def end(self) -> bool:
         """The body is over: take nothing more in. Returns whether there is anything to settle."""
-        with self._shared.changed:
+        with self._shared.lock:
             self._is_open = False
-            if self.is_used:
-                self._shared.changed.notify_all()
-            return self.is_used
+            if self._pipe is None:
+                return False
+            self._shared.changed.notify_all()
+            return True
 
     async def settle(self, outcome: Outcome) -> Outcome:
-        """What is to be reported, once all chunks are durable or can't be."""
-        await self._all_sent()
-        failure = self._failure
+        """What is to be reported of the body, once all its chunks are durable or can't be."""
+        failure = None
+        if self._pipe is not None:
+            await self._pipe.emptied()
+            failure = self._pipe.failure
         if failure is None or not outcome.ok:
             return outcome
         if not isinstance(failure, CommitRejected):
@@ -135,64 +117,103 @@ class ChunkWriter:
         return Outcome(False, encode_failure(self._shared.host.codec, failure), may_retry)
 
     def close(self) -> None:
-        """Forget what waits: if anything does, nobody wants the outcome. A thread may go on all the same."""
-        if self._is_open or self._waiting_bytes:
-            self.end()
-            with self._shared.changed:
-                self._forget()
+        """The task of the body is over. If that was not ended before, nobody wants what it has."""
+        if self._is_open and self.end() and self._pipe is not None:
+            self._pipe.drain()
 
-    def _await_room(self, name: str, size: int) -> None:
-        while True:
-            if self._failure is not None:
-                raise self._failure
-            if not self._is_open:
-                info = self._order.info
-                raise OutsideRun(
-                    f"stream {name!r} is appended to when attempt {info.attempt} of task "
-                    f"{self._order.task.name!r} ({info.step}) is over",
-                    "append before the task returns, and before its timeout",
-                )
-            if not self._waiting_bytes or self._waiting_bytes + size <= MAX_WAITING_BYTES:
-                return
-            if self._shared.is_in_loop:
-                raise PayloadTooLarge(
-                    f"{self._waiting_bytes:,} bytes wait to be written to streams, and {size:,} more would be "
-                    f"over the limit of {MAX_WAITING_BYTES:,}",
-                    f"await flush() of stream {name!r} now and then",
-                )
-            self._shared.changed.wait()
+    def _require_open(self, name: str) -> None:
+        if self._pipe is not None and self._pipe.failure is not None:
+            raise self._pipe.failure
+        if not self._is_open:
+            info = self._order.info
+            raise OutsideRun(
+                f"stream {name!r} is appended to when attempt {info.attempt} of task "
+                f"{self._order.task.name!r} ({info.step}) is over",
+                "append before the task returns, and before its timeout",
+            )
 
-    def _begin_sending(self) -> None:
+
+class Pipe:
+    """The chunks of one body that are not durable yet. One commit at a time; what comes meanwhile goes next."""
+
+    def __init__(self, shared: Streaming, order: Order) -> None:
+        info = order.info
+        self._shared = shared
+        self._run_id = info.run_id
+        self._origin = Origin(info.step, info.attempt, order.claim)
+        self._numbers: Counter[str] = Counter()
+        """How many chunks each stream was given."""
+        self._waiting: deque[NewChunk] = deque()
+        self._waiting_bytes = 0
+        self._is_sending = False
+        self._awaiting: list[asyncio.Future[None]] = []
+        """Whom to tell when nothing is left."""
+        self.failure: Exception | None = None
+        """Why no chunk will be written any more."""
+
+    def has_room(self, size: int) -> bool:
+        """Under the lock: whether a payload of that size may come in."""
+        whole = self._waiting_bytes + size + CHUNK_BYTES
+        return not self._waiting or whole <= MAX_WAITING_BYTES
+
+    def overrun(self, name: str) -> PayloadTooLarge:
+        return PayloadTooLarge(
+            f"{self._waiting_bytes:,} bytes of chunks wait to be written, and the limit is "
+            f"{MAX_WAITING_BYTES:,}",
+            f"await flush() of stream {name!r} now and then",
+        )
+
+    def put(self, name: str, payload: bytes) -> bool:
+        """Under the lock: take a chunk in. Returns whether somebody has to begin to send."""
+        at_ms, number = self._shared.host.sources.now_ms(), self._numbers[name]
+        self._numbers[name] += 1
+        self._waiting.append(NewChunk(self._run_id, name, self._origin, number, payload, at_ms))
+        self._waiting_bytes += len(payload) + CHUNK_BYTES
+        is_idle, self._is_sending = not self._is_sending, True
+        return is_idle
+
+    def begin(self) -> None:
         self._shared.host.spawn(self._send())
 
+    async def emptied(self) -> None:
+        """Wait until nothing is left: all is written, or nothing more will be."""
+        while self._is_sending:
+            awaiting = self._shared.loop.create_future()
+            self._awaiting.append(awaiting)
+            await awaiting
+
+    def drain(self) -> None:
+        """Forget what waits."""
+        with self._shared.lock:
+            self._waiting.clear()
+            self._waiting_bytes = 0
+
     async def _send(self) -> None:
-        host, run_id = self._shared.host, self._order.info.run_id
+        watchers = self._shared.host.watchers
         try:
             while batch := self._next_batch():
                 await self._commit(batch)
                 for name in {chunk.name for chunk in batch}:
-                    host.watchers.grown((run_id, name))
+                    watchers.grown((self._run_id, name))
         except (CommitRejected, StoreError) as error:
-            log.error("what a task streamed could not be written: %s", error)  # noqa: TRY400 - it is told on
+            log.error("what a task streamed can't be written: %s", error)  # noqa: TRY400 - raised elsewhere
             self._fail(error)
         except BaseException:
-            self._fail(StoreClosed("the host was stopped", "the step is begun again"))
+            self._fail(StoreClosed("the host was stopped", "the step is begun again elsewhere"))
             raise
         finally:
-            for waiter in self._sent:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._sent.clear()
+            awaiting, self._awaiting = self._awaiting, []
+            for each in awaiting:
+                if not each.done():
+                    each.set_result(None)
 
     def _next_batch(self) -> list[NewChunk]:
-        """What is committed next; nothing, and no more is being sent, if nothing waits."""
-        batch: list[NewChunk] = []
-        with self._shared.changed:
-            size = 0
+        """What is committed next. If that is nothing, nobody sends any more."""
+        batch, size = [], 0
+        with self._shared.lock:
             while self._waiting and size < BATCH_BYTES:
-                chunk = self._waiting.popleft()
-                size += len(chunk.payload) + CHUNK_BYTES
-                batch.append(chunk)
+                batch.append(self._waiting.popleft())
+                size += len(batch[-1].payload) + CHUNK_BYTES
             self._waiting_bytes -= size
             self._is_sending = bool(batch)
             self._shared.changed.notify_all()
@@ -213,20 +234,9 @@ class ChunkWriter:
                 log.warning("chunks wait %.2f s for the store: %s", patience.delay_s, error)
                 await patience.wait()
 
-    async def _all_sent(self) -> None:
-        while self._is_sending:
-            sent = self._shared.loop.create_future()
-            self._sent.append(sent)
-            await sent
-
     def _fail(self, error: Exception) -> None:
-        with self._shared.changed:
-            self._failure = error
-            self._forget()
+        with self._shared.lock:
+            self.failure = error
             self._is_sending = False
             self._shared.changed.notify_all()
-
-    def _forget(self) -> None:
-        if self.is_used:
-            self._waiting.clear()
-            self._waiting_bytes = 0
+        self.drain()
