@@ -368,7 +368,7 @@ async def account_of(program: Program, url: str, settings: Settings) -> Account:
         assert (audit.findings, verification.findings) == ([], [])
         assert audit.runs == len(names)
         chunks = [chunk async for chunk in run.stream("numbers", completed_only=True)]
-        streamed = [(chunk.offset, chunk.step, chunk.attempt, chunk.value) for chunk in chunks]
+        streamed = [(each.offset, str(each.step), each.attempt, each.value) for each in chunks]
         return Account(journals, await run.published(), streamed, outcome)
 
 
