@@ -7,9 +7,12 @@ import pytest
 import perdure
 
 PUBLIC = [
+    "Abandoned",
     "Call",
     "Cancelled",
     "ChildRun",
+    "Chunk",
+    "ChunkState",
     "Engine",
     "Handle",
     "Info",
@@ -28,6 +31,7 @@ PUBLIC = [
     "Signal",
     "StepCancelled",
     "StepInDoubt",
+    "Stream",
     "SyncEngine",
     "SyncHandle",
     "Task",
@@ -48,6 +52,7 @@ PUBLIC = [
     "run",
     "sleep",
     "start",
+    "stream",
     "task",
     "uuid4",
     "workflow",

@@ -6,6 +6,7 @@ from perdure.authoring.context import Info
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Signal
+from perdure.authoring.stream import Stream, stream
 from perdure.authoring.task import Task, task
 from perdure.authoring.verbs import (
     ChildRun,
@@ -24,6 +25,7 @@ from perdure.authoring.verbs import (
 from perdure.authoring.workflow import Workflow, workflow
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.core.errors import (
     InputError,
@@ -38,13 +40,17 @@ from perdure.core.errors import (
     TaskFailed,
     UnknownRun,
 )
+from perdure.core.streams.chunks import ChunkState
 from perdure.engine.preflight import Preflight
 from perdure.host.settings import Settings
 
 __all__ = [
+    "Abandoned",
     "Call",
     "Cancelled",
     "ChildRun",
+    "Chunk",
+    "ChunkState",
     "Engine",
     "Handle",
     "Info",
@@ -63,6 +69,7 @@ __all__ = [
     "Signal",
     "StepCancelled",
     "StepInDoubt",
+    "Stream",
     "SyncEngine",
     "SyncHandle",
     "Task",
@@ -83,6 +90,7 @@ __all__ = [
     "run",
     "sleep",
     "start",
+    "stream",
     "task",
     "uuid4",
     "workflow",

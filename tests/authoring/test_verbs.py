@@ -28,6 +28,7 @@ class FakeBody:
         self.key = f"key of {step}"
         self.beats = 0
         self.published: dict[str, object] = {}
+        self.appended: list[tuple[str, object]] = []
         self._children = 0
 
     def nested(self) -> "FakeBody":
@@ -39,6 +40,12 @@ class FakeBody:
 
     def publish(self, name: str, value: object) -> None:
         self.published[name] = value
+
+    def append(self, name: str, value: object) -> None:
+        self.appended.append((name, value))
+
+    async def flush(self) -> None:
+        self.appended.append(("flushed", None))
 
 
 class FakeTurn:
@@ -100,6 +107,7 @@ WORKFLOW_VERBS: dict[str, Any] = {
 TASK_VERBS: dict[str, Any] = {"perdure.heartbeat": perdure.heartbeat, "perdure.key": perdure.key}
 SHARED_VERBS: dict[str, Any] = {
     "perdure.publish": lambda: perdure.publish("progress", 1),
+    "perdure.stream": lambda: perdure.stream("tokens"),
     "perdure.info": perdure.info,
 }
 
@@ -198,6 +206,29 @@ def test_a_task_publishes() -> None:
 def test_a_value_is_not_published_without_a_name() -> None:
     with in_a_task(), pytest.raises(InputError, match="pass a text of 1 to 255 characters"):
         perdure.publish("", 1)
+
+
+async def test_a_task_appends_to_its_streams_and_flushes_them() -> None:
+    with in_a_task() as body:
+        tokens, words = perdure.stream("tokens"), perdure.stream("words")
+    for value in (1, None):
+        tokens.append(value)
+    words.append("a")
+    await tokens.flush()
+    assert body.appended == [("tokens", 1), ("tokens", None), ("words", "a"), ("flushed", None)]
+    assert (tokens.name, repr(words)) == ("tokens", "<Stream 'words'>")
+
+
+@pytest.mark.parametrize("name", ["", "n" * 256, "\u20ac" * 86, "a\0b", "\ud800", 1, None])
+def test_a_stream_needs_a_name_that_a_store_can_keep(name: Any) -> None:
+    with in_a_task(), pytest.raises(InputError, match="can't be the name of a stream"):
+        perdure.stream(name)
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "\u20ac" * 85, "with spaces / and slashes"])
+def test_the_longest_names_of_streams_pass(name: str) -> None:
+    with in_a_task():
+        assert perdure.stream(name).name == name
 
 
 @pytest.mark.parametrize("called", [some_task_of_verbs, some_thread_of_verbs])

@@ -4,17 +4,20 @@
 """
 
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 import perdure
 from perdure import (
+    Abandoned,
     Call,
     ChildRun,
+    Chunk,
     Engine,
     Handle,
     JoinSet,
     Retry,
     Signal,
+    Stream,
     SyncEngine,
     SyncHandle,
     Task,
@@ -235,3 +238,33 @@ async def wrong_only_when_it_runs(engine: Engine) -> None:
     twice = charge(1)
     await twice
     await twice
+
+
+async def streams(handle: Handle[str]) -> None:
+    tokens = assert_type(perdure.stream("tokens"), Stream)
+    tokens.append("any value")
+    assert_type(await tokens.flush(), None)
+    async for item in handle.stream("tokens", of=str):
+        assert_type(item, Chunk[str] | Abandoned)
+        if isinstance(item, Chunk):
+            assert_type(item.value, str)
+        else:
+            assert_type(list(item.offsets), list[int])
+    async for chunk in handle.stream("tokens", of=list[int], start=3, completed_only=True):
+        assert_type(chunk, Chunk[list[int]])
+        assert_type(chunk.value, list[int])
+    async for plain in handle.stream("tokens", completed_only=True):
+        assert_type(plain, Chunk[Any])
+    perdure.stream(1)  # type: ignore[arg-type]
+    tokens.flush()  # type: ignore[unused-coroutine]
+    handle.stream("tokens", str)  # type: ignore[call-overload]
+    handle.stream("tokens", start="3")  # type: ignore[call-overload]
+
+
+def sync_streams(handle: SyncHandle[str]) -> None:
+    for item in handle.stream("tokens", of=str):
+        assert_type(item, Chunk[str] | Abandoned)
+    for chunk in handle.stream("tokens", of=int, completed_only=True):
+        assert_type(chunk.value, int)
+    for plain in handle.stream("tokens"):
+        assert_type(plain, Chunk[Any] | Abandoned)

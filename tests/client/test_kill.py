@@ -17,8 +17,7 @@ from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import step_account
-from perdure.core.replay.retrying import MAX_DOUBTS
-from perdure.engine.replay.machine import IN_DOUBT
+from perdure.core.replay.retrying import IN_DOUBT, MAX_DOUBTS
 from perdure.store.inspection import audit, verify
 from perdure.store.opening import open_store
 from tests.client.killed import LINE, STEPS, total_of

@@ -25,7 +25,7 @@ from perdure import (
 from perdure.core.errors import EngineClosed
 from perdure.core.ids import new_run_id
 from perdure.core.journal import events as e
-from perdure.engine.replay.machine import IN_DOUBT
+from perdure.core.replay.retrying import IN_DOUBT
 from perdure.engine.replay.warm import WarmRun
 from tests.client.engines import (
     ALWAYS_REPLAY,

@@ -711,6 +711,7 @@ ASKED: dict[str, Any] = {
     "cancel": lambda run: run.cancel(),
     "published": lambda run: run.published(),
     "events": lambda run: anext(run.events()),
+    "stream": lambda run: anext(run.stream("tokens")),
 }
 
 

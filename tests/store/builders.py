@@ -190,7 +190,17 @@ def assert_typed(error: PerdureError, code: str, *words: str) -> None:
     assert str(error) == f"{error.what}: {error.remedy}"
 
 
-TABLES: Final = ("meta", "run", "event", "ledger", "message", "work", "published")
+TABLES: Final = (
+    "meta",
+    "run",
+    "event",
+    "ledger",
+    "message",
+    "work",
+    "published",
+    "stream",
+    "chunk",
+)
 
 
 async def raw(store: Store, sql: str) -> list[tuple[Any, ...]]:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.store.bundle import Bundle
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
@@ -42,6 +43,8 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "message": 0,
         "work": 0,
         "published": 0,
+        "stream": 0,
+        "chunk": 0,
     }
 
 
@@ -129,6 +132,30 @@ async def test_publishing_parking_and_dropping_cost_one_statement_per_table(stor
     assert names.count("DELETE FROM perdure.work") == 1
     assert names.count("INSERT INTO perdure.published") == 1
     assert len(names) == (8 if isinstance(store, SqliteStore) else 7)
+
+
+async def test_chunks_cost_one_statement_per_table_and_do_not_read_their_runs(store: Store) -> None:
+    runs = [await begun(store) for _ in range(3)]
+    first = Bundle()
+    first.append_chunk(NewChunk(runs[0].run_id, "before", ROOT, 0, b"1", NOW))
+    await store.commit(first)
+    before = await rows(store)
+    bundles = []
+    for run in runs:
+        bundle = Bundle()
+        for number in range(5):
+            bundle.append_chunk(NewChunk(run.run_id, "tokens", ROOT, number, b"1", NOW))
+        bundles.append(bundle)
+    meter = await Meter.of(store)
+    await asyncio.gather(*map(store.commit, bundles))
+    names = [verb.replace("perdure_", "perdure.") for verb in verbs(meter)]
+    assert meter.commits == 1
+    assert names[1:-1] == ["INSERT INTO perdure.stream", "INSERT INTO perdure.chunk"]
+    after = await rows(store)
+    assert {t: after[t] - before[t] for t in TABLES if after[t] != before[t]} == {
+        "stream": 3,
+        "chunk": 15,
+    }
 
 
 async def test_a_published_value_costs_one_row_and_does_not_read_its_run(store: Store) -> None:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from perdure.core.ids import RunId, StepId
+from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.statements import statements
@@ -36,6 +38,12 @@ INSERT INTO {0}work (run_id, step, guid, queue, priority, available_at_ms)
 SELECT 'r_' || i, 's', 'g', 'gpu', i % 3, i FROM n
 """
 
+CHUNKS = """
+INSERT INTO {0}chunk (run_id, name, position, step, attempt, claim, number, payload, at_ms)
+SELECT 'r_1', 'tokens', i, 'root.0', 1, 1, i, body, 0
+FROM n, (SELECT prev AS body FROM {0}event LIMIT 1) AS any_bytes
+"""
+
 STEPS = 1000
 """Of SQLite's machine: a scan takes at least one for each row."""
 
@@ -64,6 +72,19 @@ QUERIES = {
 }
 
 
+CHUNK = StoredChunk(MANY, Origin(StepId("root.0")), b"", 0)
+QUERIES["chunks"] = Query(
+    lambda s: without_payloads(s.chunks(RunId("r_1"), "tokens", MANY, 10)),
+    [CHUNK],
+    "select_chunks",
+    ("r_1", "tokens", MANY, 10),
+)
+
+
+async def without_payloads(found: Awaitable[list[StoredChunk]]) -> list[StoredChunk]:
+    return [msgspec.structs.replace(chunk, payload=b"") for chunk in await found]
+
+
 async def fill(store: Store, *, timers_at_ms: int = NOW + 3_600_000) -> None:
     """Many runs of one owner and one of another, each with a timer; and many tasks."""
     run = await begun(store)
@@ -72,6 +93,7 @@ async def fill(store: Store, *, timers_at_ms: int = NOW + 3_600_000) -> None:
     await raw(store, rows + RUNS)
     await set_timers(store, timers_at_ms)
     await raw(store, rows + WORK)
+    await raw(store, rows + CHUNKS)
 
 
 async def set_timers(store: Store, at_ms: int) -> None:

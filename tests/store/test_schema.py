@@ -7,10 +7,11 @@ import apsw
 import asyncpg
 import pytest
 
+from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.store.opening import open_store
 from perdure.store.schema import migrations
 from perdure.store.sqlite.opening import migrate
-from tests.store.builders import begun
+from tests.store.builders import TABLES, begun
 
 Shape = dict[str, Any]
 
@@ -82,7 +83,7 @@ def test_the_sqlite_schema_page_equals_all_migrations() -> None:
     assert sqlite_shape(page) == sqlite_shape(migrated)
     tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
     assert "perdure_meta" in tables
-    assert len(tables) == 7
+    assert len(tables) == 9
 
 
 @pytest.mark.postgres
@@ -96,7 +97,7 @@ async def test_the_postgres_schema_page_equals_all_migrations(fresh_postgres: st
     page = await postgres_shape(fresh_postgres)
     assert page == migrated
     tables = {row[0] for row in page["options"] if row[1] == "r"}
-    assert tables == {"meta", "run", "event", "ledger", "message", "work", "published"}
+    assert tables == set(TABLES)
 
 
 def test_a_difference_would_be_seen() -> None:
@@ -127,7 +128,7 @@ def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
     found = re.findall(
         r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 7
+    assert len(found) == 9
     for comment, table, body in found:
         assert f"--   {table} " in header
         columns = re.findall(
@@ -203,7 +204,9 @@ async def assert_up_to_date(url: str) -> None:
     bundle = run.step()
     bundle.park(run.fence, "why")
     bundle.publish(run.run_id, "progress", b"1", 0)
+    bundle.append_chunk(NewChunk(run.run_id, "tokens", ROOT, 0, b"1", 0))
     await store.commit(bundle)
+    assert await store.streams(run.run_id) == {"tokens": 1}
     ((found, _),) = await store.load([run.run_id])
     assert (found.parked, await store.published(run.run_id)) == ("why", {"progress": b"1"})
     await store.close()

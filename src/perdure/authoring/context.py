@@ -3,7 +3,7 @@
 The engine and its executors implement these contexts; the verbs find the current one here.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Generator, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -107,6 +107,10 @@ class WorkflowContext(Protocol):
 
     def publish(self, name: str, value: object) -> None: ...
 
+    def append(self, name: str, value: object) -> None:
+        """Append a chunk to a stream, with the next commit."""
+        ...
+
     def create_set(self) -> SetId: ...
 
     def submit(self, set_id: SetId, operation: "Operation[Any]") -> Promise: ...
@@ -138,6 +142,14 @@ class TaskContext(Protocol):
     def heartbeat(self) -> None: ...
 
     def publish(self, name: str, value: object) -> None: ...
+
+    def append(self, name: str, value: object) -> None:
+        """Append a chunk to a stream, at once."""
+        ...
+
+    def flush(self) -> Awaitable[None]:
+        """Wait until all that was appended is durable."""
+        ...
 
 
 WORKFLOW: ContextVar[WorkflowContext | None] = ContextVar("perdure_workflow", default=None)

@@ -9,7 +9,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.postings import effect_of
 from perdure.core.ledger import AccountId, post_to, step_account
-from perdure.engine.replay.machine import IN_DOUBT
+from perdure.core.replay.retrying import IN_DOUBT
 
 
 class State(Enum):

@@ -1,9 +1,9 @@
 """A handle: one run, seen from outside."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.failures import decode_failure
@@ -11,6 +11,8 @@ from perdure.authoring.registry import find
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_text
 from perdure.authoring.workflow import Workflow
+from perdure.client.stored import stored_run
+from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.core.errors import (
     CorruptJournal,
     RunCancelled,
@@ -18,7 +20,6 @@ from perdure.core.errors import (
     RunDiverged,
     RunFailed,
     UnknownName,
-    UnknownRun,
 )
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
@@ -151,10 +152,7 @@ class Handle(Generic[R]):
         return Ending(run.status, event.payload)
 
     async def _row(self) -> Run:
-        run = await self._store.run(self.run_id)
-        if run is None:
-            raise UnknownRun(f"there is no run {self.run_id!r}", "check the id and the store")
-        return run
+        return await stored_run(self._store, self.run_id)
 
     async def status(self) -> RunStatus:
         run = await self._row()
@@ -216,7 +214,7 @@ class Handle(Generic[R]):
                 except TimeoutError:
                     continue
         finally:
-            watchers.unfollow(self.run_id, grown)
+            watchers.unfollow(grown, self.run_id)
 
     async def published(self) -> dict[str, Any]:
         """The newest value of each name that the run published."""
@@ -224,3 +222,31 @@ class Handle(Generic[R]):
         codec = self._hosting.host.codec
         values = await self._store.published(self.run_id)
         return {name: codec.decode(payload, object) for name, payload in values.items()}
+
+    @overload
+    def stream(
+        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[False] = False
+    ) -> AsyncGenerator[Chunk[T] | Abandoned, None]: ...
+    @overload
+    def stream(
+        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[True]
+    ) -> AsyncGenerator[Chunk[T], None]: ...
+    @overload
+    def stream(
+        self, name: str, *, start: int = 0, completed_only: Literal[False] = False
+    ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]: ...
+    @overload
+    def stream(
+        self, name: str, *, start: int = 0, completed_only: Literal[True]
+    ) -> AsyncGenerator[Chunk[Any], None]: ...
+    def stream(
+        self, name: str, *, of: Any = object, start: int = 0, completed_only: bool = False
+    ) -> AsyncGenerator[Any, None]:
+        """The chunks of a stream from offset `start` on, and each new one when it is durable, to the run's end.
+
+        Chunks come as `of`, in the order of their offsets, each once, those of a running task at once; an `Abandoned`
+        takes back what turned out not to count, from before `start` too. With `completed_only` a chunk
+        comes when it counts for good, and nothing is taken back.
+        """
+        reader = StreamReader(self._hosting, self.run_id, name, of)
+        return reader.read(require_offset(start), completed_only=completed_only)

@@ -1,16 +1,18 @@
 """The engine for code that is not async: plain scripts, and notebooks whose own loop is busy."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from perdure.authoring.call import Call
 from perdure.authoring.durations import Duration
 from perdure.authoring.signal import Signal
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.streams import Abandoned, Chunk
 from perdure.core.codec import Codec
 from perdure.core.errors import EngineClosed, InputError
 from perdure.core.ids import RunId
@@ -167,6 +169,38 @@ class SyncHandle(Generic[R]):
         entries = self._handle.events(first)
         while (entry := self._engine.wait_for(anext(entries, None))) is not None:
             yield entry
+
+    @overload
+    def stream(
+        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[False] = False
+    ) -> Iterator[Chunk[T] | Abandoned]: ...
+    @overload
+    def stream(
+        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[True]
+    ) -> Iterator[Chunk[T]]: ...
+    @overload
+    def stream(
+        self, name: str, *, start: int = 0, completed_only: Literal[False] = False
+    ) -> Iterator[Chunk[Any] | Abandoned]: ...
+    @overload
+    def stream(
+        self, name: str, *, start: int = 0, completed_only: Literal[True]
+    ) -> Iterator[Chunk[Any]]: ...
+    def stream(
+        self, name: str, *, of: Any = object, start: int = 0, completed_only: bool = False
+    ) -> Iterator[Any]:
+        options: Any = {"of": of, "start": start, "completed_only": completed_only}
+        return self._each(self._handle.stream(name, **options))
+
+    def _each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        try:
+            while (item := self._engine.wait_for(anext(items, None))) is not None:
+                yield item
+        except GeneratorExit:
+            # Whoever reads stops halfway.
+            with suppress(EngineClosed):
+                self._engine.wait_for(items.aclose())
+            raise
 
 
 def run(

@@ -17,7 +17,7 @@ from perdure.authoring.task import Task
 from perdure.core.codec import Codec
 from perdure.core.ids import RunId, StepId
 from perdure.engine.replay.facts import Outcome
-from perdure.host.body import Body, Group
+from perdure.host.body import Body, Chunks, Group
 from perdure.host.threads import Threads
 
 PublishFrom = Callable[[RunId, str, bytes], None]
@@ -46,6 +46,8 @@ class Bodies:
         """What to wait for until all that a run's bodies have published is durable, if anything is on its way."""
         self.on_failure: Callable[[BaseException], None] = lambda _: None
         """Called with what reporting an outcome raised."""
+        self.chunks_of: Callable[[Body], Chunks]
+        """Where a body's chunks go."""
 
     def reserve(self, task: Task[..., Any]) -> bool:
         """Take a slot for a body of `task`, if there is one."""
@@ -140,6 +142,8 @@ class Bodies:
             # Whoever sees the outcome sees what was published before it.
             if (published := self.published(body.info.run_id)) is not None:
                 await published
+            if body.chunks is not None and body.chunks.end():
+                outcome = await body.chunks.settle(outcome)
             if (report := body.report(body, outcome)) is not None:
                 await report
         except Exception as error:  # nobody waits for this task
@@ -150,6 +154,8 @@ class Bodies:
     def _end(self, body: Body) -> None:
         if body.thread is None:
             self._release(body)
+        if body.chunks is not None:
+            body.chunks.close()
         if body.life is not None:
             self.tasks.discard(body.life)
             body.life = None

@@ -17,19 +17,46 @@ Group = tuple[RunId, bool]
 class Home(Protocol):
     """Where bodies live."""
 
+    @property
+    def chunks_of(self) -> "Callable[[Body], Chunks]":
+        """Where the chunks of a body go."""
+        ...
+
     def publish(self, run_id: RunId, name: str, value: object) -> None: ...
+
+
+class Chunks(Protocol):
+    """Where the chunks of one body go, from whichever thread."""
+
+    def append(self, name: str, value: object) -> None: ...
+
+    def flush(self) -> Awaitable[None]: ...
+
+    def end(self) -> bool:
+        """Take nothing more in. Returns whether there is anything to settle."""
+        ...
+
+    async def settle(self, outcome: Outcome) -> Outcome:
+        """What is to be reported of the body, once all its chunks are durable or can't be."""
+        ...
+
+    def close(self) -> None:
+        """The body is over. If it was not ended before, nobody wants what it has."""
+        ...
 
 
 class Body:
     """An attempt to execute. Implements `TaskContext` for the task that it runs.
 
     `report` hands the outcome to whoever wants it; what it returns, if anything, is awaited. A body that
-    `is_claimed` is from a queue: whoever owns the run does not own it.
+    `is_claimed` is from a queue: whoever owns the run does not own it; `claim` says by which claim of the work.
     """
 
     __slots__ = (
         "_children",
         "beat",
+        "chunks",
+        "claim",
         "has_begun",
         "has_slot",
         "home",
@@ -51,12 +78,14 @@ class Body:
         report: "Report",
         *,
         is_claimed: bool = False,
+        claim: int = 1,
     ) -> None:
         self.info = info
         self.task = task
         self.payload = payload
         self.report = report
         self.is_claimed = is_claimed
+        self.claim = claim
         self.home: Home | None = None
         self.life: asyncio.Task[None] | None = None
         self.thread: asyncio.Future[Any] | None = None
@@ -65,6 +94,8 @@ class Body:
         self.is_reporting = False
         """Its outcome is on its way."""
         self.has_slot = True
+        self.chunks: Chunks | None = None
+        """Made with the first chunk; most bodies have none."""
         self.beat: Callable[[], object] | None = None
         """Called with each heartbeat, in whichever thread the task runs."""
         self._children = 0
@@ -88,6 +119,16 @@ class Body:
     def publish(self, name: str, value: object) -> None:
         if self.home is not None:
             self.home.publish(self.info.run_id, name, value)
+
+    def append(self, name: str, value: object) -> None:
+        self._require_chunks().append(name, value)
+
+    def flush(self) -> Awaitable[None]:
+        return self._require_chunks().flush()
+
+    def _require_chunks(self) -> Chunks:
+        assert self.home is not None  # noqa: S101 - it runs
+        return self.chunks or self.home.chunks_of(self)
 
 
 Report = Callable[[Body, Outcome], Awaitable[object] | None]
@@ -117,3 +158,9 @@ class NestedCall:
 
     def publish(self, name: str, value: object) -> None:
         self._body.publish(name, value)
+
+    def append(self, name: str, value: object) -> None:
+        self._body.append(name, value)
+
+    def flush(self) -> Awaitable[None]:
+        return self._body.flush()

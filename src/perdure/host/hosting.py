@@ -12,6 +12,7 @@ from perdure.host.publishing import Publisher
 from perdure.host.queues import QueueWorker
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
+from perdure.host.streaming import Streaming
 from perdure.store.store import Store
 
 POLL_MS = 1000
@@ -43,6 +44,7 @@ class Hosting:
         )
         self.publisher = Publisher(self.host)
         self.bodies.published = self.publisher.settle
+        self.bodies.chunks_of = Streaming(self.host).chunks_of
         self.worker = QueueWorker(self.host, queues, round(settings.lease * 1000))
         self.poller = Poller(self.host, self.worker, POLL_MS)
 

@@ -79,8 +79,9 @@ class QueueWorker:
             await host.store.return_claims([claim], host.sources.now_ms() + delay_ms)
             return
         self._claims[claim.work.run_id, claim.work.step] = claim
-        report = partial(self._ended, claim)
-        host.bodies.start(Body(errand.info(claim.work), task, payload, report, is_claimed=True))
+        info, report = errand.info(claim.work), partial(self._ended, claim)
+        body = Body(info, task, payload, report, is_claimed=True, claim=claim.claims)
+        host.bodies.start(body)
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
 
@@ -93,9 +94,8 @@ class QueueWorker:
     async def _report(self, claim: Claim, outcome: Outcome) -> None:
         """Commits: the work is off its queue and its outcome is on the way, by the token of the claim."""
         work, now = claim.work, self._host.sources.now_ms()
-        message = Message(
-            work.run_id, work.guid, outcome.kind, now, now, work.step, outcome.payload
-        )
+        kind = outcome.kind_by(claim.claims)
+        message = Message(work.run_id, work.guid, kind, now, now, work.step, outcome.payload)
         patience = Patience()
         while self._claims.get((work.run_id, work.step)) is claim:
             bundle = Bundle()

@@ -1,4 +1,4 @@
-"""Who waits for a run to end, in this process."""
+"""Who waits in this process: for a run to end, for its journal to grow, for its streams."""
 
 import asyncio
 from collections.abc import Container
@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from perdure.core.ids import RunId
 from perdure.core.journal.state import Status
+
+Topic = RunId | tuple[RunId, str]
+"""The journal of a run, or a stream of it."""
 
 
 class Ending(NamedTuple):
@@ -16,14 +19,14 @@ class Ending(NamedTuple):
 
 
 class Watchers:
-    """Futures that get the ending of a run when it is durable, and events for who follows a journal.
+    """Futures that get the ending of a run when it is durable, and events for who follows a journal or a stream.
 
     A future that gets `None` is a hint: nobody here knows of the run, so look in the store.
     """
 
     def __init__(self) -> None:
         self._endings: dict[RunId, list[asyncio.Future[Ending | None]]] = {}
-        self._followers: dict[RunId, list[asyncio.Event]] = {}
+        self._followers: dict[Topic, list[asyncio.Event]] = {}
 
     def ending_of(self, run_id: RunId) -> asyncio.Future[Ending | None]:
         future: asyncio.Future[Ending | None] = asyncio.get_running_loop().create_future()
@@ -37,20 +40,22 @@ class Watchers:
             if not futures:
                 del self._endings[run_id]
 
-    def follow(self, run_id: RunId) -> asyncio.Event:
-        """An event that is set whenever the run's journal has grown, as far as this process knows."""
+    def follow(self, *topics: Topic) -> asyncio.Event:
+        """An event that is set whenever one of these has grown, as far as this process knows."""
         grown = asyncio.Event()
-        self._followers.setdefault(run_id, []).append(grown)
+        for topic in topics:
+            self._followers.setdefault(topic, []).append(grown)
         return grown
 
-    def unfollow(self, run_id: RunId, grown: asyncio.Event) -> None:
-        followers = self._followers.get(run_id, [])
-        followers.remove(grown)
-        if not followers:
-            self._followers.pop(run_id, None)
+    def unfollow(self, grown: asyncio.Event, *topics: Topic) -> None:
+        for topic in topics:
+            followers = self._followers.get(topic, [])
+            followers.remove(grown)
+            if not followers:
+                self._followers.pop(topic, None)
 
-    def grown(self, run_id: RunId) -> None:
-        for event in self._followers.get(run_id, ()):
+    def grown(self, topic: Topic) -> None:
+        for event in self._followers.get(topic, ()):
             event.set()
 
     def look(self, known: Container[RunId]) -> None:

@@ -9,6 +9,7 @@ from perdure.core.journal.journal import Appended
 from perdure.core.ledger import CLOSED, SPAWNED, Settlement, message_account
 from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.core.messages import Message, Work
+from perdure.core.streams.chunks import NewChunk
 from perdure.store.primitives import Fence
 from perdure.store.records import NewRun
 from perdure.store.values import MAX_STEP_BYTES, require_integer, require_text
@@ -25,6 +26,7 @@ class Bundle:
     __slots__ = (
         "acknowledged",
         "appends",
+        "chunks",
         "created",
         "dropped",
         "fences",
@@ -51,6 +53,7 @@ class Bundle:
         self.finished: Sequence[tuple[RunId, StepId, str]] = ()
         self.dropped: Sequence[tuple[RunId, StepId]] = ()
         self.published: Sequence[tuple[RunId, str, bytes, int]] = ()
+        self.chunks: Sequence[NewChunk] = ()
         self.parked: Sequence[tuple[RunId, str | None]] = ()
 
     def create_run(self, run: NewRun, appended: Appended) -> Fence:
@@ -172,6 +175,19 @@ class Bundle:
         require_integer("at_ms", at_ms)
         _require_payload(f"published value {name!r}", payload)
         self.published = self._grown(self.published, (run_id, name, payload, at_ms))
+
+    def append_chunk(self, chunk: NewChunk) -> None:
+        parse_run_id(chunk.run_id)
+        if not chunk.name:
+            raise InvalidId(f"run {chunk.run_id!r} has a stream without a name", "give it a name")
+        require_text("name", chunk.name, MAX_NAME_LENGTH)
+        require_text("step", chunk.origin.step, MAX_STEP_BYTES)
+        for what in ("attempt", "claim"):
+            require_integer(what, getattr(chunk.origin, what), 32)
+        require_integer("number", chunk.number)
+        require_integer("at_ms", chunk.at_ms)
+        _require_payload(f"chunk {chunk.number} of stream {chunk.name!r}", chunk.payload)
+        self.chunks = self._grown(self.chunks, chunk)
 
     def park(self, fence: Fence, reason: str | None) -> None:
         require_text("reason", reason or "")

@@ -14,6 +14,7 @@ from perdure.core.journal.journal import Appended
 from perdure.core.journal.state import TERMINAL
 from perdure.core.ledger import AccountId
 from perdure.core.messages import Message, Work
+from perdure.core.streams.chunks import ChunkKey, NewChunk
 from perdure.store.bundle import FIRST_EPOCH, Bundle
 from perdure.store.primitives import Fence
 from perdure.store.records import NewRun
@@ -56,6 +57,7 @@ class Group:
         self.dropped: dict[tuple[RunId, StepId], None] = {}
         """Tasks that leave their queues after those that are finished, and before others are put."""
         self.published: dict[tuple[RunId, str], tuple[bytes, int]] = {}
+        self.chunks: dict[ChunkKey, NewChunk] = {}
         self.parked: dict[RunId, str | None] = {}
         self.finishers: dict[tuple[RunId, StepId], int] = {}
         """The positions of the bundles that finish work."""
@@ -108,6 +110,8 @@ class Group:
             value = self.published.get((run_id, name))
             if value is None or value[1] <= at_ms:
                 self.published[run_id, name] = payload, at_ms
+        for chunk in bundle.chunks:
+            self.chunks.setdefault(chunk.key, chunk)
         self.parked.update(bundle.parked)
 
     @property
@@ -122,6 +126,7 @@ class Group:
             self.finished,
             self.dropped,
             self.published,
+            self.chunks,
             self.parked,
         )
         return (

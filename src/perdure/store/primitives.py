@@ -11,6 +11,7 @@ from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.journal import Appended
 from perdure.core.ledger import Settlement
 from perdure.core.messages import Message, Work
+from perdure.core.streams.chunks import NewChunk
 from perdure.store.records import NewRun
 
 
@@ -102,6 +103,14 @@ class Primitives(Protocol):
 
         Of values with the same time the last one counts. Anyone may publish; the run's row is not
         touched.
+        """
+        ...
+
+    def append_chunk(self, chunk: NewChunk) -> None:
+        """Commits: the chunk at the end of its stream, once per number of its origin.
+
+        Positions have no gaps and are in the order of commits, so that a reader may go on from the last one that it
+        has. Anyone may append; the run's row is not touched.
         """
         ...
 

@@ -1,6 +1,8 @@
 """A group's values in the order in which the statements take them, and rows as values again."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import Status
 from perdure.core.messages import Message, Work
+from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.group import Group, Head
 from perdure.store.records import Claim, Run
 
@@ -91,6 +94,33 @@ def work_rows(group: Group) -> list[Row]:
 def published_rows(group: Group) -> list[Row]:
     """In the order of keys, so that hosts that publish the same names at once wait in one line."""
     return [(*key, *value) for key, value in sorted(group.published.items())]
+
+
+def stream_rows(group: Group) -> list[Row]:
+    """By how much each stream grows; in the order of keys, so that hosts that append to the same wait in one line."""
+    growth = Counter((chunk.run_id, chunk.name) for chunk in group.chunks.values())
+    return [(*stream, count) for stream, count in sorted(growth.items())]
+
+
+def chunk_rows(group: Group, streams: Iterable[Sequence[Any]]) -> list[Row]:
+    """Each chunk at its position, given the streams as they are now that they have grown."""
+    growth = {row[:2]: row[2] for row in stream_rows(group)}
+    ends = {(run_id, name): length for run_id, name, length in streams}
+    places = {stream: count(ends[stream] - grown) for stream, grown in growth.items()}
+    return [
+        (c.run_id, c.name, next(places[c.run_id, c.name]), *c.origin, c.number, c.payload, c.at_ms)
+        for c in group.chunks.values()
+    ]
+
+
+def chunk_from(row: Sequence[Any]) -> StoredChunk:
+    position, step, attempt, claim, payload, at_ms = row
+    return StoredChunk(position, Origin(StepId(step), attempt, claim), payload, at_ms)
+
+
+def span_from(row: Sequence[Any]) -> tuple[Origin, range]:
+    step, attempt, claim, first, last = row
+    return Origin(StepId(step), attempt, claim), range(first, last + 1)
 
 
 def run_from(row: Iterable[Any]) -> Run:

@@ -13,6 +13,7 @@ from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
 from perdure.core.messages import Message
+from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
 from perdure.store.primitives import Fence
@@ -164,6 +165,18 @@ class Store(Protocol):
 
     async def published(self, run_id: RunId) -> dict[str, bytes]:
         """The newest value of each name that the run has published."""
+        ...
+
+    async def streams(self, run_id: RunId) -> dict[str, int]:
+        """The streams that the run has, and how many chunks each has."""
+        ...
+
+    async def chunks(self, run_id: RunId, name: str, first: int, limit: int) -> list[StoredChunk]:
+        """The chunks of a stream from position `first` on, in order, up to a limit."""
+        ...
+
+    async def spans(self, run_id: RunId, name: str, end: int) -> list[tuple[Origin, range]]:
+        """Who appended the chunks before position `end`: runs of positions, in order."""
         ...
 
     def books(self) -> AsyncIterator[Books]:

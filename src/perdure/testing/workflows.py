@@ -42,6 +42,7 @@ from perdure.testing.explorer import (
 )
 from perdure.testing.fates import FatefulResidents, WatchedBodies
 from perdure.testing.schedule import Chooser, Schedules
+from perdure.testing.streams import Audience, Streamed, streamed
 
 T = TypeVar("T")
 
@@ -64,14 +65,16 @@ PAUSE_S = 0.005
 
 
 class Ended(NamedTuple):
-    """How a run ended."""
+    """How a run ended, and what it streamed that counts."""
 
     status: Status
     payload: bytes | None
+    streams: Streamed = {}  # noqa: RUF012 - never changed
 
     def __str__(self) -> str:
         text = (self.payload or b"").decode(errors="replace")
-        return f"{self.status} {text[:300]}"
+        streams = f", having streamed {self.streams}" if self.streams else ""
+        return f"{self.status} {text[:300]}{streams}"
 
 
 class Universe:
@@ -100,6 +103,7 @@ class Universe:
         self.dead: set[HostId] = set()
         """Hosts that died, and whose runs nobody has taken over yet."""
         self.violations: list[str] = []
+        self.audience = Audience(store)
         self.writing: set[asyncio.Task[None]] = set()
 
     def write(self, bundle: Bundle) -> asyncio.Task[None]:
@@ -132,6 +136,7 @@ class Universe:
                         self.open.discard(appended.run_id)
                     case _:
                         pass
+        await self.audience.look(bundle)
 
     def _count_retry(self, run_id: RunId, step: StepId) -> None:
         self.retries[run_id, step] -= 1
@@ -420,7 +425,8 @@ async def _run_once(universe: Universe, call: Call[Any], script: Script | None) 
     run = await universe.store.run(run_id)
     assert run is not None and run.status in TERMINAL  # noqa: S101, PT018 - it is not open
     (last,) = await universe.store.entries(run_id, run.seq - 1, run.seq)
-    return Ended(run.status, last.payload)
+    await universe.audience.agree()
+    return Ended(run.status, last.payload, await streamed(universe.store, run_id))
 
 
 async def explore_workflow(

@@ -53,10 +53,10 @@ SPECIMENS: Final[tuple[tuple[e.Event, str], ...]] = (
         '{"type":"InvokeStarted","promise_id":"root.1","attempt":1}',
     ),
     (
-        e.InvokeCompleted(STEP, 2, False, GUID, True, payload=b"out"),
+        e.InvokeCompleted(STEP, 2, False, GUID, True, 3, payload=b"out"),
         '{"type":"InvokeCompleted","promise_id":"root.1","attempt":2,"ok":false,'
         '"guid":"m_11111111111111111111111111111111_22222222222222222222222222222222",'
-        '"staged":true,"payload":"b3V0"}',
+        '"staged":true,"claim":3,"payload":"b3V0"}',
     ),
     (
         e.InvokeRetrying(STEP, 1, 1700000000000, payload=b"why"),

@@ -74,6 +74,7 @@ EVENTS_BY_TYPE: Final[dict[type[e.Event], st.SearchStrategy[e.Event]]] = {
         st.booleans(),
         _guids,
         st.booleans(),
+        _numbers,
         payload=_payloads,
     ),
     e.InvokeRetrying: st.builds(e.InvokeRetrying, _steps, _numbers, _numbers, payload=_payloads),

@@ -220,6 +220,52 @@ def with_the_patch() -> Workflow[[], list[int]]:
     return program
 
 
+@task(retry=Retry(attempts=2, first=1))
+async def recites(n: int) -> None:
+    tokens = perdure.stream("tokens")
+    tokens.append(f"{n} begins")
+    await tokens.flush()
+    if perdure.info().attempt == 1:
+        raise ConnectionError("not yet")
+    tokens.append(f"{n} goes on")
+    tokens.append(f"{n} ends")
+
+
+@task
+def recites_in_a_thread(n: int) -> None:
+    perdure.stream("tokens").append(n)
+    perdure.stream("numbers").append(n)
+
+
+@task(queue="elsewhere")
+async def recites_elsewhere(n: int) -> None:
+    perdure.stream("tokens").append(f"{n} elsewhere")
+    await perdure.stream("tokens").flush()
+    perdure.stream("numbers").append(n)
+
+
+@workflow
+async def streaming(n: int) -> int:
+    tokens = perdure.stream("tokens")
+    tokens.append("begin")
+    await recites(n)
+    tokens.append("between")
+    await perdure.gather(recites_in_a_thread(1), recites_elsewhere(2))
+    tokens.append("end")
+    return n
+
+
+STREAMED = {
+    "tokens": {
+        "root": [b'"begin"', b'"between"', b'"end"'],
+        "root.0": [b'"5 begins"', b'"5 goes on"', b'"5 ends"'],
+        "root.1": [b"1"],
+        "root.2": [b'"2 elsewhere"'],
+    },
+    "numbers": {"root.1": [b"1"], "root.2": [b"2"]},
+}
+
+
 async def no_script(_: Handle[Any]) -> None:
     """Nobody says anything."""
 
@@ -249,6 +295,7 @@ class Program(NamedTuple):
     status: str
     result: str | None
     script: Callable[[Handle[Any]], Awaitable[None]] = no_script
+    streams: dict[str, dict[str, list[bytes]]] = {}  # noqa: RUF012 - never changed
 
 
 PROGRAMS: dict[str, Program] = {
@@ -266,4 +313,5 @@ PROGRAMS: dict[str, Program] = {
     "patched": Program(patched_throughout, "completed", "[0,2,4,2,true]"),
     "patch_arrives": Program(before_the_patch(), "completed", "[2,10,4,6]", patch_and_approve),
     "queued": Program(lambda: queued(1), "completed", "[101,102,201]"),
+    "streaming": Program(lambda: streaming(5), "completed", "5", streams=STREAMED),
 }

@@ -13,6 +13,7 @@ import pytest
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.identity import parse_parent, result_guid
+from perdure.core.streams.reading import Reading
 from perdure.engine.replay import ending, facts
 from perdure.engine.replay.effects import Change, Spawn
 from perdure.engine.replay.machine import Machine
@@ -20,8 +21,10 @@ from perdure.engine.replay.patches import Patches
 from perdure.engine.replay.record import Record
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.batch import Batch, Start
+from perdure.host.body import Body
 from perdure.host.delivery import Delivery
 from perdure.host.host import Host
+from perdure.host.streaming import ChunkWriter, Streaming
 from perdure.store.bundle import Bundle
 
 
@@ -216,10 +219,68 @@ def patch_unmarked() -> Iterator[None]:
 
 
 @contextmanager
+def outcome_before_chunks() -> Iterator[None]:
+    """The outcome of a task does not wait for what it streamed."""
+
+    async def hasty(_: ChunkWriter, outcome: facts.Outcome) -> facts.Outcome:
+        return outcome
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChunkWriter, "settle", hasty)
+        patch.setattr(ChunkWriter, "close", lambda _: None)
+        yield
+
+
+@contextmanager
 def patch_asked_afresh() -> Iterator[None]:
     """A run that missed a patch follows it from where nothing is recorded yet."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Patches, "follows", Patches._decide)
+        yield
+
+
+@contextmanager
+def chunks_numbered_in_memory() -> Iterator[None]:
+    """How many chunks a workflow has appended is forgotten with the memory of its run."""
+    append = Machine.append
+
+    def forgetful(self: Machine, name: str, value: object) -> None:
+        append(self, name, value)
+        if self.record.is_replaying:
+            self._appended.clear()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Machine, "append", forgetful)
+        yield
+
+
+@contextmanager
+def claims_taken_for_one() -> Iterator[None]:
+    """Two hosts that execute the same attempt of a queued task append as one."""
+    write = ChunkWriter.__init__
+
+    def mistaken(self: ChunkWriter, shared: Streaming, body: Body) -> None:
+        body.claim = 1
+        write(self, shared, body)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChunkWriter, "__init__", mistaken)
+        yield
+
+
+@contextmanager
+def claim_not_journaled() -> Iterator[None]:
+    """An outcome does not say under which claim it came about."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts.Outcome, "kind_by", lambda outcome, _: outcome.kind)
+        yield
+
+
+@contextmanager
+def abandoned_in_silence() -> Iterator[None]:
+    """Readers are not told that what they have is void."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reading, "_settle", lambda _: iter(()))
         yield
 
 
@@ -247,5 +308,10 @@ BUGS = {
         Bug(patch_unmarked, "patched", "is not what run"),
         Bug(patch_asked_afresh, "patch_arrives", "but without faults it ends"),
         Bug(clean_up_repeated, "tidies_up", "nothing is due and nothing runs"),
+        Bug(outcome_before_chunks, "streaming", "but without faults it ends"),
+        Bug(chunks_numbered_in_memory, "streaming", "but without faults it ends"),
+        Bug(claims_taken_for_one, "streaming", "but without faults it ends"),
+        Bug(claim_not_journaled, "streaming", "was left with"),
+        Bug(abandoned_in_silence, "streaming", "was left with"),
     )
 }

@@ -59,6 +59,7 @@ async def double(number: int) -> int:
 
 @task
 def half(number: int) -> float:
+    perdure.stream("numbers").append(number / 2)
     return number / 2
 
 
@@ -82,6 +83,7 @@ async def play_chain(number: int) -> list[float]:
     for _ in range(4):
         number = await double(number)
         perdure.publish("number", number)
+        perdure.stream("numbers").append(number)
         seen += [number, await half(number)]
     return seen
 
@@ -329,6 +331,7 @@ class Account(NamedTuple):
 
     journals: dict[str, list[tuple[str, dict[str, Any]]]]
     published: dict[str, Any]
+    streamed: list[tuple[int, str, int, Any]]
     outcome: object
 
 
@@ -377,7 +380,9 @@ async def account_of(program: Program, url: str, settings: Settings) -> Account:
         audit, verification = await engine.audit(), await engine.verify()
         assert (audit.findings, verification.findings) == ([], [])
         assert audit.runs == len(names)
-        return Account(journals, await run.published(), outcome)
+        chunks = [chunk async for chunk in run.stream("numbers", completed_only=True)]
+        streamed = [(each.offset, str(each.step), each.attempt, each.value) for each in chunks]
+        return Account(journals, await run.published(), streamed, outcome)
 
 
 WAYS = {

@@ -21,6 +21,7 @@ def check(name: str) -> Callable[[Ended], None]:
         assert ended.status.value == program.status
         if program.result is not None:
             assert (ended.payload or b"").decode() == program.result
+        assert ended.streams == program.streams
 
     return must_end
 
@@ -35,7 +36,9 @@ async def test_program_survives_any_one_fault(name: str, record_property: Record
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("name", ["gathers", "parent", "patch_arrives", "queued", "tidies_up"])
+@pytest.mark.parametrize(
+    "name", ["gathers", "parent", "patch_arrives", "queued", "streaming", "tidies_up"]
+)
 async def test_program_survives_any_one_fault_on_postgres(
     name: str, fresh_postgres: str, record_property: Record
 ) -> None:

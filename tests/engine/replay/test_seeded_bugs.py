@@ -15,7 +15,9 @@ async def test_explorer_catches(name: str, record_property: Callable[[str, objec
     bug = BUGS[name]
     program = PROGRAMS[bug.program]
     with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
-        await explore_workflow(program.call, script=program.script, modes=["warm"])
+        await explore_workflow(
+            program.call, script=program.script, queues=["elsewhere"], modes=["warm"]
+        )
     schedule = str(caught.value).rpartition("schedule\n")[2]
     assert schedule.strip()
     record_property("explored", f"bug {name}: {' '.join(schedule.split())}")

@@ -123,13 +123,17 @@ class InvokeStarted(Event, frozen=True):
 
 
 class InvokeCompleted(Carrier, frozen=True):
-    """The outcome, cached for replay. The payload is the result, or the error if not `ok`."""
+    """The outcome, cached for replay. The payload is the result, or the error if not `ok`.
+
+    A queued attempt is executed once per claim of its work; `claim` is the one whose outcome this is.
+    """
 
     promise_id: StepId
     attempt: int
     ok: bool = True
     guid: Guid | None = None
     staged: bool = False
+    claim: int = 1
 
 
 class InvokeRetrying(Carrier, frozen=True):

@@ -60,7 +60,7 @@ def spell(event: e.Event | None) -> str:
     shown = []
     for name in type(event).__struct_fields__:
         value = getattr(event, name)
-        if name in ("staged", "guid", "released") or value is None:
+        if name in ("staged", "guid", "released", "claim") or value is None:
             continue
         if isinstance(value, bytes):
             text = value.decode(errors="replace")

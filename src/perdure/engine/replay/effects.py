@@ -50,7 +50,15 @@ class Publish(NamedTuple):
     payload: bytes
 
 
-Effect = Enqueue | PutWork | DropWork | Acknowledge | Spawn | Publish
+class AppendChunk(NamedTuple):
+    """Append to a stream. `number` counts what the workflow itself appends to it."""
+
+    name: str
+    number: int
+    payload: bytes
+
+
+Effect = Enqueue | PutWork | DropWork | Acknowledge | Spawn | Publish | AppendChunk
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

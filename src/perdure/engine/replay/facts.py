@@ -15,10 +15,10 @@ from perdure.core.journal import events as e
 from perdure.core.ledger import ATTEMPT, message_account, step_account
 from perdure.core.messages import Message
 from perdure.core.replay.identity import result_guid, retry_guid
-from perdure.core.replay.retrying import retry_at
+from perdure.core.replay.retrying import IN_DOUBT, retry_at
 from perdure.engine.replay.beginning import work_of
 from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, PutWork
-from perdure.engine.replay.machine import IN_DOUBT, Machine
+from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.warm import WarmRun
 
@@ -41,6 +41,10 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
         if self.ok:
             return "completed"
         return "failed" if self.may_retry else "gave-up"
+
+    def kind_by(self, claim: int) -> str:
+        """The same, of a queued task; a claim that is not the first is named."""
+        return self.kind if claim == 1 else f"{self.kind}:{claim}"
 
 
 OUTCOMES = ("completed", "failed", "gave-up")
@@ -166,16 +170,20 @@ def _take_result(machine: Machine, promise: DurablePromise, message: Message) ->
     attempt = promise.attempt if is_begun else promise.attempt + 1
     if promise.place is Place.LOCAL or message.guid != result_guid(run_id, step, attempt):
         return False
-    outcome = Outcome(
-        message.kind == "completed", message.payload or b"null", message.kind == "failed"
-    )
+    kind, _, claim = message.kind.partition(":")
+    outcome = Outcome(kind == "completed", message.payload or b"null", kind == "failed")
     if not is_begun:
         machine.feed(e.InvokeStarted(step, attempt))
     acknowledge = Acknowledge(message.guid)
     again_at = _retry_at(machine, promise, outcome)
     if again_at is None:
         completed = e.InvokeCompleted(
-            step, attempt, outcome.ok, message.guid, payload=outcome.payload
+            step,
+            attempt,
+            outcome.ok,
+            message.guid,
+            claim=int(claim or 1),
+            payload=outcome.payload,
         )
         machine.feed(completed, acknowledge)
         return True

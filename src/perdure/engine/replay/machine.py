@@ -29,10 +29,12 @@ from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.identity import signal_guid
+from perdure.core.replay.retrying import IN_DOUBT
 from perdure.engine.replay.abandoning import abandon_leaf
+from perdure.engine.replay.awaiting import await_of
 from perdure.engine.replay.beginning import begin
 from perdure.engine.replay.coroutines import drive_alone, foreign_await, refuse, wait_for
-from perdure.engine.replay.effects import Change, Effect, Enqueue, Publish
+from perdure.engine.replay.effects import AppendChunk, Change, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
 from perdure.engine.replay.fiber import Fiber
 from perdure.engine.replay.patches import Patches
@@ -43,9 +45,6 @@ from perdure.engine.sources import Sources
 
 PATIENCE = 100
 """How many verbs a coroutine may call while it is closed, each of which refuses."""
-
-IN_DOUBT = "in doubt"
-"""Label of the digit that says: this step was under way when its host died, and is begun again."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -91,6 +90,8 @@ class Machine:
         """Async generators that were left before their end, and could not clean up."""
         self._made: dict[int, Call[Any]] = {}
         self._last_place = StepId("root")
+        self._appended: dict[str, int] = {}
+        """How many chunks the workflow itself has appended to each stream."""
 
     # Facts
 
@@ -286,33 +287,10 @@ class Machine:
                     self._ready.append(fiber)
 
     def _block(self) -> None:
-        """Journal what the run waits for: that of its one waiting coroutine, or any of all of them."""
+        """Journal what the run waits for."""
         self._is_waiting = True
         waits = [fiber.wait for fiber in self._fibers if fiber.wait is not None]
-        if len(waits) == 1 and len(waits[0].promises) == 1:  # as most are
-            self._emit_await(waits[0].promises, waits[0].kind)
-            return
-        blocking = []
-        for wait in waits:
-            leaves = [
-                promise
-                for promise in wait.promises
-                if not promise.is_settled and promise.place is not Place.BRANCH
-            ]
-            if leaves:
-                blocking.append((leaves, wait.kind))
-        if len(blocking) == 1:
-            self._emit_await(*blocking[0])
-        else:
-            every = dict.fromkeys(promise.step for leaves, _ in blocking for promise in leaves)
-            self.record.emit(e.ExecutionAwaiting(tuple(every), e.AwaitKind.ANY))
-
-    def _emit_await(self, leaves: Sequence[Any], kind: e.AwaitKind) -> None:
-        signal = None
-        if kind is e.AwaitKind.SIGNAL:
-            signal = e.AwaitSignal(leaves[0].operation.signal.name, leaves[0].step)
-        steps = tuple([promise.step for promise in leaves])
-        self.record.emit(e.ExecutionAwaiting(steps, kind, signal))
+        self.record.emit(await_of(waits))
 
     def _finish(self, fiber: Fiber, value: Any, error: BaseException | None) -> None:
         """A coroutine is over. It ends when nothing that it began is left."""
@@ -462,6 +440,13 @@ class Machine:
     def publish(self, name: str, value: object) -> None:
         self._turn()
         self.record.attach(Publish(name, self.codec.encode(value)))
+
+    def append(self, name: str, value: object) -> None:
+        self._turn()
+        payload = self.codec.encode(value)
+        number = self._appended.get(name, 0)
+        self._appended[name] = number + 1
+        self.record.attach(AppendChunk(name, number, payload))
 
     def create_set(self) -> SetId:
         set_id = SetId(self._take_place())

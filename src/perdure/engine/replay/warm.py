@@ -8,8 +8,10 @@ from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
 from perdure.core.journal.journal import Journal
 from perdure.core.messages import Message
+from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.engine.replay.effects import (
     Acknowledge,
+    AppendChunk,
     Change,
     DropWork,
     Effect,
@@ -102,5 +104,8 @@ class WarmRun:
                 bundle.acknowledge(self.fence, guid)
             case Publish(name, payload):
                 bundle.publish(self.run_id, name, payload, sources.now_ms())
+            case AppendChunk(name, number, payload):
+                at_ms = sources.now_ms()
+                bundle.append_chunk(NewChunk(self.run_id, name, ROOT, number, payload, at_ms))
             case Spawn():
                 adopt(effect)

@@ -14,6 +14,7 @@ from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_SEQUENCE
 from perdure.core.messages import Message
+from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer, Decided
 from perdure.store.group import Group
@@ -23,10 +24,12 @@ from perdure.store.postgres.writing import Connection, apply, landed
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 from perdure.store.rowforms import (
+    chunk_from,
     claim_from,
     entry_from,
     message_from,
     run_from,
+    span_from,
 )
 from perdure.store.statements import statements
 from perdure.store.values import require_storable
@@ -238,6 +241,16 @@ class PostgresStore:
 
     async def published(self, run_id: RunId) -> dict[str, bytes]:
         return {row[0]: row[1] for row in await self._fetch("select_published", run_id)}
+
+    async def streams(self, run_id: RunId) -> dict[str, int]:
+        return {row[0]: row[1] for row in await self._fetch("select_streams", run_id)}
+
+    async def chunks(self, run_id: RunId, name: str, first: int, limit: int) -> list[StoredChunk]:
+        rows = await self._fetch("select_chunks", run_id, name, first, limit)
+        return [chunk_from(row) for row in rows]
+
+    async def spans(self, run_id: RunId, name: str, end: int) -> list[tuple[Origin, range]]:
+        return [span_from(row) for row in await self._fetch("select_spans", run_id, name, end)]
 
     async def books(self) -> AsyncIterator[Books]:
         after = ""

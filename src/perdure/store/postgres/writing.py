@@ -11,6 +11,7 @@ from perdure.store.group import Group
 from perdure.store.rejections import run_exists, stale_token, unfit_heads
 from perdure.store.rowforms import (
     Row,
+    chunk_rows,
     closed_rows,
     created_rows,
     event_rows,
@@ -18,6 +19,7 @@ from perdure.store.rowforms import (
     message_rows,
     posting_rows,
     published_rows,
+    stream_rows,
     work_rows,
 )
 from perdure.store.statements import statements
@@ -93,7 +95,16 @@ async def _write(connection: Connection, group: Group) -> Any:
     await run("drop_work", list(group.dropped))
     await run("put_work", work_rows(group))
     await run("publish", published_rows(group))
+    if group.chunks and not await _append_chunks(connection, group):
+        return _known_chunks
     return None
+
+
+async def _append_chunks(connection: Connection, group: Group) -> bool:
+    """False if some of the chunks are there already."""
+    streams = await connection.fetch(_SQL["grow_streams"], *_columns(stream_rows(group)))
+    rows = chunk_rows(group, streams)
+    return _count(await connection.execute(_SQL["append_chunks"], *_columns(rows))) == len(rows)
 
 
 async def _write_at_once(connection: Connection, group: Group) -> Any:
@@ -142,6 +153,14 @@ async def _lost_work(connection: Connection, group: Group) -> dict[int, CommitRe
         for run_id, step, _ in group.finished
         if (run_id, step) not in held
     }
+
+
+async def _known_chunks(connection: Connection, group: Group) -> dict[int, CommitRejected]:
+    """Take out of the group what is there already; nobody is rejected for it."""
+    columns = _columns(list(group.chunks))
+    for row in await connection.fetch(_SQL["select_known_chunks"], *columns):
+        del group.chunks[*row]
+    return {}
 
 
 async def landed(connection: Connection, group: Group) -> bool:

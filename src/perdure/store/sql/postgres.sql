@@ -123,6 +123,30 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[])
 ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
 WHERE excluded.at_ms >= published.at_ms
 
+-- name: grow_streams
+-- Commits: so many places more at the end of each stream. Returns where each ends now.
+-- Locks: the streams, in the order in which they are given, to the end: places are in the order of commits.
+INSERT INTO perdure.stream AS stream (run_id, name, length)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
+ON CONFLICT (run_id, name) DO UPDATE SET length = stream.length + excluded.length
+RETURNING run_id, name, length
+
+-- name: append_chunks
+-- Commits: chunks at their places. One that is there already inserts nothing: the count tells.
+INSERT INTO perdure.chunk (run_id, name, position, step, attempt, claim, number, payload, at_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::integer[], $6::integer[], $7::bigint[],
+                     $8::bytea[], $9::bigint[])
+ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
+
+-- name: select_known_chunks
+-- Which of these chunks are there already.
+SELECT chunk.run_id, chunk.name, chunk.step, chunk.attempt, chunk.claim, chunk.number
+FROM perdure.chunk AS chunk
+JOIN unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[])
+         AS b (run_id, name, step, attempt, claim, number)
+  ON chunk.run_id = b.run_id AND chunk.name = b.name AND chunk.step = b.step AND chunk.attempt = b.attempt
+ AND chunk.claim = b.claim AND chunk.number = b.number
+
 -- name: select_held_work
 -- Which of these claims still hold.
 SELECT work.run_id, work.step
@@ -317,6 +341,19 @@ FROM perdure.message WHERE run_id = $1 ORDER BY arrival, guid
 
 -- name: select_published
 SELECT name, payload FROM perdure.published WHERE run_id = $1 ORDER BY name
+
+-- name: select_streams
+SELECT name, length FROM perdure.stream WHERE run_id = $1 ORDER BY name
+
+-- name: select_chunks
+SELECT position, step, attempt, claim, payload, at_ms FROM perdure.chunk
+WHERE run_id = $1 AND name = $2 AND position >= $3 ORDER BY position LIMIT $4
+
+-- name: select_spans
+-- Numbers grow with positions, so their difference is the same within a span.
+SELECT step, attempt, claim, min(position), max(position) FROM perdure.chunk
+WHERE run_id = $1 AND name = $2 AND position < $3
+GROUP BY step, attempt, claim, position - number ORDER BY min(position)
 
 -- name: select_next_work
 -- From each priority of a queue to the next through the index, so that it costs by priorities and not by tasks.

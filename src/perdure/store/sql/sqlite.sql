@@ -78,6 +78,19 @@ VALUES :rows
 ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
 WHERE excluded.at_ms >= at_ms
 
+-- name: grow_streams
+-- Commits: so many places more at the end of each stream. Returns where each ends now.
+INSERT INTO perdure_stream (run_id, name, length)
+VALUES :rows
+ON CONFLICT (run_id, name) DO UPDATE SET length = length + excluded.length
+RETURNING run_id, name, length
+
+-- name: append_chunks
+-- Commits: chunks at their places. One that is there already inserts nothing: the count tells.
+INSERT INTO perdure_chunk (run_id, name, position, step, attempt, claim, number, payload, at_ms)
+VALUES :rows
+ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
+
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and on nobody's lease.
 UPDATE perdure_work
@@ -227,6 +240,24 @@ FROM perdure_message WHERE run_id = :run_id ORDER BY arrival, guid
 
 -- name: select_published
 SELECT name, payload FROM perdure_published WHERE run_id = :run_id ORDER BY name
+
+-- name: select_streams
+SELECT name, length FROM perdure_stream WHERE run_id = :run_id ORDER BY name
+
+-- name: select_chunks
+SELECT position, step, attempt, claim, payload, at_ms FROM perdure_chunk
+WHERE run_id = :run_id AND name = :name AND position >= :first ORDER BY position LIMIT :limit
+
+-- name: select_spans
+-- Numbers grow with positions, so their difference is the same within a span. By the index that holds no payloads.
+SELECT step, attempt, claim, min(position), max(position) FROM perdure_chunk INDEXED BY perdure_chunk_number
+WHERE run_id = :run_id AND name = :name AND position < :end
+GROUP BY step, attempt, claim, position - number ORDER BY min(position)
+
+-- name: select_known_chunks
+-- Which of these chunks are there already.
+SELECT run_id, name, step, attempt, claim, number FROM perdure_chunk
+WHERE (run_id, name, step, attempt, claim, number) IN (VALUES :rows)
 
 -- name: select_next_work
 -- From each priority of a queue to the next through the index, so that it costs by priorities and not by tasks.

@@ -10,15 +10,17 @@
 --   perdure_message    what somebody told a run and it has not taken in yet          key: run, GUID
 --   perdure_work       tasks that any host of the right queue may do                 key: run, step
 --   perdure_published  named values that a program lets clients read                 key: run, name
+--   perdure_stream     how long each stream of chunks is                             key: run, name
+--   perdure_chunk      what programs append to streams, in order                     key: run, name, position
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
--- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message or publish a value. Whoever
--- holds the token of a task may take it off its queue. Everything that one bundle writes commits in one
+-- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, publish a value or append a
+-- chunk. Whoever holds the token of a task may take it off its queue. Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
 -- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
--- events, ledger, messages and, in the order of their keys, published values. Nothing locks a run row
+-- events, ledger, messages and, in the order of their keys, published values, then streams. Nothing locks a run row
 -- after any other row. On SQLite one lock covers the file (BEGIN IMMEDIATE), and the order is kept all the same.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
@@ -158,3 +160,36 @@ CREATE TABLE perdure_published (
     at_ms   INTEGER NOT NULL,
     PRIMARY KEY (run_id, name)
 ) STRICT, WITHOUT ROWID;
+
+-- run_id, name    whose stream it is, and what the program calls it
+-- length          how many chunks it has; whoever appends locks this row first, so positions have no gaps
+CREATE TABLE perdure_stream (
+    run_id TEXT NOT NULL,
+    name   TEXT NOT NULL,
+    length INTEGER NOT NULL,
+    PRIMARY KEY (run_id, name)
+) STRICT, WITHOUT ROWID;
+
+-- run_id, name    whose stream it belongs to
+-- position        its place there: 0, 1, 2 and so on, in the order of commits
+-- step            the step that appended it; 'root' if the workflow itself did
+-- attempt, claim  which attempt of that step; of a queued one, under which claim of its work
+-- number          counts the chunks of that step, attempt and claim in this stream
+-- payload         codec bytes
+-- at_ms           when it was appended
+CREATE TABLE perdure_chunk (
+    run_id   TEXT NOT NULL,
+    name     TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    step     TEXT NOT NULL,
+    attempt  INTEGER NOT NULL,
+    claim    INTEGER NOT NULL,
+    number   INTEGER NOT NULL,
+    payload  BLOB NOT NULL,
+    at_ms    INTEGER NOT NULL,
+    PRIMARY KEY (run_id, name, position)
+) STRICT, WITHOUT ROWID;
+
+-- A chunk that is written again, because nobody knew whether it was, is the same chunk. And which chunks an
+-- attempt has.
+CREATE UNIQUE INDEX perdure_chunk_number ON perdure_chunk (run_id, name, step, attempt, claim, number);

@@ -5,7 +5,7 @@ interpreter lock once; row by row it does so for each, and beside a busy thread 
 be tens of times slower.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -21,15 +21,29 @@ _EXACT = 16
 
 def execute_rows(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
     """Run `sql` with its `:rows` filled in; returns how many rows were changed."""
-    changed = start = 0
-    count, width = len(rows), len(rows[0])
+    changed = 0
+    for statement, values in _statements(sql, rows):
+        connection.execute(statement, values)
+        changed += connection.changes()
+    return changed
+
+
+def fetch_rows(
+    connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]
+) -> list[tuple[Any, ...]]:
+    """Run `sql` with its `:rows` filled in; the rows that it returns."""
+    found: list[tuple[Any, ...]] = []
+    for statement, values in _statements(sql, rows):
+        found += connection.execute(statement, values)
+    return found
+
+
+def _statements(sql: str, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    start, count, width = 0, len(rows), len(rows[0])
     while start < count:
         size = _chunk(count - start)
-        values = tuple(chain.from_iterable(rows[start : start + size]))
-        connection.execute(_filled(sql, width, size), values)
-        changed += connection.changes()
+        yield _filled(sql, width, size), tuple(chain.from_iterable(rows[start : start + size]))
         start += size
-    return changed
 
 
 def _chunk(left: int) -> int:

@@ -20,15 +20,18 @@ from perdure.core.journal.entry import Entry, erase
 from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_SEQUENCE
 from perdure.core.messages import Message
+from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer, Decided
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 from perdure.store.rowforms import (
+    chunk_from,
     claim_from,
     entry_from,
     message_from,
     run_from,
+    span_from,
 )
 from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.inline import InlineConnection
@@ -294,6 +297,19 @@ class SqliteStore:
     async def published(self, run_id: RunId) -> dict[str, bytes]:
         return dict(await self._select("select_published", run_id=run_id))
 
+    async def streams(self, run_id: RunId) -> dict[str, int]:
+        return dict(await self._select("select_streams", run_id=run_id))
+
+    async def chunks(self, run_id: RunId, name: str, first: int, limit: int) -> list[StoredChunk]:
+        rows = await self._select(
+            "select_chunks", run_id=run_id, name=name, first=first, limit=limit
+        )
+        return [chunk_from(row) for row in rows]
+
+    async def spans(self, run_id: RunId, name: str, end: int) -> list[tuple[Origin, range]]:
+        rows = await self._select("select_spans", run_id=run_id, name=name, end=end)
+        return [span_from(row) for row in rows]
+
     async def books(self) -> AsyncIterator[Books]:
         after = ""
         while (books := await self._read(partial(next_books, after=after))) is not None:
@@ -310,7 +326,7 @@ class SqliteStore:
             raise StoreClosed("the store is closed", "change it before closing it")
         return await self._writer.run(job)
 
-    async def _select(self, name: str, **values: Any) -> list[Any]:
+    async def _select(self, name: str, /, **values: Any) -> list[Any]:
         require_storable(values.values())
         return await self._read(
             lambda c: patiently(lambda: c.execute(_SQL[name], values).fetchall())

@@ -11,6 +11,7 @@ from perdure.core.ids import RunId
 from perdure.store.group import Group
 from perdure.store.rejections import run_exists, stale_token, unfit_heads
 from perdure.store.rowforms import (
+    chunk_rows,
     closed_rows,
     created_rows,
     event_rows,
@@ -18,10 +19,11 @@ from perdure.store.rowforms import (
     message_rows,
     posting_rows,
     published_rows,
+    stream_rows,
     work_rows,
 )
 from perdure.store.sqlite.opening import BUSY_MS, patiently
-from perdure.store.sqlite.rows import execute_rows
+from perdure.store.sqlite.rows import execute_rows, fetch_rows
 from perdure.store.statements import statements
 from perdure.store.writer import StatementRefused
 
@@ -99,6 +101,23 @@ def _write(connection: apsw.Connection, group: Group) -> None:
     run("drop_work", list(group.dropped))
     run("put_work", work_rows(group))
     run("publish", published_rows(group))
+    if group.chunks and not _append_chunks(connection, group):
+        raise _Rejected(_known_chunks(connection, group))
+
+
+def _append_chunks(connection: apsw.Connection, group: Group) -> bool:
+    """False if some of the chunks are there already."""
+    streams = fetch_rows(connection, _SQL["grow_streams"], stream_rows(group))
+    rows = chunk_rows(group, streams)
+    return execute_rows(connection, _SQL["append_chunks"], rows) == len(rows)
+
+
+def _known_chunks(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
+    """Take out of the group what is there already; nobody is rejected for it."""
+    connection.execute("ROLLBACK")
+    for key in fetch_rows(connection, _SQL["select_known_chunks"], list(group.chunks)):
+        del group.chunks[*key]
+    return {}
 
 
 def _taken(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:

@@ -1,0 +1,78 @@
+"""Streams: what a workflow or a task lets clients read, chunk by chunk, while it runs."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from perdure.authoring.context import TASK, WORKFLOW, WorkflowContext
+from perdure.authoring.texts import require_text
+from perdure.core.errors import InputError, OutsideRun
+from perdure.core.limits import MAX_NAME_LENGTH
+
+
+class Stream:
+    """A stream of the run, to append to. Belongs to the workflow, or to the attempt of a task, that asked for it."""
+
+    __slots__ = ("_append", "_flush", "name")
+
+    def __init__(
+        self,
+        name: str,
+        append: Callable[[str, object], None],
+        flush: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self.name = name
+        self._append = append
+        self._flush = flush
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.name!r}>"
+
+    def append(self, value: object) -> None:
+        """Append a chunk. In a task it is durable soon, and before the task's outcome is; in a workflow it
+        commits with the next step. A task that is no coroutine waits here while the store can't keep up."""
+        self._append(self.name, value)
+
+    async def flush(self) -> None:
+        """In a task: wait until all that it has appended is durable."""
+        if self._flush is None:
+            raise OutsideRun(
+                f"flush() of stream {self.name!r} is called in a workflow",
+                "leave it out: what a workflow appends commits with its next step",
+            )
+        await self._flush()
+
+
+def stream(name: str) -> Stream:
+    """The stream of that name of this run: `perdure.stream("tokens").append(token)`.
+
+    Clients read it with `handle.stream`. Chunks of an attempt that fails stay, marked as abandoned.
+    """
+    workflow, task = WORKFLOW.get(), TASK.get()
+    if workflow is not None:
+        return Stream(require_stream_name(name), partial(_append_in_turn, workflow), None)
+    if task is None:
+        raise OutsideRun(
+            "perdure.stream is called outside a run", "call it in a workflow or a task"
+        )
+    return Stream(require_stream_name(name), task.append, task.flush)
+
+
+def _append_in_turn(workflow: WorkflowContext, name: str, value: object) -> None:
+    if WORKFLOW.get() is not workflow:
+        raise OutsideRun(
+            f"stream {name!r} of a workflow is appended to outside its turn",
+            "call perdure.stream where you append",
+        )
+    workflow.append(name, value)
+
+
+def require_stream_name(name: object) -> str:
+    """The name, if a store can keep it as part of a key."""
+    text = require_text("the name of a stream", name)
+    size = len(text.encode(errors="surrogatepass"))
+    if size > MAX_NAME_LENGTH or "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        raise InputError(
+            f"{text!r} can't be the name of a stream",
+            f"pass a text of at most {MAX_NAME_LENGTH} bytes in UTF-8, without NUL",
+        )
+    return text

@@ -1,0 +1,136 @@
+"""Reading a run's streams: from any offset, live, in any process."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from itertools import chain
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from perdure.authoring.stream import require_stream_name
+from perdure.client.stored import stored_run
+from perdure.core.errors import InputError, NotDecodable
+from perdure.core.ids import RunId, StepId
+from perdure.core.streams.chunks import ChunkState, StoredChunk
+from perdure.core.streams.reading import Reading, Voided
+from perdure.host.hosting import POLL_MS, Hosting
+
+T_co = TypeVar("T_co", covariant=True)
+
+LONGEST_POLL_S: Final = POLL_MS / 1000
+FIRST_POLL_S: Final = 0.02
+"""How soon a reader looks again after it found something, if nobody wakes it: another process may be at work."""
+
+PAGE: Final = 64
+"""Chunks that are read at a time."""
+
+ENTRIES: Final = 500
+"""Entries of the journal that are read at a time."""
+
+
+class Chunk(msgspec.Struct, Generic[T_co], frozen=True):
+    """A value of a stream. `offset` is its place there; `step` and `attempt` say who appended it.
+
+    What a workflow appends itself has the step `root`. `state` says whether it counts, as far as was known when it
+    was read. A `pending` one counts unless an `Abandoned` that has its offset follows.
+    """
+
+    offset: int
+    value: T_co
+    step: StepId
+    attempt: int
+    state: ChunkState
+    at_ms: int
+
+
+class Abandoned(msgspec.Struct, frozen=True):
+    """Chunks that were pending when they were read do not count: their attempt was abandoned since.
+
+    `spans` are ranges of offsets; `offset in abandoned` asks for one, and `offsets` are all of them.
+    """
+
+    step: StepId
+    attempt: int
+    spans: tuple[range, ...]
+
+    def __contains__(self, offset: int) -> bool:
+        return any(offset in span for span in self.spans)
+
+    @property
+    def offsets(self) -> Iterator[int]:
+        return chain.from_iterable(self.spans)
+
+
+class StreamReader:
+    """Reads one stream of one run, by polling the store; whoever appends in this process wakes it at once."""
+
+    def __init__(self, hosting: Hosting, run_id: RunId, name: str, of: Any) -> None:
+        self._host = hosting.host
+        self._run_id = run_id
+        self._name = require_stream_name(name)
+        self._of = of
+
+    async def read(
+        self, start: int, *, completed_only: bool
+    ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]:
+        """Every chunk from `start` on, and what becomes of those that were read, to the end of the run."""
+        host, store = self._host, self._host.store
+        await stored_run(store, self._run_id)
+        reading = Reading(start, completed_only=completed_only)
+        if start and not completed_only:
+            reading.recall(await store.spans(self._run_id, self._name, start))
+        topics = self._run_id, (self._run_id, self._name)
+        grown = host.watchers.follow(*topics)
+        seq, delay_s = 0, FIRST_POLL_S
+        try:
+            while True:
+                grown.clear()
+                # The end is looked for before the chunks are: then none that counts is missing at the end.
+                was_over, position = reading.attempts.is_over, reading.position
+                chunks = await store.chunks(self._run_id, self._name, position, PAGE)
+                seq = await self._learn(reading, seq)
+                for news in reading.take(chunks):
+                    yield Abandoned(*news) if isinstance(news, Voided) else self._chunk(*news)
+                if was_over and len(chunks) < PAGE:
+                    return
+                has_moved = reading.position > position
+                if reading.attempts.is_over or (has_moved and len(chunks) == PAGE):
+                    continue
+                delay_s = FIRST_POLL_S if has_moved else min(2 * delay_s, LONGEST_POLL_S)
+                await _wait(grown, delay_s)
+        finally:
+            host.watchers.unfollow(grown, *topics)
+
+    async def _learn(self, reading: Reading, seq: int) -> int:
+        """Take in what the journal has from entry `seq` on; returns where it ends."""
+        while True:
+            end = seq + ENTRIES
+            entries = await self._host.store.entries(self._run_id, seq, end)
+            reading.learn(entry.event for entry in entries)
+            seq += len(entries)
+            if seq < end:
+                return seq
+
+    def _chunk(self, chunk: StoredChunk, state: ChunkState) -> Chunk[Any]:
+        try:
+            value = self._host.codec.decode(chunk.payload, self._of)
+        except NotDecodable as error:
+            what = f"chunk {chunk.position} of stream {self._name!r}: {error.what}"
+            raise NotDecodable(what, error.remedy) from None
+        step, attempt, _ = chunk.origin
+        return Chunk(chunk.position, value, step, attempt, state, chunk.at_ms)
+
+
+async def _wait(grown: asyncio.Event, limit_s: float) -> None:
+    try:
+        async with asyncio.timeout(limit_s):
+            await grown.wait()
+    except TimeoutError:
+        return
+
+
+def require_offset(start: object) -> int:
+    """The offset, if it can be one."""
+    if type(start) is not int or not 0 <= start < 1 << 63:
+        raise InputError(f"{start!r} can't be an offset", "pass a whole number, 0 or more")
+    return start

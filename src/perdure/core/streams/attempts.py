@@ -1,0 +1,82 @@
+"""Which executions of a run's steps count: a fold over its journal, and nothing else."""
+
+from typing import Final
+
+from perdure.core.ids import StepId
+from perdure.core.journal import events as e
+from perdure.core.replay.retrying import IN_DOUBT
+from perdure.core.streams.chunks import ROOT, ChunkState, Origin
+
+_LOST: Final = None
+"""How a step ends of which no execution counts: it failed for good, was cancelled or skipped."""
+
+
+class Attempts:
+    """What the journal says of every attempt so far.
+
+    An attempt is completed by its own `InvokeCompleted` that is ok. It is abandoned when it failed, whether or not
+    another one is to come; when it was in doubt, or a later one began; when its step was cancelled or skipped; and
+    when the run is over without it. Of the claims of a queued attempt only the last one can complete it.
+    """
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """Nothing will be completed any more."""
+        self._begun: dict[StepId, int] = {}
+        """The last attempt that started, of each step that is open."""
+        self._abandoned: dict[StepId, int] = {}
+        """The last attempt that is known to be abandoned, of each step that is open."""
+        self._ended: dict[StepId, tuple[int, int] | None] = {}
+        """The attempt and claim that count, of each step that is settled."""
+        self._claims: dict[tuple[StepId, int], int] = {}
+        """The last claim of each attempt that has been seen at work, if not the first."""
+
+    def learn(self, event: e.Event) -> None:
+        """Take in the next event of the journal."""
+        match event:
+            case e.InvokeStarted(step, attempt):
+                self._begun[step] = attempt
+                self._abandon(step, attempt - 1)
+            case e.InvokeRetrying(promise_id=step, failed_attempt=attempt):
+                self._abandon(step, attempt)
+            case e.InvokeCompleted(promise_id=step, attempt=attempt, claim=claim, ok=ok):
+                self._end(step, (attempt, claim) if ok else _LOST)
+            case e.StepSkipped(promise_id=step):
+                self._end(step, _LOST)
+            case e.Posted(label=label, postings=postings) if label == IN_DOUBT:
+                for posting in postings:
+                    step = StepId(posting.account.partition(":")[2])
+                    self._abandon(step, self._begun.get(step, 0))
+            case e.Terminal():
+                self.is_over = True
+            case _:
+                pass
+
+    def see(self, origin: Origin) -> None:
+        """A chunk of that execution is there: an earlier claim of the same attempt has lost its lease."""
+        attempt = origin.step, origin.attempt
+        if origin.claim > self._claims.get(attempt, 1):
+            self._claims[attempt] = origin.claim
+
+    def state_of(self, origin: Origin) -> ChunkState:
+        """Whether what that execution appended counts, as far as is known."""
+        step, attempt, claim = origin
+        if origin == ROOT or self._ended.get(step) == (attempt, claim):
+            return ChunkState.COMPLETED
+        if (
+            self.is_over
+            or step in self._ended
+            or attempt <= self._abandoned.get(step, 0)
+            or claim < self._claims.get((step, attempt), 1)
+        ):
+            return ChunkState.ABANDONED
+        return ChunkState.PENDING
+
+    def _abandon(self, step: StepId, attempt: int) -> None:
+        if attempt > self._abandoned.get(step, 0):
+            self._abandoned[step] = attempt
+
+    def _end(self, step: StepId, winner: tuple[int, int] | None) -> None:
+        self._ended[step] = winner
+        self._begun.pop(step, None)
+        self._abandoned.pop(step, None)

@@ -1,0 +1,90 @@
+"""Which attempts count, as a journal says."""
+
+import pytest
+
+from perdure.core.ids import StepId
+from perdure.core.journal import events as e
+from perdure.core.ledger import ATTEMPT, step_account
+from perdure.core.replay.retrying import IN_DOUBT
+from perdure.core.streams.attempts import Attempts
+from perdure.core.streams.chunks import ROOT, ChunkState, Origin
+
+STEP = StepId("root.0")
+OTHER = StepId("root.1")
+
+STARTED = e.InvokeStarted(STEP, 1)
+AGAIN = e.InvokeStarted(STEP, 2)
+DOUBTED = e.Posted(IN_DOUBT, (e.Posting(step_account(STEP), ATTEMPT),))
+OVER = e.ExecutionFailed(released=2)
+
+PENDING, COMPLETED, ABANDONED = ChunkState
+
+
+def told(*events: e.Event) -> Attempts:
+    attempts = Attempts()
+    for event in events:
+        attempts.learn(event)
+    return attempts
+
+
+JOURNALS: dict[str, tuple[tuple[e.Event, ...], ChunkState, ChunkState]] = {
+    # What the first attempt is then, and what the second.
+    "nothing": ((), PENDING, PENDING),
+    "started": ((STARTED,), PENDING, PENDING),
+    "completed": ((STARTED, e.InvokeCompleted(STEP, 1)), COMPLETED, ABANDONED),
+    "failed for good": ((STARTED, e.InvokeCompleted(STEP, 1, False)), ABANDONED, ABANDONED),
+    "retrying": ((STARTED, e.InvokeRetrying(STEP, 1, 0)), ABANDONED, PENDING),
+    "retrying, queued": ((e.InvokeRetrying(STEP, 1, 0),), ABANDONED, PENDING),
+    "in doubt": ((STARTED, DOUBTED), ABANDONED, PENDING),
+    "in doubt twice": ((STARTED, DOUBTED, AGAIN, DOUBTED), ABANDONED, ABANDONED),
+    "begun again": ((STARTED, AGAIN), ABANDONED, PENDING),
+    "completed at last": ((STARTED, AGAIN, e.InvokeCompleted(STEP, 2)), ABANDONED, COMPLETED),
+    "skipped": ((e.StepSkipped(STEP, "cancelled", 1),), ABANDONED, ABANDONED),
+    "run over": ((STARTED, OVER), ABANDONED, ABANDONED),
+    "over after it": ((STARTED, e.InvokeCompleted(STEP, 1), OVER), COMPLETED, ABANDONED),
+    "another step": ((STARTED, e.InvokeCompleted(OTHER, 1)), PENDING, PENDING),
+    "other digits": ((STARTED, e.Posted("spawn", DOUBTED.postings)), PENDING, PENDING),
+}
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_an_attempt_is_what_the_journal_says(name: str) -> None:
+    events, first, second = JOURNALS[name]
+    attempts = told(*events)
+    assert attempts.state_of(Origin(STEP, 1)) is first
+    assert attempts.state_of(Origin(STEP, 2)) is second
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        e.ExecutionCompleted(released=1),
+        OVER,
+        e.ExecutionCancelled(released=1),
+        e.RunContinued(released=1, next_run=ROOT.step),  # type: ignore[arg-type]
+    ],
+)
+def test_every_end_of_a_run_abandons_what_is_open(end: e.Terminal) -> None:
+    attempts = told(STARTED, end)
+    assert attempts.is_over
+    assert attempts.state_of(Origin(STEP)) is ABANDONED
+
+
+def test_what_a_workflow_appends_itself_counts_at_once() -> None:
+    for events in ((), (OVER,)):
+        assert told(*events).state_of(ROOT) is COMPLETED
+
+
+def test_of_the_claims_of_an_attempt_the_one_whose_outcome_it_is_counts() -> None:
+    attempts = told(STARTED, e.InvokeCompleted(STEP, 1, claim=2))
+    states = [attempts.state_of(Origin(STEP, 1, claim)) for claim in (1, 2, 3)]
+    assert states == [ABANDONED, COMPLETED, ABANDONED]
+
+
+def test_a_claim_is_abandoned_when_a_later_one_is_at_work() -> None:
+    attempts = Attempts()
+    attempts.see(Origin(STEP, 1, 2))
+    attempts.see(Origin(STEP, 1, 1))
+    states = [attempts.state_of(Origin(STEP, 1, claim)) for claim in (1, 2, 3)]
+    assert states == [ABANDONED, PENDING, PENDING]
+    assert attempts.state_of(Origin(STEP, 2, 1)) is PENDING

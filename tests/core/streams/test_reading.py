@@ -1,0 +1,174 @@
+"""What a reader is told, and when."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.ids import StepId
+from perdure.core.journal import events as e
+from perdure.core.streams.attempts import Attempts
+from perdure.core.streams.chunks import ROOT, ChunkState, Origin, StoredChunk
+from perdure.core.streams.reading import Delivered, Reading, Voided
+
+STEP = StepId("root.0")
+FIRST, SECOND = Origin(STEP, 1), Origin(STEP, 2)
+PENDING, COMPLETED, ABANDONED = ChunkState
+
+RETRYING = e.InvokeRetrying(STEP, 1, 0)
+DONE = e.InvokeCompleted(STEP, 2)
+
+
+def chunks(*origins: Origin, first: int = 0) -> list[StoredChunk]:
+    return [StoredChunk(n, origin, b"", 0) for n, origin in enumerate(origins, first)]
+
+
+def told(reading: Reading, found: list[StoredChunk], *events: e.Event) -> list[Any]:
+    """Positions with their states, and what is void."""
+    reading.learn(events)
+    return [
+        news if isinstance(news, Voided) else (news.chunk.position, news.state)
+        for news in reading.take(found)
+    ]
+
+
+def test_chunks_of_a_running_attempt_are_delivered_at_once_and_taken_back_later() -> None:
+    reading = Reading(0)
+    assert told(reading, chunks(FIRST, FIRST)) == [(0, PENDING), (1, PENDING)]
+    assert told(reading, []) == []
+    assert told(reading, chunks(SECOND, first=2), RETRYING) == [
+        Voided(STEP, 1, (range(2),)),
+        (2, PENDING),
+    ]
+    assert told(reading, [], DONE) == []
+
+
+def test_chunks_that_are_read_when_it_is_known_carry_the_mark_and_are_not_taken_back() -> None:
+    reading = Reading(0)
+    assert told(reading, chunks(FIRST, SECOND), RETRYING, DONE) == [(0, ABANDONED), (1, COMPLETED)]
+    assert told(reading, chunks(FIRST, first=2)) == [(2, ABANDONED)]
+
+
+def test_what_is_void_is_told_in_spans() -> None:
+    reading, parallel = Reading(0), Origin(StepId("root.1"))
+    told(reading, chunks(FIRST, FIRST, parallel, FIRST))
+    told(reading, chunks(FIRST, first=4))
+    assert told(reading, [], RETRYING) == [Voided(STEP, 1, (range(2), range(3, 5)))]
+
+
+def test_a_claim_that_lost_its_lease_is_taken_back_when_the_next_is_at_work() -> None:
+    reading = Reading(0)
+    told(reading, chunks(FIRST))
+    again = Origin(STEP, 1, 2)
+    assert told(reading, chunks(again, first=1)) == [Voided(STEP, 1, (range(1),)), (1, PENDING)]
+
+
+def test_a_reader_that_comes_back_is_told_what_became_of_what_it_has() -> None:
+    reading = Reading(3)
+    reading.recall([(FIRST, range(2)), (SECOND, range(2, 3))])
+    assert told(reading, chunks(SECOND, first=3), RETRYING) == [
+        Voided(STEP, 1, (range(2),)),
+        (3, PENDING),
+    ]
+    over = e.ExecutionCancelled(released=1)
+    assert told(reading, [], over) == [Voided(STEP, 2, (range(2, 4),))]
+
+
+def test_a_reader_of_what_counts_waits_for_what_is_pending_and_takes_nothing_back() -> None:
+    reading = Reading(0, completed_only=True)
+    parallel = Origin(StepId("root.1"))
+    found = chunks(ROOT, FIRST, parallel, SECOND)
+    done = e.InvokeCompleted(parallel.step, 1)
+    assert told(reading, found, done) == [(0, COMPLETED)]
+    assert reading.position == 1
+    assert told(reading, found[1:], RETRYING) == [(2, COMPLETED)]
+    assert told(reading, found[3:], DONE) == [(3, COMPLETED)]
+
+
+STEPS = [StepId(f"root.{number}") for number in range(3)]
+
+
+class Story:
+    """A run that attempts its steps, told bit by bit: a chunk, or what the journal says of an attempt."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self.journal: list[e.Event] = []
+        self.stream: list[StoredChunk] = []
+
+    def tell(self) -> Iterator[None]:
+        attempts = dict.fromkeys(STEPS, 0)
+        while attempts:
+            step = self._chance.choice(list(attempts))
+            attempt = attempts[step]
+            what = self._chance.choice(["chunk", "chunk", "late chunk", "fail", "end", "give up"])
+            if not attempt or what == "fail":
+                attempts[step] += 1
+                if attempt and self._chance.random() < 0.5:
+                    self.journal.append(e.InvokeRetrying(step, attempt, 0))
+                self.journal.append(e.InvokeStarted(step, attempt + 1))
+            elif what in ("end", "give up"):
+                self.journal.append(e.InvokeCompleted(step, attempt, what == "end"))
+                del attempts[step]
+            else:
+                self._append(Origin(step, max(1, attempt - (what == "late chunk"))))
+            yield
+        self.journal.append(e.ExecutionCompleted(released=1))
+        yield
+
+    def _append(self, origin: Origin) -> None:
+        self.stream.append(StoredChunk(len(self.stream), origin, b"", 0))
+
+    def counting(self) -> list[int]:
+        """What counts in the end, by the whole journal."""
+        end = Attempts()
+        for event in self.journal:
+            end.learn(event)
+        return [c.position for c in self.stream if end.state_of(c.origin) is COMPLETED]
+
+
+class Audience:
+    """A reader that keeps what it is shown until that is taken back."""
+
+    def __init__(self, story: Story, reading: Reading) -> None:
+        self._story = story
+        self._reading = reading
+        self._seen = 0
+        self.shown = set(range(reading.position))
+
+    def look(self, limit: int) -> None:
+        reading, story = self._reading, self._story
+        found = story.stream[reading.position :][:limit]
+        reading.learn(story.journal[self._seen :])
+        self._seen = len(story.journal)
+        for news in reading.take(found):
+            if isinstance(news, Delivered):
+                assert news.chunk.position == reading.position - 1
+                if news.state is not ABANDONED:
+                    self.shown.add(news.chunk.position)
+            else:
+                for span in news.spans:
+                    assert self.shown.issuperset(span)
+                    self.shown.difference_update(span)
+
+
+@given(st.integers(0, 2**32))
+def test_what_was_delivered_and_not_taken_back_is_what_counts(seed: int) -> None:
+    """However a run goes, whenever readers look, and wherever they begin."""
+    chance = Random(seed)
+    story = Story(chance)
+    audience = [Audience(story, Reading(0)), Audience(story, Reading(0, completed_only=True))]
+    for _ in story.tell():
+        for reader in audience:
+            if chance.random() < 0.3:
+                reader.look(limit=chance.randrange(4))
+        if chance.random() < 0.1:
+            again = Reading(chance.randrange(len(story.stream) + 1))
+            had = story.stream[: again.position]
+            again.recall((c.origin, range(c.position, c.position + 1)) for c in had)
+            audience.append(Audience(story, again))
+    for reader in audience:
+        reader.look(limit=len(story.stream))
+        assert sorted(reader.shown) == story.counting()
