@@ -9,6 +9,7 @@ from perdure.authoring.signal import Signal
 from perdure.authoring.task import Task, task
 from perdure.authoring.verbs import (
     ChildRun,
+    continue_as_new,
     heartbeat,
     info,
     key,
@@ -66,6 +67,7 @@ __all__ = [
     "TaskFailed",
     "UnknownRun",
     "Workflow",
+    "continue_as_new",
     "first",
     "gather",
     "heartbeat",

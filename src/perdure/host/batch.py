@@ -4,12 +4,25 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from perdure.authoring.workflow import Workflow
-from perdure.core.ids import StepId
+from perdure.core.ids import RunId, StepId
 from perdure.core.messages import Message
+from perdure.engine.replay.effects import Birth, Inherited, Spawn
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
+
+
+class Heritage(NamedTuple):
+    """What a run takes over from the one that it continues."""
+
+    continues: RunId | None = None
+    chain: RunId | None = None
+    key: str | None = None
+    inherited: tuple[Inherited, ...] = ()
+
+
+NO_HERITAGE = Heritage()
 
 
 class Start(NamedTuple):
@@ -19,6 +32,18 @@ class Start(NamedTuple):
     payload: bytes
     key: str | None = None
     scope: str = ""
+    parent: str | None = None
+    heritage: Heritage = NO_HERITAGE
+
+
+def start_of(run: WarmRun, birth: Birth) -> Start:
+    """How the run begins that `run` asks for."""
+    workflow, payload, parent = birth.workflow, birth.payload, birth.parent
+    if isinstance(birth, Spawn):
+        return Start(workflow, payload, parent=parent)
+    # The start key stays with the first run of the chain: there it is unique.
+    heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
+    return Start(workflow, payload, None, run.scope, parent, heritage)
 
 
 class Turn(NamedTuple):
@@ -32,11 +57,13 @@ class Turn(NamedTuple):
 class Batch:
     """What commits together, and what may happen once it has."""
 
-    __slots__ = ("bundle", "children", "endings", "messages", "turns")
+    __slots__ = ("bundle", "children", "endings", "messages", "turns", "unfinished")
 
     def __init__(self) -> None:
         self.bundle = Bundle()
         self.turns: list[Turn] = []
         self.children: Sequence[WarmRun] = ()
+        self.unfinished: Sequence[WarmRun] = ()
+        """Runs of which something is decided and not written yet."""
         self.messages: Sequence[Message] = ()
         self.endings: Sequence[tuple[WarmRun, Ending]] = ()

@@ -52,6 +52,7 @@ class Group:
         self.appends: list[Appended] = []
         self.postings: dict[tuple[RunId, AccountId], int] = {}
         self.messages: list[Message] = []
+        self.forwarded: dict[tuple[RunId, Guid], RunId] = {}
         self.acknowledged: list[tuple[RunId, Guid]] = []
         self.marked: list[tuple[RunId, Guid, str, str]] = []
         self.work: dict[tuple[RunId, StepId], Work] = {}
@@ -88,6 +89,7 @@ class Group:
             self._head(fence)
             self.bundles_of.setdefault(fence.run_id, []).append(self.size)
         self.messages += bundle.messages
+        self.forwarded.update(bundle.forwarded)
         self.acknowledged += bundle.acknowledged
         self.marked += bundle.marked
         self._add_work(bundle)
@@ -103,6 +105,7 @@ class Group:
         beside = (
             self.created,
             self.messages,
+            self.forwarded,
             self.acknowledged,
             self.marked,
             self.work,

@@ -434,9 +434,9 @@ async def _run_once(universe: Universe, call: Call[Any], script: Script | None) 
         await host.live()
     while universe.open:
         await universe.new_host().live()
-    run = await universe.store.run(run_id)
+    run = await universe.store.chain_end(run_id)
     assert run is not None and run.status in TERMINAL  # noqa: S101, PT018 - it is not open
-    (last,) = await universe.store.entries(run_id, run.seq - 1, run.seq)
+    (last,) = await universe.store.entries(run.run_id, run.seq - 1, run.seq)
     return Ended(run.status, last.payload)
 
 

@@ -19,7 +19,7 @@ from perdure.authoring.call import Branch, Call, Operation
 from perdure.authoring.context import WORKFLOW, Info, Promise, Wait
 from perdure.authoring.definition import Definition
 from perdure.authoring.failures import encode_failure
-from perdure.authoring.interruption import Cancelled, Evicted
+from perdure.authoring.interruption import Cancelled, Continued, Evicted
 from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
@@ -30,6 +30,7 @@ from perdure.core.messages import Message
 from perdure.core.replay.identity import signal_guid
 from perdure.engine.replay.abandoning import abandon_leaf
 from perdure.engine.replay.beginning import begin
+from perdure.engine.replay.continuing import continuation
 from perdure.engine.replay.coroutines import drive_alone, foreign_await, refuse, wait_for
 from perdure.engine.replay.effects import Change, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
@@ -81,6 +82,8 @@ class Machine:
         self._fibers: dict[Fiber, None] = {}
         self._ready: deque[Fiber] = deque()
         self._current: Fiber | None = None
+        self._inherits = 0
+        """Facts of the run before that are still to come; the body begins after them."""
         self._is_waiting = False
         self._is_closing = False
         self._settlements = 0
@@ -116,8 +119,9 @@ class Machine:
         return self.record.is_replaying or self._is_closing
 
     def _react(self, event: e.Event) -> None:
+        self._inherits = max(0, self._inherits - 1)
         _FACTS[type(event)](self, event)
-        if self._ready:
+        if self._ready and not self._inherits:
             self._context.run(drive_alone, self._advance, self._left)
             if self.is_over:
                 # It holds on to this machine, and must not keep it in memory.
@@ -150,6 +154,7 @@ class Machine:
         except (PerdureError, TypeError) as error:
             coroutine = refuse(error)
         self.add_fiber(Fiber(coroutine, "root", 0))
+        self._inherits = event.inherited
 
     def _on_invoke_started(self, event: e.InvokeStarted) -> None:
         promise = self.promises.get(event.promise_id)
@@ -453,6 +458,9 @@ class Machine:
         promise = self.begin(call)
         promise.is_detached = True
         return promise
+
+    def continue_as_new(self, call: Call[Any]) -> Continued:
+        return continuation(self, self._turn(), call)
 
     def signal_child(self, promise: Promise, signal: Signal[Any], value: object) -> None:
         child = promise.child_run

@@ -49,6 +49,7 @@ CREATE TABLE perdure.meta (
 -- closed_at_ms    when its last entry was written; NULL while it is open
 -- parked          why it is not advanced: its program diverged from the journal, or is not registered; NULL while
 --                 it is not parked
+-- chain           the first run of the chain that it continues; NULL if it continues none
 CREATE TABLE perdure.run (
     id            text COLLATE "C" NOT NULL PRIMARY KEY,
     scope         text COLLATE "C" NOT NULL,
@@ -64,13 +65,16 @@ CREATE TABLE perdure.run (
     status        text NOT NULL,
     created_at_ms bigint NOT NULL,
     closed_at_ms  bigint,
-    parked        text
+    parked        text,
+    chain         text COLLATE "C"
 ) WITH (fillfactor = 80);
 
 -- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key) WHERE key IS NOT NULL;
 -- What a host must resume, and what nobody owns.
 CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL;
+-- The runs of a chain, the last one last.
+CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided

@@ -46,6 +46,7 @@ CREATE TABLE perdure_meta (
 -- closed_at_ms    when its last entry was written; NULL while it is open
 -- parked          why it is not advanced: its program diverged from the journal, or is not registered; NULL while
 --                 it is not parked
+-- chain           the first run of the chain that it continues; NULL if it continues none
 CREATE TABLE perdure_run (
     id            TEXT NOT NULL PRIMARY KEY,
     scope         TEXT NOT NULL,
@@ -61,13 +62,16 @@ CREATE TABLE perdure_run (
     status        TEXT NOT NULL,
     created_at_ms INTEGER NOT NULL,
     closed_at_ms  INTEGER,
-    parked        TEXT
+    parked        TEXT,
+    chain         TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- One run per start key.
 CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key) WHERE key IS NOT NULL;
 -- What a host must resume, and what nobody owns.
 CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL;
+-- The runs of a chain, the last one last.
+CREATE INDEX perdure_run_chain ON perdure_run (chain, id) WHERE chain IS NOT NULL;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
