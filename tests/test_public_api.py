@@ -33,6 +33,7 @@ PUBLIC = [
     "TaskFailed",
     "UnknownRun",
     "Workflow",
+    "continue_as_new",
     "first",
     "gather",
     "heartbeat",
@@ -47,6 +48,7 @@ PUBLIC = [
     "sleep",
     "start",
     "task",
+    "upcaster",
     "uuid4",
     "workflow",
 ]

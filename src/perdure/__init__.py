@@ -7,6 +7,7 @@ from perdure.authoring.interruption import Cancelled
 from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Signal
 from perdure.authoring.task import Task, task
+from perdure.authoring.upcaster import upcaster
 from perdure.authoring.verbs import (
     ChildRun,
     continue_as_new,
@@ -82,6 +83,7 @@ __all__ = [
     "sleep",
     "start",
     "task",
+    "upcaster",
     "uuid4",
     "workflow",
 ]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from perdure.authoring.call import Call
 from perdure.authoring.registry import register
+from perdure.authoring.upcaster import reading_old_shapes
 from perdure.authoring.workflow import Workflow
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
@@ -87,7 +88,7 @@ class Universe:
         self.settings = settings
         self.queues = queues
         self.sources = VirtualSources()
-        self.codec: Codec = JsonCodec()
+        self.codec: Codec = reading_old_shapes(JsonCodec())
         self.choose = chooser.choose
         self.commits = 0
         self.waits = 0

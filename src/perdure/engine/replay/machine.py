@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from perdure.authoring.call import Branch, Call, Operation
@@ -38,6 +39,7 @@ from perdure.engine.replay.fiber import Fiber
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.record import Diverged, Record
 from perdure.engine.replay.signals import Signals
+from perdure.engine.replay.upcasting import is_upcast
 from perdure.engine.sources import Sources
 
 PATIENCE = 100
@@ -64,7 +66,7 @@ class Machine:
         self.info = info
         self.codec = codec
         self.sources = sources
-        self.record = Record(recorded, self._place)
+        self.record = Record(recorded, self._place, partial(is_upcast, self))
         self.signals = Signals(self.record, self.settle)
         self.promises: dict[StepId, DurablePromise] = {}
         """Everything that is open."""
