@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from perdure.core.ids import RunId
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.statements import statements
@@ -57,6 +58,9 @@ QUERIES = {
     "next_due": Query(lambda s: s.next_due(HOST), NOW + 1, "select_next_due", (HOST,)),
     "due_messages": Query(
         lambda s: s.due_messages(HOST, NOW, 10), [], "select_due_messages", (HOST, NOW, 10)
+    ),
+    "chain_end": Query(
+        lambda s: s.chain_end(RunId("r_none")), None, "select_chain_end", ("r_none",)
     ),
     "next_work": Query(
         lambda s: s.next_work(["gpu", "cpu"]), 1, "select_next_work", (["gpu", "cpu"],)

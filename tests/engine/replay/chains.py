@@ -27,11 +27,26 @@ async def looping(turn: int, heard: list[str]) -> list[str]:
 
 @workflow(name="chains.hoarding")
 async def hoarding(turn: int) -> list[str]:
-    """Two runs that hear nothing, and one that hears everything."""
-    await spelled("step")
+    """Two runs that wait and hear nothing, and one that hears everything."""
+    await perdure.sleep(5)
     if turn < 2:
         await perdure.continue_as_new(hoarding(turn + 1))
     return sorted([await word.receive(), await word.receive()])
+
+
+@workflow(name="chains.draining")
+async def draining(turn: int, heard: list[str]) -> list[str]:
+    """Two runs that hear one word each, and one that hears whatever is left: that should be nothing."""
+    if turn:
+        await perdure.sleep(5)
+    if turn < 2:
+        heard.append(await word.receive())
+        return await perdure.continue_as_new(draining(turn + 1, heard))
+    while True:
+        try:
+            heard.append(await word.receive(timeout=1))
+        except TimeoutError:
+            return sorted(heard)
 
 
 @workflow(name="chains.spinning")
@@ -97,6 +112,7 @@ def _program(call: Callable[[], Call[Any]], result: str, script: Script | None =
 PROGRAMS = {
     "looping": _program(lambda: looping(0, []), '["one","two","END"]', say_twice),
     "hoarding": _program(lambda: hoarding(0), '["one","two"]', say_twice),
+    "draining": _program(lambda: draining(0, []), '["one","two"]', say_twice),
     "spinning": _program(lambda: spinning(0), "3"),
     "endless": Program(lambda: endless(0), "cancelled", None, cancel),
     "parent": _program(lambda: parent(15), '[["one","two"],["TURN 1"]]'),

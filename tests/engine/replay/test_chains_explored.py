@@ -7,8 +7,10 @@ import pytest
 
 from perdure.store.opening import open_store
 from perdure.store.store import Store
+from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.interlude import After
 from perdure.testing.workflows import Ended, explore_workflow
+from tests.engine.replay.chain_bugs import BUGS
 from tests.engine.replay.chains import PROGRAMS
 from tests.engine.replay.test_explored import truncate
 
@@ -30,7 +32,7 @@ def check(name: str) -> Callable[[Ended], None]:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", ["looping", "hoarding", "endless"])
+@pytest.mark.parametrize("name", ["looping", "hoarding", "draining", "endless"])
 async def test_chain_hears_what_is_said_at_any_moment(
     name: str, moment: int, record_property: Record
 ) -> None:
@@ -85,3 +87,15 @@ async def test_chain_survives_any_two_faults(name: str, record_property: Record)
         check=check(name),
     )
     record_property("explored", f"chain {name}, two faults: {explored}")
+
+
+@pytest.mark.parametrize("name", BUGS)
+async def test_explorer_catches(name: str, record_property: Record) -> None:
+    bug = BUGS[name]
+    program = PROGRAMS[bug.program]
+    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+        await explore_workflow(
+            program.call, script=After(bug.moment, program.script), check=check(bug.program)
+        )
+    schedule = str(caught.value).rpartition("schedule\n")[2]
+    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")
