@@ -13,7 +13,8 @@
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
--- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message or publish a value. Whoever
+-- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, forward one
+-- that came for a run that was continued, or publish a value. Whoever
 -- holds the token of a task may take it off its queue. Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
