@@ -38,6 +38,7 @@ PUBLIC = [
     "TaskFailed",
     "UnknownRun",
     "Workflow",
+    "continue_as_new",
     "first",
     "gather",
     "heartbeat",
@@ -54,6 +55,7 @@ PUBLIC = [
     "start",
     "stream",
     "task",
+    "upcaster",
     "uuid4",
     "workflow",
 ]

@@ -8,8 +8,10 @@ from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
 from perdure.authoring.task import Task, task
+from perdure.authoring.upcaster import upcaster
 from perdure.authoring.verbs import (
     ChildRun,
+    continue_as_new,
     heartbeat,
     info,
     key,
@@ -76,6 +78,7 @@ __all__ = [
     "TaskFailed",
     "UnknownRun",
     "Workflow",
+    "continue_as_new",
     "first",
     "gather",
     "heartbeat",
@@ -92,6 +95,7 @@ __all__ = [
     "start",
     "stream",
     "task",
+    "upcaster",
     "uuid4",
     "workflow",
 ]

@@ -66,6 +66,9 @@ QUERIES = {
     "due_messages": Query(
         lambda s: s.due_messages(HOST, NOW, 10), [], "select_due_messages", (HOST, NOW, 10)
     ),
+    "chain_end": Query(
+        lambda s: s.chain_end(RunId("r_none")), None, "select_chain_end", ("r_none",)
+    ),
     "next_work": Query(
         lambda s: s.next_work(["gpu", "cpu"]), 1, "select_next_work", (["gpu", "cpu"],)
     ),

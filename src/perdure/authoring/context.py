@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from perdure.authoring.interruption import Continued
 from perdure.core.errors import OutsideRun
 from perdure.core.ids import RunId, SetId, StepId
 from perdure.core.journal.events import AwaitKind
@@ -121,6 +122,10 @@ class WorkflowContext(Protocol):
 
     def start_child(self, call: "Call[Any]") -> Promise:
         """Begin a child run that may outlive this one."""
+        ...
+
+    def continue_as_new(self, call: "Call[Any]") -> Continued:
+        """What to raise, so that the run ends and goes on as `call`. Refused while anything of it is open."""
         ...
 
     def signal_child(self, promise: Promise, signal: "Signal[Any]", value: object) -> None: ...

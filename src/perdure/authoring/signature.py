@@ -117,7 +117,7 @@ class Signature:
         A parameter that the payload does not have is left to its default; one that only the payload
         has is ignored, because the code may have dropped it.
         """
-        return self._placed(msgspec.structs.astuple(codec.decode(payload, self._stored)))
+        return self._placed(msgspec.structs.astuple(codec.decode(payload, self.stored)))
 
     def is_same_call(self, codec: Codec, one: bytes, other: bytes) -> bool:
         """Whether two payloads are the same arguments, given or left to their defaults."""
@@ -140,7 +140,7 @@ class Signature:
 
     def check(self) -> None:
         """Refuse, now rather than at first use, annotations that can't be resolved or stored."""
-        _ = self._stored, self._result
+        _ = self.stored, self._result
 
     def _placed(self, values: tuple[Any, ...]) -> Arguments:
         """`values` are in the order of the parameters, UNSET where there is none."""
@@ -169,7 +169,7 @@ class Signature:
         return (*args, *caught), kwargs
 
     @cached_property
-    def _stored(self) -> type[msgspec.Struct]:
+    def stored(self) -> type[msgspec.Struct]:
         """A struct with one field for each parameter.
 
         The fields have names of our own, because a parameter may be called what a struct may not.

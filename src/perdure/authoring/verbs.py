@@ -5,7 +5,7 @@ from collections.abc import MutableMapping
 from datetime import datetime
 from hashlib import sha256
 from random import Random  # noqa: TID251 - seeded from the journal, so that it repeats itself
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
 from perdure.authoring.call import Call, Operation, Sleep, discard
@@ -15,6 +15,7 @@ from perdure.authoring.context import (
     Info,
     Promise,
     Wait,
+    WorkflowContext,
     task_context,
     workflow_context,
 )
@@ -128,18 +129,27 @@ async def start(call: Call[R]) -> ChildRun[R]:
 
     A child whose result is never asked for outlives its parent.
     """
+    return ChildRun(_context_for("perdure.start", call).start_child(call))
+
+
+async def continue_as_new(call: Call[Any]) -> NoReturn:
+    """End this run here, and go on as a new one with a fresh journal: `await continue_as_new(loop(state))`.
+
+    Never returns. Refused while a step, a timer, a branch or a child run of this run is open.
+    """
+    raise _context_for("perdure.continue_as_new", call).continue_as_new(call)
+
+
+def _context_for(verb: str, call: object) -> WorkflowContext:
+    """The workflow that is running, if what `verb` was given is a call of one."""
     try:
-        context = workflow_context("perdure.start")
-        if not _is_of_a_workflow(call):
-            raise InputError(f"perdure.start was given {call!r}", "pass a call of a workflow")
+        context = workflow_context(verb)
+        if not (isinstance(call, Call) and call.definition.noun == "workflow"):
+            raise InputError(f"{verb} was given {call!r}", "pass a call of a workflow")
     except PerdureError:
         discard(call)
         raise
-    return ChildRun(context.start_child(call))
-
-
-def _is_of_a_workflow(call: object) -> bool:
-    return isinstance(call, Call) and call.definition.noun == "workflow"
+    return context
 
 
 class RunLogger(logging.LoggerAdapter[logging.Logger]):

@@ -10,6 +10,7 @@ from perdure.authoring.call import Call, discard
 from perdure.authoring.definition import require_name
 from perdure.authoring.registry import register
 from perdure.authoring.texts import require_text
+from perdure.authoring.upcaster import reading_old_shapes
 from perdure.authoring.workflow import Workflow
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
@@ -50,7 +51,7 @@ class Engine:
         self._url = require_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = tuple(require_name("queue", queue) for queue in queues)
         self._settings = _checked(settings)
-        self._codec = codec or JsonCodec()
+        self._codec = reading_old_shapes(codec or JsonCodec())
         self._store: Store | None = None
         self._hosting: Hosting | None = None
 

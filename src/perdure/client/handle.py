@@ -1,9 +1,11 @@
-"""A handle: one run, seen from outside."""
+"""A handle: one run, or a chain of runs that continue each other, seen from outside as one."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from enum import StrEnum
 from typing import Any, Generic, Literal, TypeVar, overload
+
+import msgspec
 
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.failures import decode_failure
@@ -21,13 +23,13 @@ from perdure.core.errors import (
     RunFailed,
     UnknownName,
 )
-from perdure.core.ids import RunId
+from perdure.core.ids import Guid, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import Terminal
 from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.limits import MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.core.messages import Message
-from perdure.core.replay.identity import cancel_guid, signal_guid
+from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
 from perdure.host.hosting import POLL_MS, Hosting
 from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
@@ -55,7 +57,11 @@ class RunStatus(StrEnum):
 
 
 class Handle(Generic[R]):
-    """A run. Any process with the same store can have a handle of it."""
+    """A run. Any process with the same store can have a handle of it.
+
+    Runs that continue each other are one to a handle, whichever of them it names: it asks the first for what
+    was, and speaks to the last.
+    """
 
     def __init__(
         self, hosting: Hosting, run_id: RunId, workflow: Workflow[..., R] | None = None
@@ -110,56 +116,70 @@ class Handle(Generic[R]):
         return self._workflow
 
     async def _ending(self) -> Ending:
+        ending = await self._ending_of(self.run_id)
+        while ending.status is Status.CONTINUED:
+            ending = await self._ending_of((await self._end()).run_id)
+        return ending
+
+    async def _ending_of(self, run_id: RunId) -> Ending:
         host = self._hosting.host
         while True:
-            told = host.watchers.ending_of(self.run_id)
+            told = host.watchers.ending_of(run_id)
             try:
                 # While this process has the run in memory it will be told; else only the store knows.
                 ending = None
-                if self.run_id not in host.residents:
-                    ending = await self._stored_ending()
+                if run_id not in host.residents:
+                    ending = await self._stored_ending(run_id)
                 if ending is None:
                     ending = await told
             finally:
-                host.watchers.forget(self.run_id, told)
+                host.watchers.forget(run_id, told)
             if ending is not None:
                 return ending
 
-    async def _stored_ending(self) -> Ending | None:
+    async def _stored_ending(self, run_id: RunId) -> Ending | None:
         """How the run ended, if it has; raises if it waits for somebody to mend it."""
-        run = await self._row()
+        run = await self._row(run_id)
         if run.status in TERMINAL:
             return await self._read_ending(run)
-        if run.parked is not None and not await self._is_to_be_cancelled():
+        if run.parked is not None and not await self._is_to_be_cancelled(run_id):
             raise RunDiverged(
-                f"run {self.run_id!r} is parked: {run.parked}", "it goes on when that is mended"
+                f"run {run_id!r} is parked: {run.parked}", "it goes on when that is mended"
             )
         return None
 
-    async def _is_to_be_cancelled(self) -> bool:
+    async def _is_to_be_cancelled(self, run_id: RunId) -> bool:
         """Whether a cancel is on its way, which is all that a parked run takes."""
-        messages = await self._store.messages(self.run_id)
+        messages = await self._store.messages(run_id)
         return any(message.kind == "cancel" for message, state, _ in messages if state == "pending")
 
     async def _read_ending(self, run: Run) -> Ending:
-        entries = await self._store.entries(self.run_id, run.seq - 1, run.seq)
+        entries = await self._store.entries(run.run_id, run.seq - 1, run.seq)
         event = entries[-1].event if entries else None
         if not isinstance(event, Terminal):
             raise CorruptJournal(
-                f"run {self.run_id!r} is {run.status}, but its last entry does not say so",
+                f"run {run.run_id!r} is {run.status}, but its last entry does not say so",
                 "run `verify` to find what was changed",
             )
         return Ending(run.status, event.payload)
 
-    async def _row(self) -> Run:
-        return await stored_run(self._store, self.run_id)
+    async def _row(self, run_id: RunId | None = None) -> Run:
+        return await stored_run(self._store, run_id or self.run_id)
+
+    async def _end(self) -> Run:
+        """The run that goes on, or has ended, for all of the chain."""
+        run = await self._row()
+        return (await self._store.chain_end(run.origin) or run) if _is_chained(run) else run
 
     async def status(self) -> RunStatus:
+        """Where it stands: of a chain, where the last run does."""
+        return _status_of(await self._end())
+
+    async def runs(self) -> dict[RunId, RunStatus]:
+        """The runs that continue each other, in their order: all but the last are `continued`."""
         run = await self._row()
-        if run.parked is not None and run.status not in TERMINAL:
-            diverged = run.parked.startswith(RunDiverged.code)
-            return RunStatus.DIVERGED if diverged else RunStatus.PARKED
-        return RunStatus(run.status.value)
+        chain = await self._store.chain(run.origin) if _is_chained(run) else [run]
+        return {each.run_id: _status_of(each) for each in chain}
 
     async def signal(self, signal: Signal[T], value: T, *, id: str | None = None) -> None:  # noqa: A002 - what it is
         """Send the run a signal; returns when it is durable.
@@ -173,37 +193,66 @@ class Handle(Generic[R]):
         else:
             sender = f"id:{require_text('the id of a signal', id, MAX_KEY_LENGTH)}"
         payload = sent.encode(host.codec, value)
-        guid = signal_guid(self.run_id, sent.name, sender)
-        await self._send(f"signal:{signal.name}", guid, payload, f"take signal {signal.name!r}")
+        end = await self._open_end(f"take signal {signal.name!r}")
+        guid = signal_guid(end.origin, sent.name, sender)
+        if id is not None and end.chain is not None:
+            # An earlier run of the chain may have had it, and the last one does not know.
+            if await self._store.taken_in_chain(end.origin, [guid]):
+                return
+        await self._send(end, f"signal:{signal.name}", guid, payload)
 
     async def cancel(self, reason: str = "") -> None:
         """Ask the run to stop; returns when that is durable. It cleans up first, and its children stop too."""
         text = require_text("the reason of a cancel", reason, MAX_PAYLOAD_BYTES // 4, 0)
-        await self._send("cancel", cancel_guid(self.run_id), text.encode(), "be cancelled")
+        end = await self._open_end("be cancelled")
+        await self._send(end, "cancel", cancel_guid(end.origin), text.encode())
 
-    async def _send(self, kind: str, guid: Any, payload: bytes, what: str) -> None:
-        run = await self._row()
-        if run.status in TERMINAL:
+    async def _open_end(self, what: str) -> Run:
+        end = await self._end()
+        if end.status in TERMINAL:
             raise RunClosed(
-                f"run {self.run_id!r} is {run.status} and can't {what}", "start another run"
+                f"run {self.run_id!r} is {end.status} and can't {what}", "start another run"
             )
+        return end
+
+    async def _send(self, end: Run, kind: str, guid: Guid, payload: bytes) -> None:
+        """What is sent to a chain is named by its first run, so that it is one message, whenever it is sent."""
         now = self._hosting.host.sources.now_ms()
-        message = Message(self.run_id, guid, kind, now, now, payload=payload)
+        message = Message(end.origin, guid, kind, now, now, payload=payload)
         bundle = Bundle()
         bundle.enqueue(message)
+        if end.chain is not None:
+            bundle.forward(end.origin, guid, end.run_id)
         await self._store.commit(bundle)
-        if run.owner == self._hosting.host.host_id:
-            self._hosting.poller.sent(message)
+        if end.owner == self._hosting.host.host_id:
+            self._hosting.poller.sent(msgspec.structs.replace(message, run_id=end.run_id))
 
     async def events(self, first: int = 0) -> AsyncIterator[Entry]:
-        """The run's entries from number `first` on, and each new one when it is durable, to the last."""
+        """The run's entries from number `first` on, and each new one when it is durable, to the last.
+
+        Those of a chain follow each other, and are counted through: each `RunContinued` is followed by the
+        `ExecutionStarted` of the next run.
+        """
+        run_id = (await self._row()).origin
+        while True:
+            run = await self._row(run_id)
+            if run.status is not Status.CONTINUED or first < run.seq:
+                async for entry in self._events_of(run_id, first):
+                    yield entry
+                run = await self._row(run_id)
+            if run.status is not Status.CONTINUED:
+                return
+            first = max(0, first - run.seq)
+            run_id = next_run_id(run_id)
+
+    async def _events_of(self, run_id: RunId, first: int) -> AsyncIterator[Entry]:
         watchers = self._hosting.host.watchers
-        grown = watchers.follow(self.run_id)
+        grown = watchers.follow(run_id)
         try:
             while True:
                 grown.clear()
-                run = await self._row()
-                for entry in await self._store.entries(self.run_id, first):
+                run = await self._row(run_id)
+                for entry in await self._store.entries(run_id, first):
                     yield entry
                     first = entry.seq + 1
                 if run.status in TERMINAL and first >= run.seq:
@@ -214,13 +263,16 @@ class Handle(Generic[R]):
                 except TimeoutError:
                     continue
         finally:
-            watchers.unfollow(grown, self.run_id)
+            watchers.unfollow(grown, run_id)
 
     async def published(self) -> dict[str, Any]:
-        """The newest value of each name that the run published."""
-        await self._row()
+        """The newest value of each name that the run published, or any run of its chain."""
+        run = await self._row()
+        if _is_chained(run):
+            values = await self._store.published_in_chain(run.origin)
+        else:
+            values = await self._store.published(run.run_id)
         codec = self._hosting.host.codec
-        values = await self._store.published(self.run_id)
         return {name: codec.decode(payload, object) for name, payload in values.items()}
 
     @overload
@@ -250,3 +302,15 @@ class Handle(Generic[R]):
         """
         reader = StreamReader(self._hosting, self.run_id, name, of)
         return reader.read(require_offset(start), completed_only=completed_only)
+
+
+def _is_chained(run: Run) -> bool:
+    """Whether it continues a run, or one continues it."""
+    return run.chain is not None or run.status is Status.CONTINUED
+
+
+def _status_of(run: Run) -> RunStatus:
+    if run.parked is not None and run.status not in TERMINAL:
+        diverged = run.parked.startswith(RunDiverged.code)
+        return RunStatus.DIVERGED if diverged else RunStatus.PARKED
+    return RunStatus(run.status.value)

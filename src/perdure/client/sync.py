@@ -162,6 +162,9 @@ class SyncHandle(Generic[R]):
     def status(self) -> RunStatus:
         return self._engine.wait_for(self._handle.status())
 
+    def runs(self) -> dict[RunId, RunStatus]:
+        return self._engine.wait_for(self._handle.runs())
+
     def published(self) -> dict[str, Any]:
         return self._engine.wait_for(self._handle.published())
 

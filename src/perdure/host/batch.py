@@ -6,10 +6,23 @@ from typing import Any, NamedTuple
 from perdure.authoring.workflow import Workflow
 from perdure.core.ids import RunId, StepId
 from perdure.core.messages import Message
+from perdure.engine.replay.effects import Birth, Inherited, Spawn
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
+
+
+class Heritage(NamedTuple):
+    """What a run takes over from the one that it continues."""
+
+    continues: RunId | None = None
+    chain: RunId | None = None
+    key: str | None = None
+    inherited: tuple[Inherited, ...] = ()
+
+
+NO_HERITAGE = Heritage()
 
 
 class Start(NamedTuple):
@@ -19,6 +32,18 @@ class Start(NamedTuple):
     payload: bytes
     key: str | None = None
     scope: str = ""
+    parent: str | None = None
+    heritage: Heritage = NO_HERITAGE
+
+
+def start_of(run: WarmRun, birth: Birth) -> Start:
+    """How the run begins that `run` asks for."""
+    workflow, payload, parent = birth.workflow, birth.payload, birth.parent
+    if isinstance(birth, Spawn):
+        return Start(workflow, payload, parent=parent)
+    # The start key stays with the first run of the chain: there it is unique.
+    heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
+    return Start(workflow, payload, None, run.scope, parent, heritage)
 
 
 class Batch:
@@ -27,7 +52,16 @@ class Batch:
     Most are one step of one run: what they have none of costs nothing.
     """
 
-    __slots__ = ("bundle", "children", "endings", "messages", "run", "starts", "unwanted")
+    __slots__ = (
+        "bundle",
+        "children",
+        "endings",
+        "messages",
+        "run",
+        "starts",
+        "unfinished",
+        "unwanted",
+    )
 
     def __init__(self, run: WarmRun) -> None:
         self.run = run
@@ -37,5 +71,7 @@ class Batch:
         self.unwanted: Sequence[tuple[RunId, StepId]] = ()
         """Bodies that end."""
         self.children: Sequence[WarmRun] = ()
+        self.unfinished: Sequence[WarmRun] = ()
+        """Runs of which something is decided and not written yet."""
         self.messages: Sequence[Message] = ()
         self.endings: Sequence[tuple[WarmRun, Ending]] = ()

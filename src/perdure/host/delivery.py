@@ -5,17 +5,21 @@ from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from perdure.core.errors import StaleFence
-from perdure.core.ids import RunId
+from perdure.core.ids import RunId, guid_run
 from perdure.core.journal.state import Status
 from perdure.core.messages import Message
 from perdure.engine.replay import facts
 from perdure.engine.replay.parked import ParkedRun
 from perdure.engine.replay.warm import WarmRun
-from perdure.host.host import Host
+from perdure.host.forwarding import forward, is_asked_for
+from perdure.host.host import Host, nothing
 from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
 from perdure.store.records import Run
+
+_COMMIT_S = 0.001
+"""How long to leave a run alone that is about to be over."""
 
 
 class Delivery:
@@ -25,8 +29,8 @@ class Delivery:
         self._host = host
         self._delivering: set[str] = set()
         self._lines: WeakValueDictionary[RunId, asyncio.Lock] = WeakValueDictionary()
-        """Where the messages of a run queue: one that finds its run in memory must not overtake
-        those that wait for it to be loaded."""
+        """Where the messages of a run, or of a chain, queue by the run that they were first sent to: one that
+        finds its run in memory must not overtake those that wait for it to be loaded, or are forwarded."""
 
     async def deliver(self, message: Message) -> None:
         """Hand a message that is due to its run, if that is ours."""
@@ -34,42 +38,70 @@ class Delivery:
             return
         self._delivering.add(message.guid)
         try:
-            async with self._lines.setdefault(message.run_id, asyncio.Lock()):
+            async with self._line(guid_run(message.guid)):
                 await self._deliver(message)
         finally:
             self._delivering.discard(message.guid)
 
+    async def go_on(self, run: WarmRun) -> None:
+        """Write what is decided of a run that continued at once, when those before it in its line are through.
+
+        So whatever is sent to its chain arrives, though none of its runs ever waits.
+        """
+        async with self._line(run.chain or run.run_id):
+            await self._host.advance(run.run_id, nothing)
+
+    def _line(self, origin: RunId) -> asyncio.Lock:
+        return self._lines.setdefault(origin, asyncio.Lock())
+
     async def _deliver(self, message: Message) -> None:
+        going: Message | None = message
+        while going is not None:
+            going = None if await self._offer(going) else await self._dismiss(going)
+
+    async def _offer(self, message: Message) -> bool:
+        """Let its run take the message, or mark it as refused. False if the run is not ours to advance."""
         refused_under: Fence | None = None
+        is_over = False
 
         def take(run: WarmRun) -> None:
-            nonlocal refused_under
-            refused_under = None if facts.take(run, message) else run.fence
+            nonlocal refused_under, is_over
+            is_over = run.machine.is_over and not run.machine.record.changes
+            refused_under = None if is_over or facts.take(run, message) else run.fence
 
-        if not await self._host.advance(message.run_id, take):
-            await self._dismiss(message)
-        elif refused_under is not None:
-            await self._mark(message, refused_under, "stale", "it came late, or again")
+        while await self._host.advance(message.run_id, take):
+            if not is_over:
+                if refused_under is not None:
+                    await self._mark(message, refused_under, "stale", "it came late, or again")
+                return True
+            # Its last commit is under way: when that is durable the run is closed.
+            await asyncio.sleep(_COMMIT_S)
+        return False
 
-    async def _dismiss(self, message: Message) -> None:
-        """A message to a run that is over will never be taken; a parked run can only be cancelled."""
+    async def _dismiss(self, message: Message) -> Message | None:
+        """A message to a run that is over will never be taken; a parked run can only be cancelled.
+
+        Returns the message as the run has it that goes on, if the run was continued.
+        """
         run = await self._host.store.run(message.run_id)
         if run is None:
-            return
+            return None
         if run.owner == self._host.host_id and run.parked and message.kind == "cancel":
             await self._cancel_parked(run, message)
+        elif run.status is Status.CONTINUED and is_asked_for(message):
+            return await forward(self._host.store, run, message)
         elif run.closed_at_ms is not None:
-            is_asked_for = message.kind.startswith(("signal:", "cancel"))
-            state = "dead" if is_asked_for else "stale"
+            state = "dead" if is_asked_for(message) else "stale"
             fence = Fence(message.run_id, run.epoch)
             await self._mark(message, fence, state, f"the run is {run.status}")
+        return None
 
     async def _cancel_parked(self, run: Run, message: Message) -> None:
         host = self._host
         entries = await host.store.entries(run.run_id, 0, run.seq)
         parked = ParkedRun(run, entries)
         found = await host.store.load(parked.possible_children())
-        children = [child.run_id for child, _ in found if child.closed_at_ms is None]
+        children = [child.run_id for child, _ in found if _may_go_on(child)]
         bundle = parked.cancel(message, children, host.codec, host.sources)
         with suppress(StaleFence):
             await host.store.commit(bundle)
@@ -85,3 +117,8 @@ class Delivery:
         except StaleFence:
             # The run is somebody else's by now, and so are its messages; or ours again, and to be loaded.
             self._host.forget(message.run_id, before_epoch=fence.epoch + 1)
+
+
+def _may_go_on(run: Run) -> bool:
+    """Whether it is open, or a run that continues it may be."""
+    return run.closed_at_ms is None or run.status is Status.CONTINUED

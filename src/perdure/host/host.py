@@ -26,7 +26,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message, Work
 from perdure.engine.replay import facts
-from perdure.engine.replay.effects import Change, Spawn
+from perdure.engine.replay.effects import Birth, Change
 from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.programs import explain, program_of, rebuild
 from perdure.engine.replay.promise import DurablePromise
@@ -34,7 +34,7 @@ from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.warm import WarmRun
 from perdure.engine.runs import Mode
 from perdure.engine.sources import Sources
-from perdure.host.batch import Batch, Start
+from perdure.host.batch import Batch, Start, start_of
 from perdure.host.bodies import Bodies
 from perdure.host.body import Body
 from perdure.host.loading import Loader
@@ -89,6 +89,8 @@ class Host:
             is_async: OrderedDict() for is_async in (True, False)
         }
         """Steps that found no slot, apart for async bodies and for threads."""
+        self.on_unfinished: Callable[[Sequence[WarmRun]], None] = lambda _: None
+        """Called with the runs that are durable and of which more is decided: `advance` writes it."""
         self._background: set[asyncio.Task[Any]] = set()
         self._undecided = 0
         """Commits that bodies' ends and messages have led to, and that are under way."""
@@ -105,7 +107,7 @@ class Host:
     async def start(self, start: Start) -> RunId:
         """Create a run and take its first turn, in one commit. Raises `RunExists` if its key is taken."""
         run_id = new_run_id(self.sources.now_ms(), self.sources.entropy(10))
-        run = self._new_run(run_id, start, None)
+        run = self._new_run(run_id, start)
         try:
             if self._mode is Mode.STEPWISE:
                 async with run.turn:
@@ -117,8 +119,9 @@ class Host:
             log.info("run %s was taken over while it started", run_id)
         return run_id
 
-    def _new_run(self, run_id: RunId, start: Start, parent: str | None) -> WarmRun:
-        workflow = start.workflow
+    def _new_run(self, run_id: RunId, start: Start) -> WarmRun:
+        workflow, heritage = start.workflow, start.heritage
+        key = start.key or heritage.key
         new = NewRun(
             run_id,
             workflow.name,
@@ -128,8 +131,9 @@ class Host:
             workflow.digest,
             start.key,
             self.host_id,
+            heritage.chain,
         )
-        info = Info(run_id, workflow.name, workflow.version, start.key, StepId("root"))
+        info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
         machine = Machine(workflow, info, self.codec, self.sources)
         root = promise_root(bytes.fromhex(workflow.digest), None, start.key or run_id)
         machine.feed(
@@ -138,12 +142,16 @@ class Host:
                 workflow.digest,
                 root.hex(),
                 workflow.version,
-                parent,
-                start.key,
+                start.parent,
+                key,
+                continues=heritage.continues,
+                inherited=len(heritage.inherited),
                 payload=start.payload,
             )
         )
-        run = WarmRun(machine, loaded=None, new=new)
+        for fact in heritage.inherited:
+            machine.feed(fact)
+        run = WarmRun(machine, new)
         self.residents.add(run)
         return run
 
@@ -277,12 +285,17 @@ class Host:
     def _stage(self, run: WarmRun, changes: Sequence[Change], batch: Batch) -> None:
         """Write the changes into the batch's bundle, and with them the runs that they spawn."""
 
-        def adopt(spawn: Spawn) -> None:
-            child = self._new_run(spawn.run_id, Start(spawn.workflow, spawn.payload), spawn.parent)
+        def adopt(birth: Birth) -> None:
+            child = self._new_run(birth.run_id, start_of(run, birth))
             child.in_flight += 1
             batch.children = [*batch.children, child]
             self._reserve(child, batch)
-            self._stage(child, child.machine.take_changes(), batch)
+            changes = child.machine.take_changes()
+            if isinstance(changes[-1].event, e.RunContinued):
+                # Continued at once, and so may the next one be: each link of a chain has its own commit.
+                child.machine.record.changes.append(changes.pop())
+                batch.unfinished = [*batch.unfinished, child]
+            self._stage(child, changes, batch)
 
         sent = run.write(batch.bundle, changes, self.sources, adopt)
         if sent:
@@ -315,6 +328,8 @@ class Host:
             self.watchers.grown(run.run_id)
         for victim in self.residents.excess():
             self.evict(victim)
+        if batch.unfinished:
+            self.on_unfinished(batch.unfinished)
         for message in batch.messages:
             self.on_message(message)
         for work in batch.bundle.work:
@@ -399,7 +414,7 @@ class Host:
         """
         for run in runs:
             self.forget(run.run_id, before_epoch=run.epoch)
-        resuming = (self.advance(run.run_id, _nothing) for run in runs)
+        resuming = (self.advance(run.run_id, nothing) for run in runs)
         for outcome in await asyncio.gather(*resuming, return_exceptions=True):
             if isinstance(outcome, Exception):
                 self.on_failure(outcome)
@@ -476,5 +491,5 @@ def _want(step: StepId, run: WarmRun) -> None:
         run.machine.unstarted.append(promise)
 
 
-def _nothing(_: WarmRun) -> None:
+def nothing(_: WarmRun) -> None:
     """Loading it is enough: what a crash left behind is settled then."""

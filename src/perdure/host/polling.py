@@ -5,10 +5,12 @@ Level-triggered: whatever is there is found, however it got there and whatever w
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from perdure.authoring.registry import names
 from perdure.core.errors import StoreClosed, StoreError
 from perdure.core.messages import Message, Work
+from perdure.engine.replay.warm import WarmRun
 from perdure.host.delivery import Delivery
 from perdure.host.host import Host
 from perdure.host.identity import is_dead
@@ -37,6 +39,7 @@ class Poller:
         host.on_message = self.sent
         host.on_work = self._put
         host.on_slot = self._freed
+        host.on_unfinished = self._go_on
 
     def sent(self, message: Message) -> None:
         """This host sent a message, and it is durable."""
@@ -44,6 +47,11 @@ class Poller:
             self._host.spawn(self._delivery.deliver(message))
         else:
             self._expect(message.due_at_ms)
+
+    def _go_on(self, runs: Sequence[WarmRun]) -> None:
+        # A host that stops leaves them to whoever has them next.
+        for run in () if self._is_stopping else runs:
+            self._host.spawn(self._delivery.go_on(run))
 
     def _put(self, work: Work) -> None:
         if self._worker.serves(work):

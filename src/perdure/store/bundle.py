@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from perdure.core.errors import InputError, InvalidId, PayloadTooLarge
-from perdure.core.ids import Guid, RunId, StepId, parse_run_id, require_guid_of
+from perdure.core.ids import Guid, RunId, StepId, guid_run, parse_run_id, require_guid_of
 from perdure.core.journal.journal import Appended
 from perdure.core.ledger import CLOSED, SPAWNED, Settlement, message_account
 from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
@@ -31,6 +31,7 @@ class Bundle:
         "dropped",
         "fences",
         "finished",
+        "forwarded",
         "has_more",
         "marked",
         "messages",
@@ -47,6 +48,7 @@ class Bundle:
         """Whether there is anything beside appends."""
         self.created: Sequence[tuple[NewRun, Appended]] = ()
         self.messages: Sequence[Message] = ()
+        self.forwarded: Sequence[tuple[tuple[RunId, Guid], RunId]] = ()
         self.acknowledged: Sequence[tuple[RunId, Guid]] = ()
         self.marked: Sequence[tuple[RunId, Guid, str, str]] = ()
         self.work: Sequence[Work] = ()
@@ -120,6 +122,15 @@ class Bundle:
         require_integer("arrival", message.arrival)
         _require_payload(f"message {message.guid!r}", message.payload)
         self.messages = self._grown(self.messages, message)
+
+    def forward(self, run_id: RunId, guid: Guid, to: RunId) -> None:
+        if parse_run_id(run_id) == parse_run_id(to):
+            raise InputError(
+                f"message {guid!r} is forwarded to run {to!r}, which has it",
+                "forward it to the run that goes on",
+            )
+        guid_run(guid)
+        self.forwarded = self._grown(self.forwarded, ((run_id, guid), to))
 
     def acknowledge(self, fence: Fence, guid: Guid) -> None:
         require_text("guid", guid)
@@ -211,6 +222,8 @@ def _require_run(run: NewRun) -> None:
     require_text("digest", run.digest, MAX_NAME_LENGTH)
     require_text("key", run.key or "", MAX_KEY_LENGTH)
     require_text("owner", run.owner or "", MAX_NAME_LENGTH)
+    if run.chain is not None:
+        parse_run_id(run.chain)
     require_integer("created_at_ms", run.created_at_ms)
 
 

@@ -50,6 +50,7 @@ class Group:
         self.appends: list[Appended] = []
         self.postings: dict[tuple[RunId, AccountId], int] = {}
         self.messages: list[Message] = []
+        self.forwarded: dict[tuple[RunId, Guid], RunId] = {}
         self.acknowledged: list[tuple[RunId, Guid]] = []
         self.marked: list[tuple[RunId, Guid, str, str]] = []
         self.work: dict[tuple[RunId, StepId], Work] = {}
@@ -103,6 +104,7 @@ class Group:
         for fence in bundle.fences:
             self._head(fence)
         self.messages += bundle.messages
+        self.forwarded.update(bundle.forwarded)
         self.acknowledged += bundle.acknowledged
         self.marked += bundle.marked
         self._add_work(bundle)
@@ -120,6 +122,7 @@ class Group:
         beside = (
             self.created,
             self.messages,
+            self.forwarded,
             self.acknowledged,
             self.marked,
             self.work,

@@ -70,6 +70,14 @@ class Primitives(Protocol):
         """Commits: a message to a run, once per GUID. Anyone may send; the run's row is not touched."""
         ...
 
+    def forward(self, run_id: RunId, guid: Guid, to: RunId) -> None:
+        """Commits: a message that is pending for `run_id` is that of `to`, under the same GUID.
+
+        If it is not pending there nothing is changed; if `to` has one of that GUID, that one stays. Anyone may
+        forward what comes for a run that was continued: it takes nothing more, and no run's row is touched.
+        """
+        ...
+
     def acknowledge(self, fence: Fence, guid: Guid) -> None:
         """Commits: the message is gone, with the bundle that certifies its effect."""
         ...

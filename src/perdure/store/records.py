@@ -8,7 +8,7 @@ from perdure.core.messages import Work
 
 
 class NewRun(msgspec.Struct, frozen=True):
-    """A run that is about to exist. `key` is unique over scope and program."""
+    """A run that is about to exist. `key` is unique over scope and program; `chain` is as in `Run`."""
 
     run_id: RunId
     program: str
@@ -18,12 +18,14 @@ class NewRun(msgspec.Struct, frozen=True):
     digest: str = ""
     key: str | None = None
     owner: HostId | None = None
+    chain: RunId | None = None
 
 
 class Run(msgspec.Struct, frozen=True):
     """A run as stored. `seq` counts its entries; `head` is the hash of the last one.
 
-    `parked` says why the run is not advanced; `None` while it is not parked.
+    `parked` says why the run is not advanced; `None` while it is not parked. `chain` is the first run of the chain
+    that this one continues; `None` if it continues none.
     """
 
     run_id: RunId
@@ -41,6 +43,12 @@ class Run(msgspec.Struct, frozen=True):
     created_at_ms: int
     closed_at_ms: int | None
     parked: str | None = None
+    chain: RunId | None = None
+
+    @property
+    def origin(self) -> RunId:
+        """The run that began what this one goes on with: the first of its chain, or itself."""
+        return self.chain or self.run_id
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ def created_rows(group: Group) -> list[Row]:
             *_after(head),
             run.created_at_ms,
             head.closed_at_ms,
+            run.chain,
         )
         for run, head in sorted(group.created, key=lambda created: created[0].key or "")
     ]
@@ -82,6 +83,11 @@ def message_rows(group: Group) -> list[Row]:
         (m.run_id, m.guid, m.kind, m.step, m.payload, m.due_at_ms, m.arrival)
         for m in group.messages
     ]
+
+
+def forwarded_rows(group: Group) -> list[Row]:
+    """In the order of keys, so that hosts that forward the same messages at once wait in one line."""
+    return [(*message, to) for message, to in sorted(group.forwarded.items())]
 
 
 def work_rows(group: Group) -> list[Row]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Protocol
 
 from perdure.core.books import Books
-from perdure.core.ids import HostId, RunId
+from perdure.core.ids import Guid, HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
 from perdure.core.messages import Message
@@ -118,6 +118,22 @@ class Store(Protocol):
     async def run(self, run_id: RunId) -> Run | None: ...
 
     async def run_by_key(self, scope: str, program: str, key: str) -> Run | None: ...
+
+    async def chain_end(self, first: RunId) -> Run | None:
+        """The last run of the chain that began with `first`: that itself, if nothing continues it."""
+        ...
+
+    async def chain(self, first: RunId) -> list[Run]:
+        """All runs of the chain that began with `first`, in order."""
+        ...
+
+    async def taken_in_chain(self, first: RunId, guids: Sequence[Guid]) -> set[Guid]:
+        """Which of these messages any run of the chain has taken in."""
+        ...
+
+    async def published_in_chain(self, first: RunId) -> dict[str, bytes]:
+        """The newest value of each name that any run of the chain has published."""
+        ...
 
     async def open_runs(
         self, owner: HostId | None, after: RunId | None = None, limit: int = 1000

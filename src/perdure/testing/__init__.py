@@ -2,6 +2,7 @@
 
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import Exploration, ScheduleFailed
+from perdure.testing.interlude import After
 from perdure.testing.workflows import explore_workflow
 
-__all__ = ["Exploration", "ScheduleFailed", "assert_sound", "explore_workflow"]
+__all__ = ["After", "Exploration", "ScheduleFailed", "assert_sound", "explore_workflow"]

@@ -9,11 +9,12 @@ that was finished, or whose intent was not durable.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.authoring.call import Call
 from perdure.authoring.registry import register
+from perdure.authoring.upcaster import reading_old_shapes
 from perdure.authoring.workflow import Workflow
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
@@ -41,13 +42,11 @@ from perdure.testing.explorer import (
     memory_store,
 )
 from perdure.testing.fates import FatefulResidents, WatchedBodies
+from perdure.testing.interlude import After, Interlude, Script
 from perdure.testing.schedule import Chooser, Schedules
 from perdure.testing.streams import Audience, Streamed, streamed
 
 T = TypeVar("T")
-
-Script = Callable[[Handle[Any]], Awaitable[None]]
-"""What somebody outside does to the run: signals, a cancel. Called once, after the start."""
 
 MODES: dict[str, Settings] = {
     "warm": Settings(),
@@ -81,13 +80,19 @@ class Universe:
     """What outlives a host: the store, the time, and the memory of what was durable and what was begun."""
 
     def __init__(
-        self, store: Store, chooser: Chooser, settings: Settings, queues: Sequence[str]
+        self,
+        store: Store,
+        chooser: Chooser,
+        settings: Settings,
+        queues: Sequence[str],
+        interlude: Interlude,
     ) -> None:
         self.store = store
+        self.interlude = interlude
         self.settings = settings
         self.queues = queues
         self.sources = VirtualSources()
-        self.codec: Codec = JsonCodec()
+        self.codec: Codec = reading_old_shapes(JsonCodec())
         self.choose = chooser.choose
         self.commits = 0
         self.waits = 0
@@ -206,6 +211,7 @@ class MortalStore:
             universe.may_usurp = False
             await self._lose_owner()
         await asyncio.shield(universe.write(bundle))
+        await universe.interlude.play(universe.commits)
         if fate == "crash after":
             await self.die()
 
@@ -345,6 +351,8 @@ class ExploredHost(Hosting):
         store, sources = self.host.store, self._universe.sources
         times = [await store.next_due(self.host_id), await store.next_work(self._universe.queues)]
         due = min((time for time in times if time is not None), default=None)
+        if due is None and await self._universe.interlude.play():
+            return
         if due is None and self._patience:
             # Another host may be in the middle of something.
             self._patience -= 1
@@ -397,13 +405,14 @@ class Outside(Hosting):
         )
 
 
-async def _run_once(universe: Universe, call: Call[Any], script: Script | None) -> Ended:
+async def _run_once(universe: Universe, call: Call[Any]) -> Ended:
     """Start the workflow and bring it to its end, by as many hosts as it takes."""
     workflow = call.definition
     assert isinstance(workflow, Workflow)  # noqa: S101 - refused before
     register(workflow)
     call.use()
     start = Start(workflow, universe.codec.encode(call.arguments), key="explored")
+    outside = Outside(universe)
     run_id: RunId | None = None
     while run_id is None:
         host = universe.new_host()
@@ -414,17 +423,16 @@ async def _run_once(universe: Universe, call: Call[Any], script: Script | None) 
         if run_id is None:
             await host.live()
             continue
-        if script is not None:
-            outside = Outside(universe)
-            await script(Handle(outside, run_id, workflow))
-            outside.kill()
+        universe.interlude.open(Handle(outside, run_id, workflow))
+        await universe.interlude.play(universe.commits)
         universe.may_usurp = True
         await host.live()
     while universe.open:
         await universe.new_host().live()
-    run = await universe.store.run(run_id)
+    outside.kill()
+    run = await universe.store.chain_end(run_id)
     assert run is not None and run.status in TERMINAL  # noqa: S101, PT018 - it is not open
-    (last,) = await universe.store.entries(run_id, run.seq - 1, run.seq)
+    (last,) = await universe.store.entries(run.run_id, run.seq - 1, run.seq)
     await universe.audience.agree()
     return Ended(run.status, last.payload, await streamed(universe.store, run_id))
 
@@ -432,7 +440,7 @@ async def _run_once(universe: Universe, call: Call[Any], script: Script | None) 
 async def explore_workflow(
     make_call: Callable[[], Call[Any]],
     *,
-    script: Script | None = None,
+    script: Script | After | None = None,
     queues: Sequence[str] = (),
     max_faults: int = 1,
     modes: Sequence[str] = tuple(MODES),
@@ -441,19 +449,21 @@ async def explore_workflow(
 ) -> Exploration:
     """Run the workflow that `make_call` calls under every schedule of at most `max_faults` faults.
 
-    `script` is what somebody outside does to the run once it has started; `queues` are those that its tasks go
-    to. `modes` are ways to run it: "warm", "always replayed", "stepwise". `check` asserts how it must end. Raises
-    `ScheduleFailed`, with the schedule, at the first one under which something that must hold does not.
+    `script` is what somebody outside does to the run once it has started, or `After` so many commits; `queues` are
+    those that its tasks go to. `modes` are ways to run it: "warm", "always replayed", "stepwise". `check` asserts how
+    it must end. Raises `ScheduleFailed`, with the schedule, at the first one under which something that must hold
+    does not.
     """
     expected: Ended | None = None
     total = Exploration(0, 0, frozenset())
     for mode in modes:
         for chooser in Schedules(max_faults, is_strict=open_store is memory_store):
             async with open_store() as store:
-                universe = Universe(store, chooser, MODES[mode], tuple(queues))
+                interlude = Interlude(script)
+                universe = Universe(store, chooser, MODES[mode], tuple(queues), interlude)
                 try:
                     async with asyncio.timeout(LONGEST_S):
-                        ended = await _run_once(universe, make_call(), script)
+                        ended = await _run_once(universe, make_call())
                     expected = expected or ended
                     universe.judge(ended, expected)
                     if check is not None:

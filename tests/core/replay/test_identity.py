@@ -17,6 +17,7 @@ from perdure.core.replay.identity import (
     cancel_guid,
     child_run_id,
     idempotency_text,
+    next_run_id,
     parent_address,
     parse_parent,
     result_guid,
@@ -137,3 +138,17 @@ def test_a_childs_id_never_changes_because_its_parent_looks_for_it() -> None:
 
 def test_an_idempotency_text_never_changes_because_services_remember_it() -> None:
     assert idempotency_text(RUN, STEP) == sha256(f"{RUN}|{STEP}|1".encode()).hexdigest()
+
+
+@given(st.integers(0, 1 << 47), st.binary(min_size=10, max_size=10))
+def test_a_run_that_continues_another_has_one_name_and_sorts_after_it(
+    at_ms: int, entropy: bytes
+) -> None:
+    run = new_run_id(at_ms, entropy)
+    chain = [run]
+    for _ in range(20):
+        chain.append(next_run_id(chain[-1]))
+    assert chain == sorted(set(chain))
+    assert [parse_run_id(each) for each in chain] == chain
+    assert chain[1] == next_run_id(run)
+    assert child_run_id(run, STEP) not in chain

@@ -15,7 +15,9 @@ GUID = Guid("m_1_2")
 SET = SetId("root.7")
 
 SAMPLES: list[e.Event] = [
-    e.ExecutionStarted("flow", "aa", "bb", "1", "r/s", "key", StepId("t"), GUID, payload=b"{}"),
+    e.ExecutionStarted(
+        "flow", "aa", "bb", "1", "r/s", "key", StepId("t"), GUID, RunId("r_0"), 2, payload=b"{}"
+    ),
     e.ExecutionCompleted(payload=b"1", released=1, guid=GUID, step=STEP),
     e.ExecutionFailed(payload=b"1", released=1, guid=GUID, step=STEP),
     e.ExecutionCancelled(payload=b"1", released=1, guid=GUID, step=STEP, reason="why"),

@@ -149,8 +149,8 @@ def child_created_apart() -> Iterator[None]:
             changes[place] = Change(change.event, kept)
         await commit(self, run)
         for spawn in spawns:
-            start = Start(spawn.workflow, spawn.payload)
-            await commit(self, self._new_run(spawn.run_id, start, spawn.parent))
+            start = Start(spawn.workflow, spawn.payload, parent=spawn.parent)
+            await commit(self, self._new_run(spawn.run_id, start))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Host, "_commit", loose)

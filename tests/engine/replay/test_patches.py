@@ -17,7 +17,7 @@ def drawn(number: int) -> e.RandomGenerated:
 
 
 def patches(*recorded: e.Event) -> tuple[Patches, Record]:
-    record = Record(recorded, lambda: "here")
+    record = Record(recorded, lambda: "here", lambda *_: False)
     return Patches(record), record
 
 

@@ -40,7 +40,8 @@ class Carrier(Event, frozen=True, kw_only=True):
 class ExecutionStarted(Carrier, frozen=True):
     """Always the first, save for an approval. The payload is the input; the body is an open obligation.
 
-    `root` is the promise root in hex. A graph names its `trigger` and the `guid` that began the run.
+    `root` is the promise root in hex. A graph names its `trigger` and the `guid` that began the run. A run that
+    `continues` another one has `inherited` so many facts, which follow: the program begins after them.
     """
 
     program: str
@@ -51,6 +52,8 @@ class ExecutionStarted(Carrier, frozen=True):
     idempotency_key: str | None = None
     trigger: StepId | None = None
     guid: Guid | None = None
+    continues: RunId | None = None
+    inherited: int = 0
 
 
 class Terminal(Carrier, frozen=True, kw_only=True):

@@ -27,12 +27,12 @@ def result_guid(run_id: RunId, step: StepId, attempt: int) -> Guid:
 
 
 def signal_guid(run_id: RunId, name: str, sender: str) -> Guid:
-    """A signal; `sender` names the act of sending."""
+    """A signal to a run, or to the chain that began with it; `sender` names the act of sending."""
     return message_guid(run_id, "signal", name, sender)
 
 
 def cancel_guid(run_id: RunId) -> Guid:
-    """The request to stop: a run is asked once, whoever asks."""
+    """The request to stop: a run, or the chain that began with it, is asked once, whoever asks."""
     return message_guid(run_id, "cancel")
 
 
@@ -40,6 +40,12 @@ def child_run_id(parent: RunId, step: StepId) -> RunId:
     """The run that a step of another run is. It sorts beside its parent."""
     at_ms = int(parent[2 : 2 + _V7_TIME_HEX], 16)
     return new_run_id(at_ms, sha256(f"{parent}/{step}".encode()).digest()[:10])
+
+
+def next_run_id(run_id: RunId) -> RunId:
+    """The run that continues another. It sorts after it, and so the runs of a chain in their order."""
+    at_ms = int(run_id[2 : 2 + _V7_TIME_HEX], 16) + 1
+    return new_run_id(at_ms, sha256(f"{run_id}/continued".encode()).digest()[:10])
 
 
 def parent_address(parent: RunId, step: StepId) -> str:

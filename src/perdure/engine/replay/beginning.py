@@ -37,11 +37,7 @@ def _begin_call(machine: "Machine", fiber: Fiber, call: Call[Any]) -> DurablePro
     definition = machine.use(call)
     is_queued = isinstance(definition, Task) and definition.queue is not None
     limit = MAX_PAYLOAD_BYTES - HEADER_ROOM if is_queued else MAX_PAYLOAD_BYTES
-    try:
-        payload = machine.codec.encode(call.arguments, limit=limit)
-    except (NotEncodable, PayloadTooLarge) as error:
-        what = f"an argument of {definition.noun} {definition.name!r}: {error.what}"
-        raise type(error)(what, error.remedy) from None
+    payload = encode_arguments(machine, call, limit)
     if not isinstance(definition, Task):
         return _begin_child(machine, fiber, call, payload)
     place = Place.QUEUED if is_queued else Place.LOCAL
@@ -57,6 +53,15 @@ def _begin_call(machine: "Machine", fiber: Fiber, call: Call[Any]) -> DurablePro
         machine.record.emit(scheduled)
         machine.unstarted.append(promise)
     return promise
+
+
+def encode_arguments(machine: "Machine", call: Call[Any], limit: int = MAX_PAYLOAD_BYTES) -> bytes:
+    """The arguments as a payload; an error names what was called."""
+    try:
+        return machine.codec.encode(call.arguments, limit=limit)
+    except (NotEncodable, PayloadTooLarge) as error:
+        what = f"an argument of {call.definition.noun} {call.definition.name!r}: {error.what}"
+        raise type(error)(what, error.remedy) from None
 
 
 def work_of(

@@ -6,7 +6,7 @@ import msgspec
 
 from perdure.authoring.workflow import Workflow
 from perdure.core.ids import Guid, RunId, StepId
-from perdure.core.journal.events import Event
+from perdure.core.journal.events import CancelRequested, Event, SignalDelivered
 from perdure.core.messages import Message, Work
 
 
@@ -43,6 +43,21 @@ class Spawn(NamedTuple):
     parent: str
 
 
+Inherited = SignalDelivered | CancelRequested
+"""What reached a run, and is for the one that continues it."""
+
+
+class Continue(NamedTuple):
+    """Create the run that goes on for this one. What came for this one and had no effect is `inherited`."""
+
+    run_id: RunId
+    workflow: Workflow[..., Any]
+    payload: bytes
+    parent: str | None
+    key: str | None
+    inherited: tuple[Inherited, ...]
+
+
 class Publish(NamedTuple):
     """Let clients read a value."""
 
@@ -58,7 +73,8 @@ class AppendChunk(NamedTuple):
     payload: bytes
 
 
-Effect = Enqueue | PutWork | DropWork | Acknowledge | Spawn | Publish | AppendChunk
+Birth = Spawn | Continue
+Effect = Enqueue | PutWork | DropWork | Acknowledge | Birth | Publish | AppendChunk
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

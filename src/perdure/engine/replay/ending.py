@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from perdure.authoring.failures import encode_failure
-from perdure.authoring.interruption import Cancelled
+from perdure.authoring.interruption import Cancelled, Continued
 from perdure.core.errors import NeverAwaited, PerdureError, RunCancelled
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.identity import parse_parent, result_guid
+from perdure.engine.replay.continuing import go_on
 from perdure.engine.replay.effects import Effect, Enqueue
 
 if TYPE_CHECKING:
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
 
 def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
     """The body returned or raised, and nothing that it began is open."""
-    forgotten = machine.disown_calls()
+    forgotten = machine.unawaited.disown()
     result = b""
-    if error is None and forgotten:
+    is_well = error is None or isinstance(error, Continued)
+    if is_well and forgotten:
         error = NeverAwaited(
             f"workflow {machine.workflow.name!r} called {', '.join(forgotten)} and never awaited it",
             f"write `await {forgotten[0]}(...)`",
         )
-    if error is None and machine.left:
+    elif is_well and machine.left:
         error = NeverAwaited(
             f"workflow {machine.workflow.name!r} left {machine.left[0]!r} before its end, "
             "and what it does in `finally` was never awaited",
@@ -37,6 +39,8 @@ def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
     if error is None:
         tell = _tell_parent(machine, "completed", result)
         machine.record.emit(e.ExecutionCompleted(payload=result, released=1), *tell)
+    elif isinstance(error, Continued):
+        go_on(machine, error)
     elif isinstance(error, Cancelled) and machine.cancel_reason is not None:
         reason = machine.cancel_reason
         cancelled = RunCancelled(

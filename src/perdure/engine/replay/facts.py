@@ -17,6 +17,7 @@ from perdure.core.messages import Message
 from perdure.core.replay.identity import result_guid, retry_guid
 from perdure.core.replay.retrying import IN_DOUBT, retry_at
 from perdure.engine.replay.beginning import work_of
+from perdure.engine.replay.continuing import pass_on
 from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, PutWork
 from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.promise import DurablePromise, Place
@@ -127,6 +128,8 @@ def take(warm: WarmRun, message: Message) -> bool:
     kind, _, name = message.kind.partition(":")
     if message_account(message.guid) in warm.journal.state.balances:
         return False
+    if machine.is_over:
+        return pass_on(machine, message)
     if kind == "signal":
         number = machine.signals.next_delivery(name)
         delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)

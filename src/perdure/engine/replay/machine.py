@@ -13,14 +13,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from perdure.authoring.call import Branch, Call, Operation
 from perdure.authoring.context import WORKFLOW, Info, Promise, Wait
 from perdure.authoring.definition import Definition
 from perdure.authoring.failures import encode_failure
-from perdure.authoring.interruption import Cancelled, Evicted
+from perdure.authoring.interruption import Cancelled, Continued, Evicted
 from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
@@ -33,6 +33,7 @@ from perdure.core.replay.retrying import IN_DOUBT
 from perdure.engine.replay.abandoning import abandon_leaf
 from perdure.engine.replay.awaiting import await_of
 from perdure.engine.replay.beginning import begin
+from perdure.engine.replay.continuing import continuation
 from perdure.engine.replay.coroutines import drive_alone, foreign_await, refuse, wait_for
 from perdure.engine.replay.effects import AppendChunk, Change, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
@@ -41,6 +42,8 @@ from perdure.engine.replay.patches import Patches
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.record import Diverged, Record
 from perdure.engine.replay.signals import Signals
+from perdure.engine.replay.unawaited import Unawaited
+from perdure.engine.replay.upcasting import is_upcast
 from perdure.engine.sources import Sources
 
 PATIENCE = 100
@@ -64,7 +67,7 @@ class Machine:
         self.info = info
         self.codec = codec
         self.sources = sources
-        self.record = Record(recorded, self._place)
+        self.record = Record(recorded, self._place, partial(is_upcast, self))
         self.signals = Signals(self.record, self.settle)
         self.promises: dict[StepId, DurablePromise] = {}
         """Everything that is open."""
@@ -82,13 +85,15 @@ class Machine:
         self._fibers: dict[Fiber, None] = {}
         self._ready: deque[Fiber] = deque()
         self._current: Fiber | None = None
+        self._inherits = 0
+        """Facts of the run before that are still to come; the body begins after them."""
         self._is_waiting = False
         self._is_closing = False
         self._settlements = 0
         self._refusals = 0
         self.left: list[str] = []
         """Async generators that were left before their end, and could not clean up."""
-        self._made: dict[int, Call[Any]] = {}
+        self.unawaited = Unawaited()
         self._last_place = StepId("root")
         self._appended: dict[str, int] = {}
         """How many chunks the workflow itself has appended to each stream."""
@@ -103,19 +108,18 @@ class Machine:
         record = self.record
         while record.is_replaying:
             event = record.peek()
-            react = _FACTS.get(type(event))
-            if react is None:
+            if type(event) not in _FACTS:
                 record.diverge(None)
             record.advance()
-            react(self, event)
-            if self._ready:
+            if self._learn(event):
                 self._advance()
         record.forget()
 
     def feed(self, event: e.Event, *effects: Effect) -> None:
         """Take a fact in, and drive the program until it waits again."""
         self.record.add(event, effects)
-        self._react(event)
+        if self._learn(event):
+            self._drive_alone(self._advance)
 
     def take_changes(self) -> list[Change]:
         """What is to be committed, in order."""
@@ -126,10 +130,12 @@ class Machine:
     def is_replaying(self) -> bool:
         return self.record.is_replaying or self._is_closing
 
-    def _react(self, event: e.Event) -> None:
+    def _learn(self, event: e.Event) -> bool:
+        """Whether the program can go on, now that this is known."""
+        if self._inherits:
+            self._inherits -= 1
         _FACTS[type(event)](self, event)
-        if self._ready:
-            self._drive_alone(self._advance)
+        return bool(self._ready) and not self._inherits
 
     def _drive_alone(self, drive: Callable[[], None]) -> None:
         self._context.run(drive_alone, drive, self._left)
@@ -164,6 +170,7 @@ class Machine:
         except (PerdureError, TypeError) as error:
             coroutine = refuse(error)
         self.add_fiber(Fiber(coroutine, "root", 0))
+        self._inherits = event.inherited
 
     def _on_invoke_started(self, event: e.InvokeStarted) -> None:
         promise = self.promises.get(event.promise_id)
@@ -316,18 +323,10 @@ class Machine:
         promise.value, promise.failure = value, error
         self.settle(promise)
 
-    def disown_calls(self) -> list[str]:
-        """The names of calls that were made and never awaited; nobody waits for them any more."""
-        names = {call.definition.name for call in self._made.values() if not call.is_used}
-        for call in self._made.values():
-            call.is_used = True
-        self._made.clear()
-        return sorted(names)
-
     def close(self) -> None:
         """Take the coroutines out of memory. Their `finally` runs, and every verb in it does nothing."""
         self._is_closing = True
-        self.disown_calls()
+        self.unawaited.disown()
         self._context.run(drive_alone, self._close_coroutines, self._left)
         self._context = Context()
 
@@ -387,14 +386,14 @@ class Machine:
 
     def made(self, call: Call[Any]) -> None:
         if self._current is not None and not self._is_closing:
-            self._made[id(call)] = call
+            self.unawaited.add(call)
         else:
             # Made while the coroutine is closed, or in a task of asyncio's: it will be refused.
             call.is_used = True
 
     def use(self, call: Call[Any]) -> Definition[..., Any]:
         """The call is begun: it is not forgotten any more."""
-        self._made.pop(id(call), None)
+        self.unawaited.remove(call)
         call.use()
         return call.definition
 
@@ -468,6 +467,9 @@ class Machine:
         promise = self.begin(call)
         promise.is_detached = True
         return promise
+
+    def continue_as_new(self, call: Call[Any]) -> Continued:
+        return continuation(self, self._turn(), call)
 
     def signal_child(self, promise: Promise, signal: Signal[Any], value: object) -> None:
         child = promise.child_run

@@ -41,14 +41,16 @@ def rebuild(
 ) -> WarmRun:
     """The run as its entries tell it, its coroutines where they were. Raises `Diverged` if the program is another."""
     loaded, events = rebuild_run(run, entries)
-    info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
+    # The start key of a chain stays with its first run; the others know it from their first entry.
+    key = run.key or getattr(events[0], "idempotency_key", None)
+    info = Info(run.run_id, run.program, run.version, key, StepId("root"))
     machine = Machine(workflow, info, codec, sources, events)
     try:
         machine.replay()
     except BaseException:
         machine.close()
         raise
-    return WarmRun(machine, loaded=loaded, new=None)
+    return WarmRun(machine, run, loaded=loaded)
 
 
 def explain(run: Run, workflow: Workflow[..., Any], divergence: Divergence) -> RunDiverged:

@@ -8,6 +8,8 @@ from perdure.core.replay.matching import Divergence, differs
 from perdure.core.replay.patching import set_markers_apart
 from perdure.engine.replay.effects import Change, Effect
 
+IsSame = Callable[[e.Event, e.Event], bool]
+
 
 class Diverged(BaseException):
     """The program left the recorded path; nothing may be appended."""
@@ -20,12 +22,16 @@ class Diverged(BaseException):
 class Record:
     """A cursor over what the journal holds, and after its end a list of what is to be appended.
 
-    `place` tells people where the program is.
+    `place` tells people where the program is; `is_same` whether a recorded event that differs is the same all the
+    same.
     """
 
-    def __init__(self, recorded: Sequence[e.Event], place: Callable[[], str]) -> None:
+    def __init__(
+        self, recorded: Sequence[e.Event], place: Callable[[], str], is_same: IsSame
+    ) -> None:
         self.changes: list[Change] = []
         self._place = place
+        self._is_same = is_same
         self._recorded, self._markers = set_markers_apart(recorded) if recorded else ((), {})
         self._position = 0
         self._effects: list[Effect] = []
@@ -66,7 +72,7 @@ class Record:
         """The program decided on `event`. Returns the event that stands: this one, or the recorded one."""
         if self._position < len(self._recorded):
             recorded = self._recorded[self._position]
-            if differs(recorded, event):
+            if differs(recorded, event) and not self._is_same(recorded, event):
                 self.diverge(event)
             self._position += 1
             if self._effects:

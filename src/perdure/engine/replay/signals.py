@@ -1,7 +1,9 @@
 """A run's signals: buffered in the order of delivery, consumed in the order of asking."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+
+import msgspec
 
 from perdure.core.journal import events as e
 from perdure.engine.replay.promise import DurablePromise
@@ -14,9 +16,12 @@ class Signals:
     def __init__(self, record: Record, settle: Callable[[DurablePromise], None]) -> None:
         self._record = record
         self._settle = settle
-        self._buffered: dict[str, deque[tuple[int, bytes | None]]] = {}
+        self._kept: dict[tuple[str, int], e.SignalDelivered] = {}
+        """What nobody has taken, in the order of delivery, by name and number."""
         self._expecting: dict[str, deque[DurablePromise]] = {}
         self._delivered: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
+        """The number of the last signal of each name that was taken: the oldest goes first."""
 
     def next_delivery(self, name: str) -> int:
         """The number that the next signal of that name gets."""
@@ -28,15 +33,15 @@ class Signals:
         self._delivered[name] = event.delivery_id
         expecting = self._expecting.get(name)
         if expecting:
-            self._receive(expecting.popleft(), name, event.delivery_id, event.payload)
+            self._receive(expecting.popleft(), event)
         else:
-            self._buffered.setdefault(name, deque()).append((event.delivery_id, event.payload))
+            self._kept[name, event.delivery_id] = event
 
     def expect(self, promise: DurablePromise, name: str) -> None:
         """Take the oldest signal that is kept, or wait for one."""
-        buffered = self._buffered.get(name)
-        if buffered:
-            self._receive(promise, name, *buffered.popleft())
+        kept = self._kept.pop((name, self._taken.get(name, 0) + 1), None)
+        if kept is not None:
+            self._receive(promise, kept)
         else:
             self._expecting.setdefault(name, deque()).append(promise)
 
@@ -44,10 +49,19 @@ class Signals:
         """Nobody waits for this one any more."""
         self._expecting[name].remove(promise)
 
-    def _receive(
-        self, promise: DurablePromise, name: str, delivery_id: int, payload: bytes | None
-    ) -> None:
-        self._record.emit(e.SignalReceived(promise.step, name, delivery_id, payload=payload))
+    def left(self) -> tuple[e.SignalDelivered, ...]:
+        """What nobody has taken, as the first deliveries of another run."""
+        numbers: Counter[str] = Counter()
+        found = []
+        for event in self._kept.values():
+            numbers[event.signal_name] += 1
+            found.append(msgspec.structs.replace(event, delivery_id=numbers[event.signal_name]))
+        return tuple(found)
+
+    def _receive(self, promise: DurablePromise, event: e.SignalDelivered) -> None:
+        name, number, payload = event.signal_name, event.delivery_id, event.payload
+        self._taken[name] = number
+        self._record.emit(e.SignalReceived(promise.step, name, number, payload=payload))
         promise.ok = True
         promise.payload = payload
         self._settle(promise)

@@ -12,7 +12,9 @@ from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.engine.replay.effects import (
     Acknowledge,
     AppendChunk,
+    Birth,
     Change,
+    Continue,
     DropWork,
     Effect,
     Enqueue,
@@ -25,26 +27,31 @@ from perdure.engine.runs import LoadedRun, create_run
 from perdure.engine.sources import Sources
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
-from perdure.store.records import NewRun
+from perdure.store.records import NewRun, Run
 
-Adopt = Callable[[Spawn], None]
-"""Makes the child run that a spawn asks for."""
+Adopt = Callable[[Birth], None]
+"""Makes the run that an effect asks for."""
 
 
 class WarmRun:
-    """A run that this host may write. Until its first commit `new` says what is to be created.
+    """A run that this host may write. Until its first commit `row` says what is to be created.
 
     Memory runs ahead of the store while a commit is under way. If one is rejected the run is dropped: only
     a fresh load is true then.
     """
 
-    def __init__(self, machine: Machine, *, loaded: LoadedRun | None, new: NewRun | None) -> None:
+    def __init__(
+        self, machine: Machine, row: NewRun | Run, *, loaded: LoadedRun | None = None
+    ) -> None:
         self.machine = machine
+        self.scope = row.scope
+        self.chain = row.chain
+        """The first run of the chain that this one continues."""
         self.run_id: RunId = machine.info.run_id
         self.in_flight = 0
         """Commits under way: while there are any, the run stays in memory."""
         self._loaded = loaded
-        self._new = new
+        self._new = row if isinstance(row, NewRun) else None
 
     @cached_property
     def turn(self) -> asyncio.Lock:
@@ -107,5 +114,5 @@ class WarmRun:
             case AppendChunk(name, number, payload):
                 at_ms = sources.now_ms()
                 bundle.append_chunk(NewChunk(self.run_id, name, ROOT, number, payload, at_ms))
-            case Spawn():
+            case Spawn() | Continue():
                 adopt(effect)

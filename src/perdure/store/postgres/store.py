@@ -9,9 +9,9 @@ import asyncpg
 
 from perdure.core.books import Books
 from perdure.core.errors import CommitRejected, StoreClosed, StoreUnavailable
-from perdure.core.ids import HostId, RunId
+from perdure.core.ids import Guid, HostId, RunId
 from perdure.core.journal.entry import Entry
-from perdure.core.ledger import AccountId
+from perdure.core.ledger import AccountId, message_account
 from perdure.core.limits import MAX_SEQUENCE
 from perdure.core.messages import Message
 from perdure.core.streams.chunks import Origin, StoredChunk
@@ -194,6 +194,21 @@ class PostgresStore:
     async def run_by_key(self, scope: str, program: str, key: str) -> Run | None:
         rows = await self._fetch("select_run_by_key", scope, program, key)
         return run_from(rows[0]) if rows else None
+
+    async def chain_end(self, first: RunId) -> Run | None:
+        rows = await self._fetch("select_chain_end", first)
+        return run_from(rows[0]) if rows else None
+
+    async def chain(self, first: RunId) -> list[Run]:
+        return [run_from(row) for row in await self._fetch("select_chain", first)]
+
+    async def taken_in_chain(self, first: RunId, guids: Sequence[Guid]) -> set[Guid]:
+        accounts = {message_account(guid): guid for guid in guids}
+        rows = await self._fetch("select_chain_accounts", first, list(accounts))
+        return {accounts[row[0]] for row in rows}
+
+    async def published_in_chain(self, first: RunId) -> dict[str, bytes]:
+        return {row[0]: row[1] for row in await self._fetch("select_chain_published", first)}
 
     async def open_runs(
         self, owner: HostId | None, after: RunId | None = None, limit: int = 1000

@@ -15,6 +15,7 @@ from perdure.store.rowforms import (
     closed_rows,
     created_rows,
     event_rows,
+    forwarded_rows,
     head_rows,
     message_rows,
     posting_rows,
@@ -90,6 +91,7 @@ async def _write(connection: Connection, group: Group) -> Any:
         )
     await run("post", posting_rows(group))
     await run("enqueue", message_rows(group))
+    await run("forward", forwarded_rows(group))
     await run("acknowledge", group.acknowledged)
     await run("mark", group.marked)
     await run("drop_work", list(group.dropped))

@@ -4,10 +4,10 @@
 -- name: create_runs
 -- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count tells.
 INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                         created_at_ms, closed_at_ms)
+                         created_at_ms, closed_at_ms, chain)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
                      $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::bigint[],
-                     $14::bigint[])
+                     $14::bigint[], $15::text[])
 ON CONFLICT DO NOTHING
 
 -- name: advance_runs
@@ -82,6 +82,19 @@ ON CONFLICT (run_id, account) DO UPDATE SET balance = ledger.balance + excluded.
 -- Commits: messages, once per GUID.
 INSERT INTO perdure.message (run_id, guid, kind, step, payload, due_at_ms, arrival)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bigint[], $7::bigint[])
+ON CONFLICT (run_id, guid) DO NOTHING
+
+-- name: forward
+-- Commits: pending messages, under their GUIDs, to other runs. One that is there already stays.
+-- Locks: the messages; who comes second finds them gone.
+WITH moved AS (
+    DELETE FROM perdure.message AS message
+    USING unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, guid, to_run)
+    WHERE message.run_id = b.run_id AND message.guid = b.guid AND message.state = 'pending'
+    RETURNING b.to_run, message.guid, kind, step, payload, due_at_ms, arrival
+)
+INSERT INTO perdure.message (run_id, guid, kind, step, payload, due_at_ms, arrival)
+SELECT * FROM moved
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: acknowledge
@@ -204,7 +217,7 @@ WITH free AS (
 UPDATE perdure.run AS run SET owner = $1, epoch = epoch + 1
 FROM free WHERE run.id = free.id
 RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-          created_at_ms, closed_at_ms, parked
+          created_at_ms, closed_at_ms, parked, chain
 
 -- name: take_over
 -- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
@@ -216,7 +229,7 @@ WITH lost AS (
 UPDATE perdure.run AS run SET owner = $2, epoch = epoch + 1
 FROM lost WHERE run.id = lost.id AND run.owner = $1
 RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-          created_at_ms, closed_at_ms, parked
+          created_at_ms, closed_at_ms, parked, chain
 
 -- name: release_run
 -- Commits: the run has no owner, under a new epoch; only by the owner of this epoch.
@@ -239,7 +252,7 @@ WHERE run_id = $1 AND seq >= $2 AND seq < $3 AND sealed IS NOT NULL
 
 -- name: select_run
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms, parked
+       created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run WHERE id = $1
 
 -- name: select_runs_by_id
@@ -251,12 +264,36 @@ SELECT seq, head FROM perdure.run WHERE id = $1 FOR NO KEY UPDATE
 
 -- name: select_run_by_key
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms, parked
+       created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run WHERE scope = $1 AND program = $2 AND key = $3
+
+-- name: select_chain_end
+-- The last run of a chain, by its index: later ones sort later.
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms, parked, chain
+FROM perdure.run
+WHERE id = coalesce((SELECT max(id) FROM perdure.run WHERE chain = $1), $1)
+
+-- name: select_chain
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms, parked, chain
+FROM perdure.run WHERE id = $1 OR chain = $1 ORDER BY id
+
+-- name: select_chain_accounts
+-- Which of these accounts any run of a chain has.
+SELECT DISTINCT account FROM perdure.ledger
+WHERE account = ANY ($2::text[])
+  AND run_id IN (SELECT id FROM perdure.run WHERE id = $1 OR chain = $1)
+
+-- name: select_chain_published
+-- What a chain has published, older values first.
+SELECT name, payload FROM perdure.published
+WHERE run_id IN (SELECT id FROM perdure.run WHERE id = $1 OR chain = $1)
+ORDER BY at_ms, run_id
 
 -- name: select_open_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms, parked
+       created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run
 WHERE closed_at_ms IS NULL AND owner = $3 AND id > $1
 ORDER BY id LIMIT $2
@@ -264,7 +301,7 @@ ORDER BY id LIMIT $2
 -- name: select_unowned_runs
 -- Apart, because an index is not used for IS NOT DISTINCT FROM.
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms, parked
+       created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run
 WHERE closed_at_ms IS NULL AND owner IS NULL AND id > $1
 ORDER BY id LIMIT $2
@@ -291,7 +328,7 @@ SELECT DISTINCT host FROM perdure.work WHERE host IS NOT NULL
 
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms, parked
+       created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id
 
 -- name: select_journals

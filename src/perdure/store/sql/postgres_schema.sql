@@ -15,8 +15,9 @@
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
--- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, publish a value or append a
--- chunk. Whoever holds the token of a task may take it off its queue. Everything that one bundle writes commits in one
+-- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, forward one that came for a run that
+-- was continued, publish a value or append a chunk. Whoever holds the token of a task may take it off its queue.
+-- Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
 -- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
@@ -51,6 +52,7 @@ CREATE TABLE perdure.meta (
 -- closed_at_ms    when its last entry was written; NULL while it is open
 -- parked          why it is not advanced: its program diverged from the journal, or is not registered; NULL while
 --                 it is not parked
+-- chain           the first run of the chain that it continues; NULL if it continues none
 CREATE TABLE perdure.run (
     id            text COLLATE "C" NOT NULL PRIMARY KEY,
     scope         text COLLATE "C" NOT NULL,
@@ -66,13 +68,16 @@ CREATE TABLE perdure.run (
     status        text NOT NULL,
     created_at_ms bigint NOT NULL,
     closed_at_ms  bigint,
-    parked        text
+    parked        text,
+    chain         text COLLATE "C"
 ) WITH (fillfactor = 80);
 
 -- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key) WHERE key IS NOT NULL;
 -- What a host must resume, and what nobody owns.
 CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL;
+-- The runs of a chain, the last one last.
+CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided

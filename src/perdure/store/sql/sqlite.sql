@@ -4,7 +4,7 @@
 -- name: create_runs
 -- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count tells.
 INSERT INTO perdure_run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                         created_at_ms, closed_at_ms)
+                         created_at_ms, closed_at_ms, chain)
 VALUES :rows
 ON CONFLICT DO NOTHING
 
@@ -45,6 +45,19 @@ ON CONFLICT (run_id, account) DO UPDATE SET balance = balance + excluded.balance
 INSERT INTO perdure_message (run_id, guid, kind, step, payload, due_at_ms, arrival)
 VALUES :rows
 ON CONFLICT (run_id, guid) DO NOTHING
+
+-- name: forward
+-- Commits: pending messages, under their GUIDs, to other runs. One that is there already stays.
+-- `forget` takes them from where they were.
+INSERT INTO perdure_message (run_id, guid, kind, step, payload, due_at_ms, arrival)
+SELECT b.column3, m.guid, m.kind, m.step, m.payload, m.due_at_ms, m.arrival
+FROM (VALUES :rows) AS b CROSS JOIN perdure_message AS m ON m.run_id = b.column1 AND m.guid = b.column2
+WHERE m.state = 'pending'
+ON CONFLICT (run_id, guid) DO NOTHING
+
+-- name: forget
+-- Commits: pending messages are gone.
+DELETE FROM perdure_message WHERE state = 'pending' AND (run_id, guid) IN (VALUES :rows)
 
 -- name: acknowledge
 -- Commits: messages are gone.
@@ -128,7 +141,7 @@ WHERE id IN (
     ORDER BY id LIMIT :limit
 )
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-          created_at_ms, closed_at_ms, parked
+          created_at_ms, closed_at_ms, parked, chain
 
 -- name: take_over
 -- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
@@ -137,7 +150,7 @@ WHERE id IN (
     SELECT id FROM perdure_run WHERE owner = :from_owner AND closed_at_ms IS NULL ORDER BY id LIMIT :limit
 )
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-          created_at_ms, closed_at_ms, parked
+          created_at_ms, closed_at_ms, parked, chain
 
 -- name: release_run
 -- Commits: the run has no owner, under a new epoch; only by the owner of this epoch.
@@ -154,7 +167,7 @@ WHERE run_id = :run_id AND seq = :seq AND sealed IS NOT NULL
 
 -- name: select_run
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms, parked
+       created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run WHERE id = :run_id
 
 -- name: select_runs_by_id
@@ -162,12 +175,36 @@ SELECT id, epoch, head, semaphore FROM perdure_run WHERE id IN (SELECT value FRO
 
 -- name: select_run_by_key
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms, parked
+       created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run WHERE scope = :scope AND program = :program AND key = :key
+
+-- name: select_chain_end
+-- The last run of a chain, by its index: later ones sort later.
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms, parked, chain
+FROM perdure_run
+WHERE id = coalesce((SELECT max(id) FROM perdure_run WHERE chain = :first), :first)
+
+-- name: select_chain
+SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+       created_at_ms, closed_at_ms, parked, chain
+FROM perdure_run WHERE id = :first OR chain = :first ORDER BY id
+
+-- name: select_chain_accounts
+-- Which of these accounts any run of a chain has.
+SELECT DISTINCT account FROM perdure_ledger
+WHERE account IN (SELECT value FROM json_each(:accounts))
+  AND run_id IN (SELECT id FROM perdure_run WHERE id = :first OR chain = :first)
+
+-- name: select_chain_published
+-- What a chain has published, older values first.
+SELECT name, payload FROM perdure_published
+WHERE run_id IN (SELECT id FROM perdure_run WHERE id = :first OR chain = :first)
+ORDER BY at_ms, run_id
 
 -- name: select_open_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms, parked
+       created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run
 WHERE closed_at_ms IS NULL AND owner IS :owner AND id > :after
 ORDER BY id LIMIT :limit
@@ -194,7 +231,7 @@ SELECT DISTINCT host FROM perdure_work WHERE host IS NOT NULL
 
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-       created_at_ms, closed_at_ms, parked
+       created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 
 -- name: select_journals

@@ -15,8 +15,9 @@
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
--- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, publish a value or append a
--- chunk. Whoever holds the token of a task may take it off its queue. Everything that one bundle writes commits in one
+-- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, forward one that came for a run that
+-- was continued, publish a value or append a chunk. Whoever holds the token of a task may take it off its queue.
+-- Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
 -- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
@@ -48,6 +49,7 @@ CREATE TABLE perdure_meta (
 -- closed_at_ms    when its last entry was written; NULL while it is open
 -- parked          why it is not advanced: its program diverged from the journal, or is not registered; NULL while
 --                 it is not parked
+-- chain           the first run of the chain that it continues; NULL if it continues none
 CREATE TABLE perdure_run (
     id            TEXT NOT NULL PRIMARY KEY,
     scope         TEXT NOT NULL,
@@ -63,13 +65,16 @@ CREATE TABLE perdure_run (
     status        TEXT NOT NULL,
     created_at_ms INTEGER NOT NULL,
     closed_at_ms  INTEGER,
-    parked        TEXT
+    parked        TEXT,
+    chain         TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- One run per start key.
 CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key) WHERE key IS NOT NULL;
 -- What a host must resume, and what nobody owns.
 CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL;
+-- The runs of a chain, the last one last.
+CREATE INDEX perdure_run_chain ON perdure_run (chain, id) WHERE chain IS NOT NULL;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided

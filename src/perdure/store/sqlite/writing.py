@@ -15,6 +15,7 @@ from perdure.store.rowforms import (
     closed_rows,
     created_rows,
     event_rows,
+    forwarded_rows,
     head_rows,
     message_rows,
     posting_rows,
@@ -96,6 +97,9 @@ def _write(connection: apsw.Connection, group: Group) -> None:
     run("append_events", event_rows(group))
     run("post", posting_rows(group))
     run("enqueue", message_rows(group))
+    if group.forwarded:
+        run("forward", forwarded_rows(group))
+        run("forget", list(group.forwarded))
     run("acknowledge", group.acknowledged)
     run("mark", group.marked)
     run("drop_work", list(group.dropped))

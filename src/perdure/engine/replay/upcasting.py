@@ -1,0 +1,37 @@
+"""A step whose input was stored in an old shape, and is passed in a new one: is it the same step?"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.authoring.call import Call
+from perdure.core.errors import PerdureError
+from perdure.core.journal import events as e
+from perdure.core.replay.matching import differs
+from perdure.core.upcasting import UpcastingCodec
+
+if TYPE_CHECKING:
+    from perdure.engine.replay.machine import Machine
+
+
+def is_upcast(machine: "Machine", recorded: e.Event, actual: e.Event) -> bool:
+    """Whether the program's event is the recorded one once the recorded input is upcast.
+
+    Without an upcaster for it the stored bytes decide, and they differ.
+    """
+    if not isinstance(recorded, e.InvokeScheduled) or not isinstance(actual, e.InvokeScheduled):
+        return False
+    promise = machine.promises.get(actual.promise_id)
+    if promise is None or not isinstance(promise.operation, Call) or recorded.payload is None:
+        return False
+    if differs(msgspec.structs.replace(recorded, payload=actual.payload), actual):
+        return False
+    if not isinstance(machine.codec, UpcastingCodec):
+        return False
+    wanted = promise.operation.definition.signature.stored
+    try:
+        modern = machine.codec.modernized(recorded.payload, wanted)
+        passed = machine.codec.encode(machine.codec.decode(actual.payload or b"{}", wanted))
+    except PerdureError:
+        return False
+    return modern == passed

@@ -1,0 +1,101 @@
+"""Chains under every schedule of one fault, spoken to at every moment of their lives."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from perdure.store.opening import open_store
+from perdure.store.store import Store
+from perdure.testing.explorer import ScheduleFailed
+from perdure.testing.interlude import After
+from perdure.testing.workflows import Ended, explore_workflow
+from tests.engine.replay.chain_bugs import BUGS
+from tests.engine.replay.chains import PROGRAMS
+from tests.engine.replay.test_explored import truncate
+
+Record = Callable[[str, object], None]
+
+MOMENTS = range(0, 9, 2)
+"""Commits after which somebody speaks: the longest of these programs takes about ten."""
+
+
+def check(name: str) -> Callable[[Ended], None]:
+    program = PROGRAMS[name]
+
+    def must_end(ended: Ended) -> None:
+        assert ended.status.value == program.status
+        if program.result is not None:
+            assert (ended.payload or b"").decode() == program.result
+
+    return must_end
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", ["looping", "hoarding", "draining", "endless"])
+async def test_chain_hears_what_is_said_at_any_moment(
+    name: str, moment: int, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call, script=After(moment, program.script), check=check(name)
+    )
+    record_property("explored", f"chain {name}, spoken to after {moment} commits: {explored}")
+
+
+@pytest.mark.parametrize("name", ["spinning", "parent"])
+async def test_chain_survives_any_one_fault(name: str, record_property: Record) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(program.call, check=check(name))
+    record_property("explored", f"chain {name}: {explored}")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", ["looping", "endless"])
+async def test_chain_survives_any_one_fault_on_postgres(
+    name: str, fresh_postgres: str, record_property: Record
+) -> None:
+    @asynccontextmanager
+    async def emptied() -> AsyncIterator[Store]:
+        store = await open_store(fresh_postgres)
+        try:
+            await truncate(fresh_postgres)
+            yield store
+        finally:
+            await store.close()
+
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(4, program.script),
+        modes=["warm"],
+        open_store=emptied,
+        check=check(name),
+    )
+    record_property("explored", f"chain {name} on Postgres: {explored}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_chain_survives_any_two_faults(name: str, record_property: Record) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(4, program.script),
+        max_faults=2,
+        modes=["warm", "always replayed"],
+        check=check(name),
+    )
+    record_property("explored", f"chain {name}, two faults: {explored}")
+
+
+@pytest.mark.parametrize("name", BUGS)
+async def test_explorer_catches(name: str, record_property: Record) -> None:
+    bug = BUGS[name]
+    program = PROGRAMS[bug.program]
+    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+        await explore_workflow(
+            program.call, script=After(bug.moment, program.script), check=check(bug.program)
+        )
+    schedule = str(caught.value).rpartition("schedule\n")[2]
+    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")
