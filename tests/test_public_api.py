@@ -16,6 +16,7 @@ PUBLIC = [
     "InputError",
     "JoinSet",
     "KeyReused",
+    "NotDone",
     "PerdureError",
     "Retry",
     "RunCancelled",

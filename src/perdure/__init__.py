@@ -27,6 +27,7 @@ from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.core.errors import (
     InputError,
     KeyReused,
+    NotDone,
     PerdureError,
     RunCancelled,
     RunClosed,
@@ -49,6 +50,7 @@ __all__ = [
     "InputError",
     "JoinSet",
     "KeyReused",
+    "NotDone",
     "PerdureError",
     "Retry",
     "RunCancelled",

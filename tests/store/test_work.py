@@ -316,7 +316,7 @@ async def test_returned_claims_are_due_at_the_given_time_under_no_token(store: S
     assert await claim(store, "t2", now_ms=NOW + 4) == []
     again = await claim(store, "t2", now_ms=NOW + 5)
     assert [claimed.work.step for claimed in again] == [first.work.step, third.work.step]
-    assert {claimed.claims for claimed in again} == {2}
+    assert {claimed.claims for claimed in again} == {1}
     await store.commit(finishing(second.work, "t1"))
     with pytest.raises(StaleToken):
         await store.commit(finishing(first.work, "t1"))

@@ -24,7 +24,8 @@ class Body:
     """An attempt to execute. Implements `TaskContext` for the task that it runs.
 
     `report` hands the outcome to whoever wants it; what it returns, if anything, is awaited. A body that
-    `is_claimed` is from a queue: whoever owns the run does not own it.
+    `is_claimed` is from a queue: whoever owns the run does not own it. The step of one that `is_doubted` was in
+    doubt before: its task's reconcile function, if it has one, is asked first.
     """
 
     __slots__ = (
@@ -35,6 +36,8 @@ class Body:
         "home",
         "info",
         "is_claimed",
+        "is_doubted",
+        "is_reconciled",
         "is_reporting",
         "life",
         "payload",
@@ -51,16 +54,20 @@ class Body:
         report: "Report",
         *,
         is_claimed: bool = False,
+        is_doubted: bool = False,
     ) -> None:
         self.info = info
         self.task = task
         self.payload = payload
         self.report = report
         self.is_claimed = is_claimed
+        self.is_doubted = is_doubted
+        self.is_reconciled = False
+        """Its result was found, and not made."""
         self.home: Home | None = None
         self.life: asyncio.Task[None] | None = None
         self.thread: asyncio.Future[Any] | None = None
-        """A thread can't be stopped: it keeps the slot until it returns."""
+        """What it runs in now, if it is a thread: that can't be stopped, and keeps the slot until it returns."""
         self.has_begun = False
         self.is_reporting = False
         """Its outcome is on its way."""

@@ -81,7 +81,7 @@ class Host:
         self.on_message: Callable[[Message], None] = lambda _: None
         """Called with each message that this host sent and that is durable."""
         self._mode = Mode.STEPWISE if settings.stepwise else Mode.FUSED
-        self._max_doubts = settings.max_doubts
+        self.max_doubts = settings.max_doubts
         self.loader = Loader(store, host_id, residents, self.watchers, self._replay)
         self.on_work: Callable[[Work], None] = lambda _: None
         """Called with each task that this host put on a queue, when that is durable."""
@@ -335,7 +335,8 @@ class Host:
             return
         whose = run.machine.info
         info = Info(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt)
-        self.bodies.start(Body(info, task, promise.input, self._ended))
+        is_doubted = promise.doubts > 0
+        self.bodies.start(Body(info, task, promise.input, self._ended, is_doubted=is_doubted))
 
     def _ended(self, body: Body, outcome: facts.Outcome) -> Awaitable[None] | None:
         """A body of this host ended: its run takes a turn, which nobody waits for."""
@@ -406,7 +407,7 @@ class Host:
                 "restore the code that it ran on, or cancel the run",
             ) from None
         warm = WarmRun(machine, loaded=loaded, new=None)
-        facts.resume(warm, self.bodies.is_running, self._max_doubts)
+        facts.resume(warm, self.bodies.is_running, self.max_doubts)
         return warm
 
     async def resume(self, runs: Sequence[Run]) -> None:

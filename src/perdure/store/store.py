@@ -101,8 +101,8 @@ class Store(Protocol):
         ...
 
     async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
-        """Commits: these tasks are due at that time, under no token. Claims that no longer hold are
-        left alone."""
+        """Commits: these tasks are due at that time, under no token, as if they had not been claimed: nobody has
+        begun them. Claims that no longer hold are left alone."""
         ...
 
     async def next_work(self, queues: Sequence[str]) -> int | None:

@@ -2,9 +2,6 @@
 
 from perdure.core.journal.events import RetryPolicy
 
-MAX_DOUBTS = 3
-"""A step that was under way in more crashes than this is failed: it may be what kills the host. A setting."""
-
 
 def retry_at(
     policy: RetryPolicy | None, failures: int, now_ms: int, jitter: float, chance: float

@@ -165,7 +165,8 @@ UPDATE perdure.work SET token = NULL, host = NULL, available_at_ms = $2 WHERE ho
 
 -- name: return_claims
 -- Commits: tasks are due at the given time, under no token, where they still have the token of the claim.
-UPDATE perdure.work AS work SET token = NULL, host = NULL, available_at_ms = $4
+-- Nobody has begun them, so the claim does not count.
+UPDATE perdure.work AS work SET token = NULL, host = NULL, available_at_ms = $4, claims = claims - 1
 FROM unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
 WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
 

@@ -101,7 +101,8 @@ UPDATE perdure_work SET token = NULL, host = NULL, available_at_ms = :now_ms WHE
 
 -- name: return_claims
 -- Commits: tasks are due at the given time, under no token, where they still have the token of the claim.
-UPDATE perdure_work AS work SET token = NULL, host = NULL, available_at_ms = b.column4
+-- Nobody has begun them, so the claim does not count.
+UPDATE perdure_work AS work SET token = NULL, host = NULL, available_at_ms = b.column4, claims = claims - 1
 FROM (VALUES :rows) AS b
 WHERE work.run_id = b.column1 AND work.step = b.column2 AND work.token = b.column3
 
