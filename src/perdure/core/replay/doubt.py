@@ -81,8 +81,9 @@ def step_in_doubt(step: StepId, name: str, policy: Resolution, total: int) -> St
     remedy = "find out what of its effect happened"
     if policy is Resolution.FAIL:
         return StepInDoubt(f"step {step} ({name}) was under way when its host died", remedy)
+    times = "once" if total == 1 else f"{total} times"
     return StepInDoubt(
-        f"step {step} ({name}) was under way {total} times when its host died",
+        f"step {step} ({name}) was under way {times} when its host died",
         f"find out whether it kills its process; {remedy}",
     )
 
