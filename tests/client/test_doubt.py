@@ -22,7 +22,7 @@ from perdure import (
 )
 from perdure.authoring import registry
 from perdure.core.journal import events as e
-from perdure.core.replay.doubt import MOST_DOUBTS
+from perdure.core.replay.doubt import MOST_DOUBTS, doubt_entry
 from perdure.engine.replay import facts
 from tests.client.engines import (
     AT_ONCE,
@@ -129,7 +129,6 @@ async def test_a_journal_of_before_there_were_policies_still_replays(
     shared_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World()
-    entry_of = facts.doubt_entry
 
     @task
     async def twice_hangs() -> int:
@@ -141,7 +140,7 @@ async def test_a_journal_of_before_there_were_policies_still_replays(
     run = await crash_over(shared_url, twice_hangs, lambda: world.begun == [1])
     with monkeypatch.context() as before:
         before.setattr(
-            facts, "doubt_entry", lambda *said: e.Posted("in doubt", entry_of(*said).postings)
+            facts, "doubt_entry", lambda *said: e.Posted("in doubt", doubt_entry(*said).postings)
         )
         async with opened(shared_url, AT_ONCE):
             await until(lambda: world.begun == [1, 2])
