@@ -46,7 +46,8 @@ class Run(msgspec.Struct, frozen=True):
 class Claim(msgspec.Struct, frozen=True):
     """Work that a host may do until its lease ends; `token` proves it.
 
-    `claims` counts the claims so far, this one included, save those that were given back unbegun.
+    `claims` counts the hosts that claimed it one after the other, this one included, save those that gave it back
+    unbegun.
     """
 
     work: Work

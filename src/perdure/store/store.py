@@ -88,7 +88,8 @@ class Store(Protocol):
     ) -> list[Claim]:
         """Commits: a token and a lease on the most urgent tasks that are due.
 
-        Two hosts never get the same task, unless the first one's lease has ended.
+        Two hosts never get the same task, unless the first one's lease has ended. That counts as another claim,
+        unless the host is the one that had it.
         """
         ...
 

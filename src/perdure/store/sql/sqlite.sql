@@ -80,8 +80,9 @@ WHERE excluded.at_ms >= at_ms
 
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and on nobody's lease.
+-- A host that claims again what it has claimed does not count: it knows whether it has begun it.
 UPDATE perdure_work
-SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + 1
+SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + (host IS NOT :host)
 WHERE (run_id, step) IN (
     SELECT run_id, step FROM perdure_work
     WHERE queue IN (SELECT value FROM json_each(:queues)) AND available_at_ms <= :now_ms
