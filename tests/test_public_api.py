@@ -19,6 +19,7 @@ PUBLIC = [
     "InputError",
     "JoinSet",
     "KeyReused",
+    "NotDone",
     "PerdureError",
     "Preflight",
     "Retry",

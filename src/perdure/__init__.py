@@ -32,6 +32,7 @@ from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.core.errors import (
     InputError,
     KeyReused,
+    NotDone,
     PerdureError,
     RunCancelled,
     RunClosed,
@@ -59,6 +60,7 @@ __all__ = [
     "InputError",
     "JoinSet",
     "KeyReused",
+    "NotDone",
     "PerdureError",
     "Preflight",
     "Retry",

@@ -123,6 +123,63 @@ def wrong_options() -> None:
     Retry(tries=3)  # type: ignore[call-arg]
 
 
+def find_text(key: str) -> str:
+    return key
+
+
+async def find_charge(key: str, order: int, note: str = "") -> str:
+    return f"{key} {order} {note}"
+
+
+def find_by_number(key: int) -> str:
+    return str(key)
+
+
+@task(on_doubt="fail", timeout=2)
+async def charge_once(order: int) -> str:
+    return str(order)
+
+
+@task(on_doubt=find_charge, retry=Retry(attempts=2))
+async def charge_surely(order: int, note: str = "") -> str:
+    return f"{order} {note}"
+
+
+@task(on_doubt=find_charge)
+def charge_in_a_thread(order: int, note: str = "") -> str:
+    return f"{order} {note}"
+
+
+@task(name="found", on_doubt=find_text)
+async def charge_by_text(order: int) -> str:
+    return str(order)
+
+
+async def doubts_have_the_type_of_the_task() -> None:
+    assert_type(await charge_once(1), str)
+    assert_type(await charge_surely(1, note="a"), str)
+    assert_type(await charge_in_a_thread(1), str)
+    assert_type(await charge_by_text(1), str)
+    charge_surely("1")  # type: ignore[arg-type, unused-awaitable]
+
+
+async def count_later(order: int) -> int:
+    return order
+
+
+def count_now(order: int) -> int:
+    return order
+
+
+def wrong_doubts() -> None:
+    task(on_doubt="give up")  # type: ignore[call-overload]
+    task(on_doubt=find_by_number)  # type: ignore[arg-type]
+    task(on_doubt=find_text, retries=3)  # type: ignore[call-overload]
+    task(on_doubt=find_text)(count_later)  # type: ignore[arg-type]
+    task(on_doubt=find_text)(count_now)  # type: ignore[arg-type]
+    task(on_doubt=find_charge)(count_later)  # type: ignore[arg-type]
+
+
 def workflows_are_async() -> None:
     workflow(len)  # type: ignore[arg-type]
 

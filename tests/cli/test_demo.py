@@ -56,7 +56,7 @@ def test_the_demo_kills_its_worker_resumes_and_shows_balanced_books(tmp_path: Pa
     assert re.search(
         r"\d+ InvokeStarted +root.3 pack +\(attempt 1 begins\)$", before.rstrip(" ─\n")
     )
-    assert re.search(r"Posted: in doubt +root.3 pack +002100000000000 attempt 2", after)
+    assert re.search(r"in doubt: retry +root.3 pack +002100000000000 attempt 2", after)
     assert re.search(r"InvokeCompleted +root.3 pack +002100000000001 1 entry", after)
     assert "InvokeCompleted    root.0 charge" not in after
     assert "root.3 pack     002100000000001  active · attempt 2 · leg 1 done · 1 entry" in after

@@ -17,7 +17,7 @@ from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import step_account
-from perdure.core.replay.retrying import IN_DOUBT, MAX_DOUBTS
+from perdure.core.replay.doubt import MAX_DOUBTS
 from perdure.store.inspection import audit, verify
 from perdure.store.opening import open_store
 from tests.client.killed import LINE, STEPS, total_of
@@ -87,7 +87,7 @@ def add_run(journal: Journal, entries: Sequence[Entry]) -> None:
         elif isinstance(event, e.InvokeStarted):
             journal.started[run, places[step_account(event.promise_id)]] += 1
         elif isinstance(event, e.Posted):
-            assert event.label == IN_DOUBT
+            assert event.label == "in doubt: retry"
             (posting,) = event.postings
             journal.doubted[run, places[posting.account]] += 1
         elif isinstance(event, e.ExecutionCompleted):

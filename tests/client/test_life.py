@@ -25,7 +25,6 @@ from perdure import (
 from perdure.core.errors import EngineClosed
 from perdure.core.ids import new_run_id
 from perdure.core.journal import events as e
-from perdure.core.replay.retrying import IN_DOUBT
 from perdure.engine.replay.warm import WarmRun
 from tests.client.engines import (
     ALWAYS_REPLAY,
@@ -241,7 +240,7 @@ async def test_a_task_that_outlasts_the_grace_is_in_doubt_and_begun_again(
         await again.result(10)
         assert attempts == [1, 2]
         (posted,) = await recorded(engine, again, e.Posted)
-        assert posted.label == IN_DOUBT
+        assert posted.label == "in doubt: retry"
         started = await recorded(engine, again, e.InvokeStarted)
         assert [each.attempt for each in started] == [1, 2]
 

@@ -39,6 +39,7 @@ RELEASED = {
     "RunFailed": "run-failed",
     "StepCancelled": "step-cancelled",
     "StepInDoubt": "step-in-doubt",
+    "NotDone": "not-done",
     "RunCancelled": "run-cancelled",
     "RunDiverged": "run-diverged",
     "EngineClosed": "engine-closed",

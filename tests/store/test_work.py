@@ -131,8 +131,9 @@ async def test_after_its_lease_work_is_claimed_by_another_and_the_first_is_too_l
     await put(store, run, run.work())
     await claim(store, "t1")
     assert await claim(store, "t2", now_ms=NOW + LEASE_MS - 1) == []
-    (claimed,) = await claim(store, "t2", now_ms=NOW + LEASE_MS)
-    assert claimed.claims == 2
+    late_ms = NOW + LEASE_MS
+    (claimed,) = await store.claim_work(OTHER_HOST, ["gpu"], "t2", late_ms, LEASE_MS, 10)
+    assert (claimed.claims, claimed.doubts) == (2, 1)
     before = await contents(store)
     late = together(finishing(run.work(), "t1"), sending(run.message("result", "root.9")))
     with pytest.raises(StaleToken) as stale:
@@ -140,6 +141,16 @@ async def test_after_its_lease_work_is_claimed_by_another_and_the_first_is_too_l
     assert_typed(stale.value, "stale-token", run.run_id, "root.9")
     assert await contents(store) == before
     await store.commit(finishing(run.work(), "t2"))
+
+
+async def test_a_host_that_claims_its_own_work_again_leaves_no_doubt(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work())
+    await claim(store, "t1")
+    (claimed,) = await claim(store, "t2", now_ms=NOW + LEASE_MS)
+    assert (claimed.token, claimed.claims, claimed.doubts) == ("t2", 1, 0)
+    with pytest.raises(StaleToken):
+        await store.commit(finishing(run.work(), "t1"))
 
 
 async def test_late_work_that_nobody_claimed_again_still_counts(store: Store) -> None:
@@ -316,7 +327,7 @@ async def test_returned_claims_are_due_at_the_given_time_under_no_token(store: S
     assert await claim(store, "t2", now_ms=NOW + 4) == []
     again = await claim(store, "t2", now_ms=NOW + 5)
     assert [claimed.work.step for claimed in again] == [first.work.step, third.work.step]
-    assert {claimed.claims for claimed in again} == {2}
+    assert {claimed.claims for claimed in again} == {1}
     await store.commit(finishing(second.work, "t1"))
     with pytest.raises(StaleToken):
         await store.commit(finishing(first.work, "t1"))

@@ -61,6 +61,11 @@ class Signature:
             self._positional == self._names and self._required.issuperset(self._names)
         )
 
+    @property
+    def shape(self) -> tuple[tuple[str, Any], ...]:
+        """The name and the kind of each parameter, in order."""
+        return tuple((p.name, p.kind) for p in self._parameters)
+
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of one call, by parameter name; defaults that were not passed are left out.
 
@@ -118,6 +123,13 @@ class Signature:
         has is ignored, because the code may have dropped it.
         """
         return self._placed(msgspec.structs.astuple(codec.decode(payload, self.stored)))
+
+    def completed(self, arguments: Arguments) -> Arguments:
+        """The same call, with the defaults passed that were left out."""
+        args, kwargs = arguments
+        call = self._bare.bind(*args, **kwargs)
+        call.apply_defaults()
+        return call.args, call.kwargs
 
     def is_same_call(self, codec: Codec, one: bytes, other: bytes) -> bool:
         """Whether two payloads are the same arguments, given or left to their defaults."""

@@ -5,16 +5,29 @@ import inspect
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from perdure.authoring.call import Call
 from perdure.authoring.context import TASK
 from perdure.authoring.definition import Definition, require_name
+from perdure.authoring.doubt import Answer, OnDoubt, Reconcile, policy_of
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.registry import register
 from perdure.authoring.retry import ONCE, Retry
 from perdure.core.errors import InputError
 from perdure.core.journal.events import InvokeKind
+from perdure.core.replay.doubt import Resolution
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +45,7 @@ class TaskOptions:
     queue: str | None = None
     priority: int = 0
     kind: Kind = "function"
+    on_doubt: OnDoubt = "retry"
 
     def __post_init__(self) -> None:
         if not isinstance(self.retry, Retry):
@@ -42,6 +56,7 @@ class TaskOptions:
             raise InputError(f"priority is {self.priority!r}", "pass a whole number of 32 bits")
         if self.queue is not None:
             require_name("queue", self.queue)
+        policy_of(self.on_doubt)
 
 
 class Task(Definition[P, R]):
@@ -59,6 +74,10 @@ class Task(Definition[P, R]):
         self.priority = options.priority
         self.kind = InvokeKind(options.kind)
         self.policy = options.retry.policy if options.retry.attempts > 1 else None
+        self.on_doubt = policy_of(options.on_doubt)
+        self.reconcile = None
+        if self.on_doubt is Resolution.RECONCILE and callable(options.on_doubt):
+            self.reconcile = Reconcile(options.on_doubt, self)
         register(self)
 
     async def run_outside(self, call: Call[R]) -> R:
@@ -95,21 +114,41 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
+class ReconciledDecorator(Protocol[R]):
+    """`@task(on_doubt=reconcile)`: the task has the result that its reconcile function has."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class Options(TypedDict, total=False):
+    """What `@task(...)` takes besides `on_doubt`."""
+
+    name: str | None
+    retry: Retry
+    timeout: Duration | None
+    heartbeat_timeout: Duration | None
+    queue: str | None
+    priority: int
+    kind: Kind
+
+
 @overload
 def task(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
 @overload
 def task(fn: Callable[P, R], /) -> Task[P, R]: ...
 @overload
+def task(*, on_doubt: Answer = "retry", **options: Unpack[Options]) -> TaskDecorator: ...
+@overload
 def task(
-    *,
-    name: str | None = None,
-    retry: Retry = ONCE,
-    timeout: Duration | None = None,
-    heartbeat_timeout: Duration | None = None,
-    queue: str | None = None,
-    priority: int = 0,
-    kind: Kind = "function",
-) -> TaskDecorator: ...
+    *, on_doubt: Callable[Concatenate[str, ...], Coroutine[Any, Any, R]], **options: Unpack[Options]
+) -> ReconciledDecorator[R]: ...
+@overload
+def task(
+    *, on_doubt: Callable[Concatenate[str, ...], R], **options: Unpack[Options]
+) -> ReconciledDecorator[R]: ...
 def task(
     fn: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
 ) -> Any:
@@ -117,7 +156,9 @@ def task(
 
     `timeout` is per attempt; `heartbeat_timeout` is the longest silence between two calls of
     `perdure.heartbeat()`. `queue` sends it to any host that serves that queue, the highest `priority`
-    first. `kind="http"` labels it as such in the journal.
+    first. `kind="http"` labels it as such in the journal. `on_doubt` says what becomes of a step that had begun
+    when its host died: it is begun again ("retry"), it fails with `StepInDoubt` ("fail"), or a function of
+    `perdure.key()` tells its result, or raises `NotDone`.
     """
     checked = TaskOptions(**options)
     if fn is not None:

@@ -9,7 +9,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.postings import effect_of
 from perdure.core.ledger import AccountId, post_to, step_account
-from perdure.core.replay.retrying import IN_DOUBT
+from perdure.core.replay.doubt import doubted_steps, resolution_of
 
 
 class State(Enum):
@@ -105,8 +105,8 @@ class Progress:
                 steps[step_id] = replace(steps[step_id], state=state)
             case e.TimerFired(promise_id=step_id):
                 steps[step_id] = replace(steps[step_id], state=State.DONE)
-            case e.Posted(label=label, postings=(posting,)) if label == IN_DOUBT:
-                step_id = StepId(posting.account.partition(":")[2])
+            case e.Posted() if resolution_of(event) is not None:
+                ((step_id, _),) = doubted_steps(event)
                 steps[step_id] = replace(steps[step_id], state=State.DOUBT, is_doubted=True)
             case _:
                 return None

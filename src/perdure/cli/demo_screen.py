@@ -167,7 +167,7 @@ def _journal_row(line: Line, style: str) -> tuple[RenderableType, ...]:
     if step is None:
         return str(line.entry.seq), Text(name, style=f"dim {style}"), "", "", ""
     if isinstance(event, e.Posted):
-        name, style = f"{name}: {event.label}", "bold red"
+        name, style = event.label, "bold red"
     says, account = Text(_noted(event), style="dim"), Text()
     if line.after != line.before:
         says = Text(_changed_words(line), style=style)

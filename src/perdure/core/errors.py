@@ -23,7 +23,8 @@
     │   ├── TaskFailed             a task's exception that can't be rebuilt here
     │   │   └── RunFailed          a run's exception that can't be rebuilt here
     │   ├── StepCancelled          a step that was cancelled before it had a result
-    │   ├── StepInDoubt            a step that was under way in too many crashes
+    │   ├── StepInDoubt            a step that had begun when its host died, and is not begun again
+    │   ├── NotDone                a reconcile function's word: the effect did not happen
     │   ├── RunCancelled           the run was cancelled
     │   └── RunDiverged            the program is not the one that wrote the journal
     ├── LedgerError                a posting that the digits do not allow
@@ -186,9 +187,20 @@ class StepCancelled(Outcome):
 
 
 class StepInDoubt(Outcome):
-    """The step was under way in too many crashes; its effect may have happened."""
+    """The step had begun when its host died, and is not begun again; its effect may have happened."""
 
     code = "step-in-doubt"
+
+
+class NotDone(Outcome):
+    """Raised by a reconcile function (`@task(on_doubt=...)`): the effect did not happen, so the task runs."""
+
+    code = "not-done"
+
+    def __init__(
+        self, what: str = "the effect did not happen", remedy: str = "let the task run"
+    ) -> None:
+        super().__init__(what, remedy)
 
 
 class RunCancelled(Outcome):

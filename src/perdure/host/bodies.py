@@ -13,8 +13,10 @@ from typing import Any
 
 from perdure.authoring.context import TASK
 from perdure.authoring.failures import encode_failure
+from perdure.authoring.signature import Arguments
 from perdure.authoring.task import Task
 from perdure.core.codec import Codec
+from perdure.core.errors import NotDone
 from perdure.core.ids import RunId, StepId
 from perdure.engine.replay.facts import Outcome
 from perdure.host.body import Body, Chunks, Group
@@ -165,6 +167,12 @@ class Bodies:
             body.has_slot = False
             self.give_back(body.task)
 
+    def _left_thread(self, body: Body, _: object) -> None:
+        body.thread = None
+        if body.life is None:
+            # Nobody waited for it any more.
+            self._release(body)
+
     async def _outcome(self, body: Body) -> Outcome:
         task = body.task
         try:
@@ -172,7 +180,7 @@ class Bodies:
                 result = await self._call(body)
             else:
                 result = await self._limited(body)
-            return Outcome(True, self._codec.encode(result))
+            return Outcome(True, self._codec.encode(result), False, body.is_reconciled)
         except asyncio.CancelledError as error:
             life = asyncio.current_task()
             if life is None or life.cancelling():
@@ -214,13 +222,34 @@ class Bodies:
     async def _call(self, body: Body) -> Any:
         task = body.task
         TASK.set(body)
-        args, kwargs = task.signature.unpack(self._codec, body.payload)
+        arguments = task.signature.unpack(self._codec, body.payload)
+        if body.is_doubted:
+            result = await self._reconcile(body, arguments)
+            if body.is_reconciled:
+                return result
+        args, kwargs = arguments
         if task.is_async:
             return await task.fn(*args, **kwargs)
-        inside = partial(copy_context().run, _contained, partial(task.fn, *args, **kwargs))
+        return await self._in_thread(body, partial(task.fn, *args, **kwargs))
+
+    async def _reconcile(self, body: Body, arguments: Arguments) -> Any:
+        """Ask what became of the attempt that was in doubt. The body is reconciled if there is an answer."""
+        reconcile = body.task.reconcile
+        if reconcile is None:
+            return None
+        args, kwargs = reconcile.arguments(body.key, arguments)
+        ask = partial(reconcile.fn, *args, **kwargs)
+        try:
+            result = await (ask() if reconcile.is_async else self._in_thread(body, ask))
+        except NotDone:
+            return None
+        body.is_reconciled = True
+        return result
+
+    async def _in_thread(self, body: Body, call: Callable[[], Any]) -> Any:
+        inside = partial(copy_context().run, _contained, call)
         thread = body.thread = self._threads.submit(inside)
-        # A thread can't be stopped: it keeps its slot until it returns.
-        thread.add_done_callback(lambda _: self._release(body))
+        thread.add_done_callback(partial(self._left_thread, body))
         # Shielded: a thread goes on when its body is cancelled, and so does its hold on the slot.
         result, error = await asyncio.shield(thread)
         if isinstance(error, KeyboardInterrupt | SystemExit):

@@ -49,7 +49,8 @@ class Body:
     """An attempt to execute. Implements `TaskContext` for the task that it runs.
 
     `report` hands the outcome to whoever wants it; what it returns, if anything, is awaited. A body that
-    `is_claimed` is from a queue: whoever owns the run does not own it; `claim` says by which claim of the work.
+    `is_claimed` is from a queue: whoever owns the run does not own it; `claim` says by which claim of the work. The
+    step of one that `is_doubted` was in doubt before: its task's reconcile function, if it has one, is asked first.
     """
 
     __slots__ = (
@@ -62,6 +63,8 @@ class Body:
         "home",
         "info",
         "is_claimed",
+        "is_doubted",
+        "is_reconciled",
         "is_reporting",
         "life",
         "payload",
@@ -79,6 +82,7 @@ class Body:
         *,
         is_claimed: bool = False,
         claim: int = 1,
+        is_doubted: bool = False,
     ) -> None:
         self.info = info
         self.task = task
@@ -86,10 +90,13 @@ class Body:
         self.report = report
         self.is_claimed = is_claimed
         self.claim = claim
+        self.is_doubted = is_doubted
+        self.is_reconciled = False
+        """Its result was found, and not made."""
         self.home: Home | None = None
         self.life: asyncio.Task[None] | None = None
         self.thread: asyncio.Future[Any] | None = None
-        """A thread can't be stopped: it keeps the slot until it returns."""
+        """What it runs in now, if it is a thread: that can't be stopped, and keeps the slot until it returns."""
         self.has_begun = False
         self.is_reporting = False
         """Its outcome is on its way."""

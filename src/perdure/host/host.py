@@ -79,7 +79,7 @@ class Host:
         self.on_message: Callable[[Message], None] = lambda _: None
         """Called with each message that this host sent and that is durable."""
         self._mode = Mode.STEPWISE if settings.stepwise else Mode.FUSED
-        self._max_doubts = settings.max_doubts
+        self.max_doubts = settings.max_doubts
         self.loader = Loader(store, host_id, residents, self.watchers, self._replay)
         self.on_work: Callable[[Work], None] = lambda _: None
         """Called with each task that this host put on a queue, when that is durable."""
@@ -348,7 +348,8 @@ class Host:
             return
         whose = run.machine.info
         info = Info(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt)
-        self.bodies.start(Body(info, task, promise.input, self._ended))
+        is_doubted = promise.doubts > 0
+        self.bodies.start(Body(info, task, promise.input, self._ended, is_doubted=is_doubted))
 
     def _ended(self, body: Body, outcome: facts.Outcome) -> Awaitable[None] | None:
         """A body of this host ended: its run takes a turn, which nobody waits for."""
@@ -404,7 +405,7 @@ class Host:
             warm = rebuild(run, entries, workflow, self.codec, self.sources)
         except Diverged as diverged:
             raise explain(run, workflow, diverged.divergence) from None
-        facts.resume(warm, self.bodies.is_running, self._max_doubts)
+        facts.resume(warm, self.bodies.is_running, self.max_doubts)
         return warm
 
     async def resume(self, runs: Sequence[Run]) -> None:

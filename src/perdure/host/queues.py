@@ -1,4 +1,8 @@
-"""Work from queues: claimed under a lease, executed, and its outcome sent to the run, once."""
+"""Work from queues: claimed under a lease, executed, and its outcome sent to the run, once.
+
+Work that another host had claimed before is in doubt: that host may have begun it. The task's policy says whether it
+is executed again, and the run hears of the doubt with the outcome.
+"""
 
 import asyncio
 import logging
@@ -6,11 +10,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from perdure.authoring.failures import encode_failure
 from perdure.authoring.registry import find
 from perdure.authoring.task import Task
 from perdure.core.errors import CommitRejected, StaleToken, StoreError
 from perdure.core.ids import RunId, StepId
 from perdure.core.messages import Message, Work
+from perdure.core.replay.doubt import Doubt, Resolution, resolve, step_in_doubt
 from perdure.engine.replay.errand import unpack_errand
 from perdure.engine.replay.facts import Outcome
 from perdure.host.body import Body
@@ -64,40 +70,68 @@ class QueueWorker:
         return self._is_open and work.queue in self._queues
 
     async def _begin(self, claim: Claim) -> None:
-        errand, payload = unpack_errand(claim.work)
-        task: Task[..., Any] | None = find("task", errand.task)
-        host = self._host
-        if task is None or not host.bodies.reserve(task):
-            delay_ms = 0
-            if task is None:
-                delay_ms = UNKNOWN_DELAY_MS
-                log.warning(
-                    "queue %r has work for task %r, which is not registered here",
-                    claim.work.queue,
-                    errand.task,
-                )
-            await host.store.return_claims([claim], host.sources.now_ms() + delay_ms)
+        host, work = self._host, claim.work
+        if self._held(work) is not None:
+            # Its lease ended, but it runs here yet, and nobody else has come: this is a new lease.
+            self._claims[work.run_id, work.step] = claim
             return
-        self._claims[claim.work.run_id, claim.work.step] = claim
-        info, report = errand.info(claim.work), partial(self._ended, claim)
+        errand, payload = unpack_errand(work)
+        task: Task[..., Any] | None = find("task", errand.task)
+        if task is None:
+            log.warning(
+                "queue %r has work for task %r, which is not registered here",
+                work.queue,
+                errand.task,
+            )
+            await self._give_back(claim, UNKNOWN_DELAY_MS)
+            return
+        total = errand.doubts + claim.doubts
+        doubt = None
+        if claim.doubts:
+            doubt = Doubt(total, resolve(task.on_doubt, total, host.max_doubts))
+            if doubt.resolution is Resolution.FAIL:
+                await self._give_up(claim, task, doubt)
+                return
+        if not host.bodies.reserve(task):
+            await self._give_back(claim, 0)
+            return
+        self._claims[work.run_id, work.step] = claim
+        info, report = errand.info(work), partial(self._ended, work, doubt)
         body = Body(info, task, payload, report, is_claimed=True, claim=claim.claims)
+        body.is_doubted = total > 0
         host.bodies.start(body)
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
 
-    async def _ended(self, claim: Claim, body: Body, outcome: Outcome) -> None:
+    async def _give_back(self, claim: Claim, delay_ms: int) -> None:
+        host = self._host
+        await host.store.return_claims([claim], host.sources.now_ms() + delay_ms)
+
+    async def _give_up(self, claim: Claim, task: Task[..., Any], doubt: Doubt) -> None:
+        """The work is in doubt, and is not executed again."""
+        work = claim.work
+        self._claims[work.run_id, work.step] = claim
+        error = step_in_doubt(work.step, task.name, task.on_doubt, doubt.total)
+        outcome = Outcome(False, encode_failure(self._host.codec, error))
+        await self._report(work, outcome, outcome.kind_by(claim.claims, doubt))
+
+    def _held(self, work: Work) -> Claim | None:
+        """The claim under which this attempt runs here, if it does."""
+        claim = self._claims.get((work.run_id, work.step))
+        return claim if claim is not None and claim.work.guid == work.guid else None
+
+    async def _ended(self, work: Work, doubt: Doubt | None, body: Body, outcome: Outcome) -> None:
         try:
-            await self._report(claim, outcome)
+            await self._report(work, outcome, outcome.kind_by(body.claim, doubt))
         finally:
             self._host.bodies.forget(body)
 
-    async def _report(self, claim: Claim, outcome: Outcome) -> None:
+    async def _report(self, work: Work, outcome: Outcome, kind: str) -> None:
         """Commits: the work is off its queue and its outcome is on the way, by the token of the claim."""
-        work, now = claim.work, self._host.sources.now_ms()
-        kind = outcome.kind_by(claim.claims)
+        now = self._host.sources.now_ms()
         message = Message(work.run_id, work.guid, kind, now, now, work.step, outcome.payload)
         patience = Patience()
-        while self._claims.get((work.run_id, work.step)) is claim:
+        while (claim := self._held(work)) is not None:
             bundle = Bundle()
             bundle.finish_work(work.run_id, work.step, claim.token)
             bundle.enqueue(message)
@@ -105,6 +139,8 @@ class QueueWorker:
                 await self._host.store.commit(bundle)
                 self._host.on_message(message)
             except StaleToken:
+                if self._held(work) is not claim:
+                    continue
                 log.info("work %s/%s was claimed again meanwhile", work.run_id, work.step)
             except (StoreError, CommitRejected) as error:
                 if not self._is_open:
@@ -112,7 +148,9 @@ class QueueWorker:
                 log.warning("an outcome waits %.2f s for the store: %s", patience.delay_s, error)
                 await patience.wait()
                 continue
-            self._claims.pop((work.run_id, work.step), None)
+            if self._held(work) is claim:
+                del self._claims[work.run_id, work.step]
+            return
 
     async def _renew(self) -> None:
         """Keep the leases of what runs; stop a body whose lease somebody else has."""

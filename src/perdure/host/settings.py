@@ -4,7 +4,7 @@ import msgspec
 
 from perdure.authoring.durations import milliseconds
 from perdure.core.errors import InputError
-from perdure.core.replay.retrying import MAX_DOUBTS
+from perdure.core.replay.doubt import MAX_DOUBTS, MOST_DOUBTS
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a stop waits for the tasks that run."""
 
     max_doubts: int = MAX_DOUBTS
-    """How many crashes a step may have been under way in. One more, and it is failed: it may be their cause."""
+    """How often a step may have been under way when its host died. Once more, and it is failed: it may be the cause."""
 
     stepwise: bool = False
     """Commit every entry by itself. Slow; for tests of recovery."""
@@ -41,6 +41,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"{name} is {value!r}", f"pass a whole number of at least {least}")
+        if self.max_doubts >= MOST_DOUBTS:
+            raise InputError(f"max_doubts is {self.max_doubts}", f"pass less than {MOST_DOUBTS}")
         if milliseconds(self.lease, "lease") < _SHORTEST_LEASE_MS:
             raise InputError(f"lease is {self.lease!r}", "pass at least 0.1 seconds")
         milliseconds(self.grace, "grace")

@@ -52,8 +52,17 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Work that a host may do until its lease ends; `token` proves it. `claims` counts the claims so far."""
+    """Work that a host may do until its lease ends; `token` proves it.
+
+    `claims` counts the hosts that claimed it one after the other, this one included, save those that gave it back
+    unbegun.
+    """
 
     work: Work
     token: str
     claims: int
+
+    @property
+    def doubts(self) -> int:
+        """How many hosts had it before and may have begun it."""
+        return self.claims - 1

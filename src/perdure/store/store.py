@@ -89,7 +89,8 @@ class Store(Protocol):
     ) -> list[Claim]:
         """Commits: a token and a lease on the most urgent tasks that are due.
 
-        Two hosts never get the same task, unless the first one's lease has ended.
+        Two hosts never get the same task, unless the first one's lease has ended. That counts as another claim,
+        unless the host is the one that had it.
         """
         ...
 
@@ -102,8 +103,8 @@ class Store(Protocol):
         ...
 
     async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
-        """Commits: these tasks are due at that time, under no token. Claims that no longer hold are
-        left alone."""
+        """Commits: these tasks are due at that time, under no token, as if they had not been claimed: nobody has
+        begun them. Claims that no longer hold are left alone."""
         ...
 
     async def next_work(self, queues: Sequence[str]) -> int | None:

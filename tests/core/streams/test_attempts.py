@@ -4,8 +4,7 @@ import pytest
 
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
-from perdure.core.ledger import ATTEMPT, step_account
-from perdure.core.replay.retrying import IN_DOUBT
+from perdure.core.replay.doubt import Resolution, doubt_entry
 from perdure.core.streams.attempts import Attempts
 from perdure.core.streams.chunks import ROOT, ChunkState, Origin
 
@@ -14,7 +13,7 @@ OTHER = StepId("root.1")
 
 STARTED = e.InvokeStarted(STEP, 1)
 AGAIN = e.InvokeStarted(STEP, 2)
-DOUBTED = e.Posted(IN_DOUBT, (e.Posting(step_account(STEP), ATTEMPT),))
+DOUBTED = doubt_entry(STEP, 1, Resolution.RETRY)
 OVER = e.ExecutionFailed(released=2)
 
 PENDING, COMPLETED, ABANDONED = ChunkState

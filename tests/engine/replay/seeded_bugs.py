@@ -12,6 +12,7 @@ import pytest
 
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
+from perdure.core.replay.doubt import Doubt
 from perdure.core.replay.identity import parse_parent, result_guid
 from perdure.core.streams.reading import Reading
 from perdure.engine.replay import ending, facts
@@ -24,7 +25,7 @@ from perdure.host.batch import Batch, Start
 from perdure.host.body import Body
 from perdure.host.delivery import Delivery
 from perdure.host.host import Host
-from perdure.host.streaming import ChunkWriter, Streaming
+from perdure.host.streaming import ChunkWriter, Pipe, Streaming
 from perdure.store.bundle import Bundle
 
 
@@ -257,22 +258,26 @@ def chunks_numbered_in_memory() -> Iterator[None]:
 @contextmanager
 def claims_taken_for_one() -> Iterator[None]:
     """Two hosts that execute the same attempt of a queued task append as one."""
-    write = ChunkWriter.__init__
+    make = Pipe.__init__
 
-    def mistaken(self: ChunkWriter, shared: Streaming, body: Body) -> None:
-        body.claim = 1
-        write(self, shared, body)
+    def mistaken(self: Pipe, shared: Streaming, body: Body) -> None:
+        make(self, shared, body)
+        self._origin = self._origin._replace(claim=1)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ChunkWriter, "__init__", mistaken)
+        patch.setattr(Pipe, "__init__", mistaken)
         yield
+
+
+def _unclaimed(outcome: facts.Outcome, _: int, doubt: Doubt | None) -> str:
+    return outcome.kind if doubt is None else f"{outcome.kind}:1:{doubt}"
 
 
 @contextmanager
 def claim_not_journaled() -> Iterator[None]:
     """An outcome does not say under which claim it came about."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(facts.Outcome, "kind_by", lambda outcome, _: outcome.kind)
+        patch.setattr(facts.Outcome, "kind_by", _unclaimed)
         yield
 
 

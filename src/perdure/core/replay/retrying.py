@@ -2,12 +2,6 @@
 
 from perdure.core.journal.events import RetryPolicy
 
-IN_DOUBT = "in doubt"
-"""Label of the digit that says: this step was under way when its host died, and is begun again."""
-
-MAX_DOUBTS = 3
-"""A step that was under way in more crashes than this is failed: it may be what kills the host. A setting."""
-
 
 def retry_at(
     policy: RetryPolicy | None, failures: int, now_ms: int, jitter: float, chance: float

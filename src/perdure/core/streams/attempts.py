@@ -4,7 +4,7 @@ from typing import Final
 
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
-from perdure.core.replay.retrying import IN_DOUBT
+from perdure.core.replay.doubt import doubted_steps, resolution_of
 from perdure.core.streams.chunks import ROOT, ChunkState, Origin
 
 _LOST: Final = None
@@ -43,9 +43,8 @@ class Attempts:
                 self._end(step, (attempt, claim) if ok else _LOST)
             case e.StepSkipped(promise_id=step):
                 self._end(step, _LOST)
-            case e.Posted(label=label, postings=postings) if label == IN_DOUBT:
-                for posting in postings:
-                    step = StepId(posting.account.partition(":")[2])
+            case e.Posted() if resolution_of(event) is not None:
+                for step, _ in doubted_steps(event):
                     self._abandon(step, self._begun.get(step, 0))
             case e.Terminal():
                 self.is_over = True

@@ -21,6 +21,8 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     program: str
     version: str = ""
     key: str | None = None
+    doubts: int = 0
+    """How often earlier attempts of the step were in doubt."""
 
     def info(self, work: Work) -> Info:
         return Info(
@@ -28,8 +30,8 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def pack_errand(task: str, attempt: int, info: Info, payload: bytes) -> bytes:
-    header = Errand(task, attempt, info.program, info.version, info.key)
+def pack_errand(task: str, attempt: int, doubts: int, info: Info, payload: bytes) -> bytes:
+    header = Errand(task, attempt, info.program, info.version, info.key, doubts)
     return _encode(header) + b"\n" + payload
 
 

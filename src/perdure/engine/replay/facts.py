@@ -9,13 +9,22 @@ from collections.abc import Callable
 import msgspec
 
 from perdure.authoring.failures import encode_failure
-from perdure.core.errors import StepInDoubt
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
-from perdure.core.ledger import ATTEMPT, message_account, step_account
+from perdure.core.ledger import message_account
 from perdure.core.messages import Message
+from perdure.core.replay.doubt import (
+    MOST_DOUBTS,
+    Doubt,
+    Resolution,
+    doubt_entry,
+    parse_doubt,
+    reconciled_entry,
+    resolve,
+    step_in_doubt,
+)
 from perdure.core.replay.identity import result_guid, retry_guid
-from perdure.core.replay.retrying import IN_DOUBT, retry_at
+from perdure.core.replay.retrying import retry_at
 from perdure.engine.replay.beginning import work_of
 from perdure.engine.replay.continuing import pass_on
 from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, PutWork
@@ -30,25 +39,29 @@ _CHANCES = 1 << 16
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """How an attempt ended. `may_retry` says that the task's policy covers this failure."""
+    """How an attempt ended. `may_retry` says that the task's policy covers this failure.
+
+    A result that `is_reconciled` was found by the task's reconcile function: the task itself did not run.
+    """
 
     ok: bool
     payload: bytes
     may_retry: bool = False
+    is_reconciled: bool = False
 
     @property
     def kind(self) -> str:
         """What a message that carries it is called."""
         if self.ok:
-            return "completed"
+            return "reconciled" if self.is_reconciled else "completed"
         return "failed" if self.may_retry else "gave-up"
 
-    def kind_by(self, claim: int) -> str:
-        """The same, of a queued task; a claim that is not the first is named."""
-        return self.kind if claim == 1 else f"{self.kind}:{claim}"
+    def kind_by(self, claim: int, doubt: Doubt | None) -> str:
+        """The same, of a queued task. One that was in doubt was claimed before: it says so, and which claim this is."""
+        return self.kind if doubt is None else f"{self.kind}:{claim}:{doubt}"
 
 
-OUTCOMES = ("completed", "failed", "gave-up")
+OUTCOMES = ("completed", "reconciled", "failed", "gave-up")
 
 
 def start(machine: Machine, promise: DurablePromise) -> int:
@@ -70,6 +83,8 @@ def complete(warm: WarmRun, step: StepId, attempt: int, outcome: Outcome) -> Non
         return
     again_at = _retry_at(warm.machine, promise, outcome)
     if again_at is None:
+        if outcome.is_reconciled:
+            warm.machine.feed(reconciled_entry(step))
         warm.machine.feed(e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload))
         return
     guid = retry_guid(warm.run_id, step, attempt)
@@ -84,15 +99,16 @@ def _retry_at(machine: Machine, promise: DurablePromise, outcome: Outcome) -> in
         return None
     task = promise.task
     chance = int.from_bytes(machine.sources.entropy(2), "big") / _CHANCES
-    failures = promise.attempt - promise.doubts
+    # Doubts are not failures; only a local attempt gets a new number from one.
+    failures = promise.attempt - (promise.doubts if promise.place is Place.LOCAL else 0)
     return retry_at(task.policy, failures, machine.sources.now_ms(), task.retry.jitter, chance)
 
 
 def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int) -> None:
     """Settle what the host that last had this run left behind.
 
-    A local task that had started and is not running here is in doubt: its effect may have happened. It is
-    begun again, under the same idempotency key, until it was in doubt too often.
+    A local task that had started and is not running here is in doubt: its effect may have happened. Its policy
+    says whether it is begun again, under the same idempotency key, until it was in doubt too often.
     """
     machine = warm.machine
     now = machine.sources.now_ms()
@@ -100,7 +116,9 @@ def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int) -> None:
     for promise in list(machine.promises.values()):
         if promise.place is not Place.LOCAL:
             continue
-        if promise.is_running:
+        if promise.is_given_up:
+            _give_up(machine, promise)
+        elif promise.is_running:
             if not is_running_here(warm.run_id, promise.step, promise.attempt):
                 _doubt(machine, promise, max_doubts)
         elif not promise.attempt or promise.retry_at_ms <= now:
@@ -108,31 +126,32 @@ def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int) -> None:
 
 
 def _doubt(machine: Machine, promise: DurablePromise, max_doubts: int) -> None:
+    resolution = resolve(promise.task.on_doubt, promise.doubts + 1, max_doubts)
+    machine.feed(doubt_entry(promise.step, 1, resolution))
+    if resolution is Resolution.FAIL:
+        _give_up(machine, promise)
+    else:
+        machine.unstarted.append(promise)
+
+
+def _give_up(machine: Machine, promise: DurablePromise) -> None:
     step = promise.step
-    if promise.doubts >= max_doubts:
-        error = StepInDoubt(
-            f"step {step} ({promise.name}) was under way in {promise.doubts + 1} crashes",
-            "find out whether it kills its process, and what of its effect happened",
-        )
-        payload = encode_failure(machine.codec, error)
-        machine.feed(e.InvokeCompleted(step, promise.attempt, False, payload=payload))
-        return
-    posting = e.Posting(step_account(step), ATTEMPT)
-    machine.feed(e.Posted(IN_DOUBT, (posting,)))
-    machine.unstarted.append(promise)
+    error = step_in_doubt(step, promise.name, promise.task.on_doubt, promise.doubts)
+    payload = encode_failure(machine.codec, error)
+    machine.feed(e.InvokeCompleted(step, promise.attempt, False, payload=payload))
 
 
 def take(warm: WarmRun, message: Message) -> bool:
     """Take a message in. False if it comes too late, or again: then it is to be marked."""
     machine = warm.machine
-    kind, _, name = message.kind.partition(":")
+    kind, _, detail = message.kind.partition(":")
     if message_account(message.guid) in warm.journal.state.balances:
         return False
     if machine.is_over:
         return pass_on(machine, message)
     if kind == "signal":
-        number = machine.signals.next_delivery(name)
-        delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)
+        number = machine.signals.next_delivery(detail)
+        delivered = e.SignalDelivered(detail, number, message.guid, payload=message.payload)
         machine.feed(delivered, Acknowledge(message.guid))
         return True
     if kind == "cancel":
@@ -173,13 +192,24 @@ def _take_result(machine: Machine, promise: DurablePromise, message: Message) ->
     attempt = promise.attempt if is_begun else promise.attempt + 1
     if promise.place is Place.LOCAL or message.guid != result_guid(run_id, step, attempt):
         return False
-    kind, _, claim = message.kind.partition(":")
-    outcome = Outcome(kind == "completed", message.payload or b"null", kind == "failed")
+    kind, _, told = message.kind.partition(":")
+    claim, _, doubt = told.partition(":")
+    outcome = Outcome(
+        kind in ("completed", "reconciled"),
+        message.payload or b"null",
+        kind == "failed",
+        kind == "reconciled",
+    )
+    if doubt:
+        # Before the attempt: what was in doubt is what earlier claims did, not what this outcome is of.
+        _take_doubt(machine, promise, doubt)
     if not is_begun:
         machine.feed(e.InvokeStarted(step, attempt))
     acknowledge = Acknowledge(message.guid)
     again_at = _retry_at(machine, promise, outcome)
     if again_at is None:
+        if outcome.is_reconciled:
+            machine.feed(reconciled_entry(step))
         completed = e.InvokeCompleted(
             step,
             attempt,
@@ -197,3 +227,11 @@ def _take_result(machine: Machine, promise: DurablePromise, message: Message) ->
     retrying = e.InvokeRetrying(step, attempt, again_at, payload=outcome.payload)
     machine.feed(retrying, *effects)
     return True
+
+
+def _take_doubt(machine: Machine, promise: DurablePromise, told: str) -> None:
+    """Journal what the host of a queue tells. It counts all doubts, so what is journaled already is not again."""
+    total, resolution = parse_doubt(told)
+    count = min(total, MOST_DOUBTS) - promise.doubts
+    if count > 0:
+        machine.feed(doubt_entry(promise.step, count, resolution))

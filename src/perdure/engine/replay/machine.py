@@ -28,8 +28,8 @@ from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
 from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
+from perdure.core.replay.doubt import doubted_steps, resolution_of
 from perdure.core.replay.identity import signal_guid
-from perdure.core.replay.retrying import IN_DOUBT
 from perdure.engine.replay.abandoning import abandon_leaf
 from perdure.engine.replay.awaiting import await_of
 from perdure.engine.replay.beginning import begin
@@ -212,12 +212,12 @@ class Machine:
                 abandon_leaf(self, promise)
 
     def _on_posted(self, event: e.Posted) -> None:
-        if event.label == IN_DOUBT:
-            for posting in event.postings:
-                promise = self.promises.get(StepId(posting.account.partition(":")[2]))
+        resolution = resolution_of(event)
+        if resolution is not None:
+            for step, count in doubted_steps(event):
+                promise = self.promises.get(step)
                 if promise is not None:
-                    promise.doubts += 1
-                    promise.is_running = False
+                    promise.doubt(count, resolution)
 
     def _ignore(self, event: e.Event) -> None:
         """A fact that means nothing to the program."""

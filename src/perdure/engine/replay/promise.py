@@ -10,6 +10,7 @@ from perdure.authoring.signal import Receive
 from perdure.authoring.task import Task
 from perdure.core.codec import Codec
 from perdure.core.ids import RunId, StepId
+from perdure.core.replay.doubt import Resolution
 
 
 class Place(Enum):
@@ -43,6 +44,7 @@ class DurablePromise:
         "fiber",
         "input",
         "is_detached",
+        "is_given_up",
         "is_running",
         "is_settled",
         "ok",
@@ -71,6 +73,8 @@ class DurablePromise:
         self.is_running = False
         self.is_settled = False
         self.is_detached = False
+        self.is_given_up = False
+        """It was in doubt, and is to fail rather than begin again."""
         self.settled_at = 0
         self.retry_at_ms = 0
         self.input = b""
@@ -103,6 +107,14 @@ class DurablePromise:
         definition = self.call.definition
         assert isinstance(definition, Task)  # noqa: S101 - the place says so
         return definition
+
+    def doubt(self, count: int, resolution: Resolution) -> None:
+        """It was under way when its host died, so many times."""
+        self.doubts += count
+        self.is_given_up = resolution is Resolution.FAIL
+        if self.place is Place.LOCAL:
+            # A queued attempt keeps its number, whoever claims it.
+            self.is_running = False
 
     def outcome(self) -> Any:
         """The value, decoded anew for each who asks; or raises the failure."""

@@ -176,6 +176,7 @@ FOR UPDATE OF work
 
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and on nobody's lease.
+-- A host that claims again what it has claimed does not count: it knows whether it has begun it.
 -- Locks: the tasks; those that another host is claiming now are skipped, not waited for.
 WITH due AS (
     SELECT run_id, step FROM perdure.work
@@ -185,7 +186,8 @@ WITH due AS (
     FOR UPDATE SKIP LOCKED
 )
 UPDATE perdure.work AS work
-SET token = $4, host = $5, available_at_ms = $6, claims = claims + 1
+SET token = $4, host = $5, available_at_ms = $6,
+    claims = claims + (work.host IS DISTINCT FROM $5)::integer
 FROM due WHERE work.run_id = due.run_id AND work.step = due.step
 RETURNING work.run_id, work.step, guid, queue, available_at_ms, priority, payload, token, claims
 
@@ -202,7 +204,8 @@ UPDATE perdure.work SET token = NULL, host = NULL, available_at_ms = $2 WHERE ho
 
 -- name: return_claims
 -- Commits: tasks are due at the given time, under no token, where they still have the token of the claim.
-UPDATE perdure.work AS work SET token = NULL, host = NULL, available_at_ms = $4
+-- Nobody has begun them, so the claim does not count.
+UPDATE perdure.work AS work SET token = NULL, host = NULL, available_at_ms = $4, claims = claims - 1
 FROM unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
 WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
 

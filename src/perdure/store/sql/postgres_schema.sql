@@ -138,7 +138,7 @@ CREATE INDEX message_due ON perdure.message (due_at_ms) WHERE state = 'pending';
 -- available_at_ms not claimed before; while claimed, when the lease ends
 -- token           proof of the last claim; NULL before the first
 -- host            who claimed it last
--- claims          how often it was claimed
+-- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
 CREATE TABLE perdure.work (
     run_id          text COLLATE "C" NOT NULL,
     step            text COLLATE "C" NOT NULL,

@@ -106,8 +106,9 @@ ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
 
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and on nobody's lease.
+-- A host that claims again what it has claimed does not count: it knows whether it has begun it.
 UPDATE perdure_work
-SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + 1
+SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + (host IS NOT :host)
 WHERE (run_id, step) IN (
     SELECT run_id, step FROM perdure_work
     WHERE queue IN (SELECT value FROM json_each(:queues)) AND available_at_ms <= :now_ms
@@ -127,7 +128,8 @@ UPDATE perdure_work SET token = NULL, host = NULL, available_at_ms = :now_ms WHE
 
 -- name: return_claims
 -- Commits: tasks are due at the given time, under no token, where they still have the token of the claim.
-UPDATE perdure_work AS work SET token = NULL, host = NULL, available_at_ms = b.column4
+-- Nobody has begun them, so the claim does not count.
+UPDATE perdure_work AS work SET token = NULL, host = NULL, available_at_ms = b.column4, claims = claims - 1
 FROM (VALUES :rows) AS b
 WHERE work.run_id = b.column1 AND work.step = b.column2 AND work.token = b.column3
 

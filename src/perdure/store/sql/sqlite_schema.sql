@@ -135,7 +135,7 @@ CREATE INDEX perdure_message_due ON perdure_message (due_at_ms) WHERE state = 'p
 -- available_at_ms not claimed before; while claimed, when the lease ends
 -- token           proof of the last claim; NULL before the first
 -- host            who claimed it last
--- claims          how often it was claimed
+-- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
 CREATE TABLE perdure_work (
     run_id          TEXT NOT NULL,
     step            TEXT NOT NULL,
