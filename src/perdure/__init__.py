@@ -30,19 +30,26 @@ from perdure.client.handle import Handle, RunStatus
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.core.errors import (
+    ForbiddenStatement,
     InputError,
     KeyReused,
+    NotCommitted,
     PerdureError,
     RunCancelled,
     RunClosed,
     RunDiverged,
     RunFailed,
+    StatementFailed,
     StepCancelled,
     StepInDoubt,
     TaskFailed,
+    TransactionError,
+    TransactionInterrupted,
+    TransactionOver,
     UnknownRun,
 )
 from perdure.core.streams.chunks import ChunkState
+from perdure.core.transactions import Transaction
 from perdure.engine.preflight import Preflight
 from perdure.host.settings import Settings
 
@@ -54,11 +61,13 @@ __all__ = [
     "Chunk",
     "ChunkState",
     "Engine",
+    "ForbiddenStatement",
     "Handle",
     "Info",
     "InputError",
     "JoinSet",
     "KeyReused",
+    "NotCommitted",
     "PerdureError",
     "Preflight",
     "Retry",
@@ -69,6 +78,7 @@ __all__ = [
     "RunStatus",
     "Settings",
     "Signal",
+    "StatementFailed",
     "StepCancelled",
     "StepInDoubt",
     "Stream",
@@ -76,6 +86,10 @@ __all__ = [
     "SyncHandle",
     "Task",
     "TaskFailed",
+    "Transaction",
+    "TransactionError",
+    "TransactionInterrupted",
+    "TransactionOver",
     "UnknownRun",
     "Workflow",
     "continue_as_new",

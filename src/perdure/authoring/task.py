@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from perdure.authoring.call import Call
 from perdure.authoring.context import TASK
@@ -13,8 +13,10 @@ from perdure.authoring.definition import Definition, require_name
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.registry import register
 from perdure.authoring.retry import ONCE, Retry
-from perdure.core.errors import InputError
+from perdure.authoring.signature import POSITIONAL
+from perdure.core.errors import InputError, OutsideRun
 from perdure.core.journal.events import InvokeKind
+from perdure.core.transactions import Transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +34,7 @@ class TaskOptions:
     queue: str | None = None
     priority: int = 0
     kind: Kind = "function"
+    transactional: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.retry, Retry):
@@ -42,6 +45,13 @@ class TaskOptions:
             raise InputError(f"priority is {self.priority!r}", "pass a whole number of 32 bits")
         if self.queue is not None:
             require_name("queue", self.queue)
+        if not isinstance(self.transactional, bool):
+            raise InputError(f"transactional is {self.transactional!r}", "pass True or False")
+        if self.transactional and self.queue is not None:
+            raise InputError(
+                f"a transactional task on queue {self.queue!r}",
+                "leave the queue out: only the host that owns the run can commit with its books",
+            )
 
 
 class Task(Definition[P, R]):
@@ -50,8 +60,11 @@ class Task(Definition[P, R]):
     noun: ClassVar[str] = "task"
 
     def __init__(self, fn: Callable[P, Any], name: str | None, options: TaskOptions) -> None:
-        super().__init__(fn, name)
+        super().__init__(fn, name, given=int(options.transactional))
         self.is_async = inspect.iscoroutinefunction(fn)
+        self.is_transactional = options.transactional
+        if options.transactional:
+            self._require_transaction_first()
         self.retry = options.retry
         self.timeout_ms = _limit(options.timeout, "timeout")
         self.heartbeat_timeout_ms = _limit(options.heartbeat_timeout, "heartbeat_timeout")
@@ -61,8 +74,26 @@ class Task(Definition[P, R]):
         self.policy = options.retry.policy if options.retry.attempts > 1 else None
         register(self)
 
+    def _require_transaction_first(self) -> None:
+        if not self.is_async:
+            raise InputError(
+                f"transactional task {self.name!r} is not async",
+                "write `async def`: a transaction belongs to the event loop, not to a thread",
+            )
+        first = next(iter(inspect.signature(self.fn).parameters.values()), None)
+        if first is None or first.kind not in POSITIONAL:
+            raise InputError(
+                f"transactional task {self.name!r} has no place for its transaction",
+                f"write `async def {self.name}(tx: perdure.Transaction, ...)`",
+            )
+
     async def run_outside(self, call: Call[R]) -> R:
         """Run the function, now and here: as part of the task that calls it, or of plain code."""
+        if self.is_transactional:
+            raise OutsideRun(
+                f"transactional task {self.name!r} is called outside a workflow",
+                f"call it in a workflow, or {self.name}.fn(tx, ...) with a transaction at hand",
+            )
         context = TASK.get()
         token = None if context is None else TASK.set(context.nested())
         try:
@@ -95,10 +126,28 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
+class TransactionalDecorator(Protocol):
+    """`@task(transactional=True)`: callers pass all parameters but the transaction."""
+
+    def __call__(
+        self, fn: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+
+
 @overload
 def task(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
 @overload
 def task(fn: Callable[P, R], /) -> Task[P, R]: ...
+@overload
+def task(
+    *,
+    name: str | None = None,
+    retry: Retry = ONCE,
+    timeout: Duration | None = None,
+    heartbeat_timeout: Duration | None = None,
+    kind: Kind = "function",
+    transactional: Literal[True],
+) -> TransactionalDecorator: ...
 @overload
 def task(
     *,
@@ -117,7 +166,8 @@ def task(
 
     `timeout` is per attempt; `heartbeat_timeout` is the longest silence between two calls of
     `perdure.heartbeat()`. `queue` sends it to any host that serves that queue, the highest `priority`
-    first. `kind="http"` labels it as such in the journal.
+    first. `kind="http"` labels it as such in the journal. `transactional=True` hands the function a
+    `perdure.Transaction` as its first argument, and what it writes there commits with the step's result.
     """
     checked = TaskOptions(**options)
     if fn is not None:

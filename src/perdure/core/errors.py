@@ -155,6 +155,8 @@ class KeyReused(InputError):
 
 
 class ForbiddenStatement(InputError):
+    """SQL that a transaction may not execute: Perdure's own tables, or what would end the transaction."""
+
     code = "forbidden-statement"
 
 
@@ -305,6 +307,8 @@ class BundleRefused(CommitRejected):
 
 
 class TransactionError(PerdureError):
+    """A transaction that can't go on. Nothing of it was written."""
+
     code = "transaction"
 
 
