@@ -67,7 +67,7 @@ async def transaction(url: str, moment: str) -> None:
     async with store.transaction(60) as tx:
         await tx.execute("INSERT INTO orders (id, note) VALUES ($1, $2)", 1, "killed")
         if moment == "after the commit":
-            await tx.commit(run.step())
+            await tx.commit([run.step()])
         say(moment)
         await asyncio.sleep(60)
 

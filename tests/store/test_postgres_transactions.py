@@ -12,7 +12,6 @@ from perdure.core.errors import (
     TransactionInterrupted,
     TransactionOver,
 )
-from perdure.store.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.postgres.transaction import PostgresTransaction
@@ -89,7 +88,7 @@ async def test_a_commit_whose_answer_is_lost_is_known_to_have_come_about(
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "once")
         fail_at_commit(tx, end)
-        await tx.commit(run.step())
+        await tx.commit([run.step()])
     assert await orders(shop) == [(1, "once")]
     assert await seq_of(shop, run) == run.journal.seq
     await shop.commit(run.step())
@@ -106,7 +105,7 @@ async def test_a_commit_that_did_not_come_about_is_said_to_be_interrupted(
         await tx.execute(INSERT, 1, "lost")
         fail_at_commit(tx, end)
         with pytest.raises(TransactionInterrupted) as error:
-            await tx.commit(run.step())
+            await tx.commit([run.step()])
     assert_typed(error.value, "transaction-interrupted")
     assert await orders(shop) == []
     assert run.fence.broken
@@ -117,7 +116,7 @@ async def test_the_outcome_of_rows_alone_is_known_too(shop: PostgresStore) -> No
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "kept")
         fail_at_commit(tx, lose_after_commit)
-        await tx.commit(Bundle())
+        await tx.commit([])
     assert await orders(shop) == [(1, "kept")]
 
 
@@ -142,7 +141,7 @@ async def test_a_commit_that_the_server_still_works_on_is_waited_for(shop: Postg
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "slow")
         fail_at_commit(tx, slow)
-        await tx.commit(run.step())
+        await tx.commit([run.step()])
     await ending[0]
     shop._transactions.give_back(None)
     assert await orders(shop) == [(1, "slow")]
@@ -158,11 +157,11 @@ async def test_a_connection_that_ends_in_the_middle_interrupts_the_transaction(
         with pytest.raises(TransactionInterrupted):
             await tx.execute(INSERT, 2, "lost")
         with pytest.raises(TransactionInterrupted):
-            await tx.commit(run.step())
+            await tx.commit([run.step()])
     async with shop.transaction(LIMIT_S) as tx:
         assert await tx.fetch("SELECT id FROM orders") == []
         await tx.execute(INSERT, 1, "again")
-        await tx.commit((await run.reload(shop)).step())
+        await tx.commit([(await run.reload(shop)).step()])
 
 
 async def test_a_server_that_is_down_interrupts_and_comes_back(
@@ -178,7 +177,7 @@ async def test_a_server_that_is_down_interrupts_and_comes_back(
     async with asyncio.timeout(10):
         async with store.transaction(LIMIT_S) as tx:
             await tx.execute(INSERT, 1, "again")
-            await tx.commit(Bundle())
+            await tx.commit([])
         await begun(store)
     assert await orders(store) == [(1, "again")]
     await store.close()
@@ -192,7 +191,7 @@ async def test_no_run_is_locked_while_the_body_runs(
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "first")
         assert await users.fetchval(lock, run.run_id) == 1
-        await tx.commit(run.step())
+        await tx.commit([run.step()])
 
 
 async def test_the_server_ends_a_transaction_that_it_hears_nothing_of(shop: PostgresStore) -> None:
@@ -234,7 +233,7 @@ async def test_a_constraint_that_waits_for_the_commit_fails_it(shop: PostgresSto
         )
         await tx.execute("INSERT INTO orders VALUES (1, 'part', 99)")
         with pytest.raises(StatementFailed, match="whole"):
-            await tx.commit(run.step())
+            await tx.commit([run.step()])
     assert await orders(shop) == []
     await shop.commit((await run.reload(shop)).step())
 
@@ -247,7 +246,7 @@ async def test_it_works_without_prepared_statements(fresh_postgres: str) -> None
         await tx.execute("INSERT INTO orders VALUES (1, 'x')")
         await tx.execute(INSERT, 2, "y")
         assert await tx.fetch_value("SELECT count(*) FROM orders") == 2
-        await tx.commit(run.step())
+        await tx.commit([run.step()])
     await store.close()
 
 
@@ -339,4 +338,4 @@ async def test_twenty_commits_go_on_while_a_transaction_is_open(shop: PostgresSt
         counted = await raw(shop, "SELECT count(*) FROM {}run WHERE seq = 9")
         assert counted == [(20,)]
         assert len(await shop.open_runs(HOST)) == 20
-        await tx.commit(Bundle())
+        await tx.commit([])

@@ -7,7 +7,6 @@ import apsw
 import pytest
 
 from perdure.core.errors import ForbiddenStatement, InputError, StatementFailed
-from perdure.store.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 from tests.store.builders import assert_books_balance, begun, raw
@@ -80,7 +79,7 @@ async def test_a_column_or_a_text_with_our_prefix_is_the_users_affair(sqlite: St
             " UPDATE orders SET note = note || '!' WHERE id = new.id; END"
         )
         assert await tx.execute(INSERT, 1, "noted") == 1
-        await tx.commit(Bundle())
+        await tx.commit([])
     assert await orders(sqlite) == [(1, "noted!")]
 
 
@@ -116,7 +115,7 @@ async def test_the_guard_has_no_say_over_our_own_statements(sqlite: Store) -> No
     for number in range(3):
         async with sqlite.transaction(LIMIT_S) as tx:
             await tx.execute(INSERT, number, "x")
-            await tx.commit(run.step())
+            await tx.commit([run.step()])
         await sqlite.commit(run.step())
     count = "SELECT count(*) FROM perdure_run"
     assert await raw(sqlite, count) == [(1,)]
@@ -140,7 +139,7 @@ async def test_another_process_that_holds_the_file_delays_a_transaction(tmp_path
         # The wait for the file is not the transaction's own time.
         async with store.transaction(0.2) as tx:
             await tx.execute(INSERT, 1, "patient")
-            await tx.commit(Bundle())
+            await tx.commit([])
         assert await orders(store) == [(1, "patient")]
     finally:
         child.close()

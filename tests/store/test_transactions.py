@@ -16,7 +16,6 @@ from perdure.core.errors import (
     StoreClosed,
     TransactionOver,
 )
-from perdure.store.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.store import Store
@@ -55,7 +54,7 @@ async def make_table(store: Store) -> None:
     async with store.transaction(LIMIT_S) as tx:
         await tx.execute(DROP)
         await tx.execute(MAKE)
-        await tx.commit(Bundle())
+        await tx.commit([])
 
 
 async def orders(store: Store) -> list[tuple[Any, ...]]:
@@ -74,7 +73,7 @@ async def test_rows_and_a_bundle_commit_together(shop: Store) -> None:
         assert await tx.execute(INSERT, 1, "first") == 1
         step = together(run.step(), sending(run.message("hello")))
         step.put_work(run.fence, run.work())
-        await tx.commit(step)
+        await tx.commit([step])
     assert await orders(shop) == [(1, "first")]
     assert await seq_of(shop, run) == run.journal.seq
     assert len(await shop.messages(run.run_id)) == 1
@@ -85,10 +84,10 @@ async def test_rows_and_a_bundle_commit_together(shop: Store) -> None:
 async def test_a_bundle_alone_and_rows_alone_commit_too(shop: Store) -> None:
     run = Driven()
     async with shop.transaction(LIMIT_S) as tx:
-        await tx.commit(run.start())
+        await tx.commit([run.start()])
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "alone")
-        await tx.commit(Bundle())
+        await tx.commit([])
     assert await seq_of(shop, run) == 1
     assert await orders(shop) == [(1, "alone")]
 
@@ -115,7 +114,7 @@ async def test_a_stale_bundle_rolls_the_rows_back(shop: Store) -> None:
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "lost")
         with pytest.raises(StaleFence):
-            await tx.commit(step)
+            await tx.commit([step])
     assert await orders(shop) == []
     assert await contents(shop) == before
     assert run.fence.broken
@@ -129,7 +128,7 @@ async def test_a_bundle_under_a_broken_fence_rolls_the_rows_back(shop: Store) ->
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "lost")
         with pytest.raises(StaleFence):
-            await tx.commit(run.step())
+            await tx.commit([run.step()])
     assert await orders(shop) == []
 
 
@@ -139,7 +138,7 @@ async def test_a_taken_key_rolls_the_rows_back_and_names_its_holder(shop: Store)
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "lost")
         with pytest.raises(RunExists) as taken:
-            await tx.commit(Driven(key="order-42").start())
+            await tx.commit([Driven(key="order-42").start()])
     assert taken.value.run_id == holder.run_id
     assert await orders(shop) == []
 
@@ -162,7 +161,7 @@ async def test_rows_are_plain_dicts_and_parameters_are_numbered(shop: Store) -> 
         assert await tx.execute("CREATE INDEX orders_note ON orders (note)") == 0
         gone = await tx.fetch("DELETE FROM orders WHERE id = 3 RETURNING id")
         assert gone == [{"id": 3}]
-        await tx.commit(Bundle())
+        await tx.commit([])
     assert [row[0] for row in await orders(shop)] == [1, 2]
 
 
@@ -189,7 +188,7 @@ async def test_a_statement_that_fails_ends_the_transaction_on_both(
         with pytest.raises(TransactionOver):
             await tx.fetch("SELECT 1 AS one")
         with pytest.raises(TransactionOver):
-            await tx.commit(run.step())
+            await tx.commit([run.step()])
     assert await orders(shop) == []
     assert run.fence.broken
     await shop.commit((await run.reload(shop)).step())
@@ -204,7 +203,7 @@ async def test_what_would_end_it_is_refused_and_changes_nothing(shop: Store, sql
         with pytest.raises(ForbiddenStatement):
             await tx.execute(sql)
         await tx.execute(INSERT, 2, "second")
-        await tx.commit(Bundle())
+        await tx.commit([])
     assert len(await orders(shop)) == 2
 
 
@@ -237,7 +236,7 @@ async def test_values_that_one_database_would_refuse_are_refused(shop: Store) ->
             with pytest.raises(InputError):
                 await tx.execute(INSERT, 1, value)
         await tx.execute(INSERT, 1, "kept")
-        await tx.commit(Bundle())
+        await tx.commit([])
     assert await orders(shop) == [(1, "kept")]
 
 
@@ -266,7 +265,7 @@ async def test_one_that_will_not_be_interrupted_is_over_all_the_same(shop: Store
                 await begun(shop)
             with pytest.raises(TimeoutError):
                 await tx.execute(INSERT, 2, "late")
-            await tx.commit(run.step())
+            await tx.commit([run.step()])
 
     with pytest.raises(TimeoutError, match="rolled back"):
         await insist()
@@ -278,7 +277,7 @@ async def test_the_time_before_the_first_statement_does_not_count(shop: Store) -
         await asyncio.sleep(0.4)
         await begun(shop)
         await tx.execute(INSERT, 1, "late but quick")
-        await tx.commit(Bundle())
+        await tx.commit([])
     assert len(await orders(shop)) == 1
 
 
@@ -299,8 +298,8 @@ async def test_after_its_end_it_takes_nothing_more(shop: Store) -> None:
     run = await begun(shop)
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "first")
-        await tx.commit(run.step())
-        for late in (tx.execute(INSERT, 2, "late"), tx.fetch("SELECT 1"), tx.commit(Bundle())):
+        await tx.commit([run.step()])
+        for late in (tx.execute(INSERT, 2, "late"), tx.fetch("SELECT 1"), tx.commit([])):
             with pytest.raises(TransactionOver) as error:
                 await late
             assert_typed(error.value, "transaction-over")
@@ -312,7 +311,7 @@ async def test_after_its_end_it_takes_nothing_more(shop: Store) -> None:
 async def test_statements_at_the_same_time_go_one_after_the_other(shop: Store) -> None:
     async with shop.transaction(LIMIT_S) as tx:
         await asyncio.gather(*(tx.execute(INSERT, number, "x") for number in range(20)))
-        await tx.commit(Bundle())
+        await tx.commit([])
     assert len(await orders(shop)) == 20
 
 
@@ -339,7 +338,7 @@ async def test_to_stop_waiting_for_a_commit_does_not_take_it_back(shop: Store) -
         async with shop.transaction(LIMIT_S) as tx:
             await tx.execute(INSERT, 1, "kept")
             asyncio.get_running_loop().call_soon(committing.cancel)
-            await tx.commit(run.step())
+            await tx.commit([run.step()])
 
     committing = asyncio.ensure_future(commit())
     with pytest.raises(asyncio.CancelledError):
@@ -360,7 +359,7 @@ async def test_what_waits_for_a_transaction_goes_on_after_it(shop: Store) -> Non
     async def other() -> None:
         async with shop.transaction(LIMIT_S) as tx:
             await tx.execute(INSERT, 2, "second")
-            await tx.commit(Bundle())
+            await tx.commit([])
 
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "first")
@@ -375,7 +374,7 @@ async def test_what_waits_for_a_transaction_goes_on_after_it(shop: Store) -> Non
             await asyncio.wait(waiting, timeout=0.2)
             assert done == []
             assert (await shop.run(runs[0].run_id)) is not None
-        await tx.commit(Bundle())
+        await tx.commit([])
     await asyncio.gather(*waiting)
     assert sorted(done) == ["change"] + ["commit"] * 20 + ["transaction"]
     assert len(await orders(shop)) == 2
@@ -392,7 +391,7 @@ async def test_more_transactions_than_connections_wait_for_each_other(shop: Stor
             most = max(most, running)
             await asyncio.sleep(0.02)
             running -= 1
-            await tx.commit(Bundle())
+            await tx.commit([])
 
     await asyncio.gather(*map(one, range(20)))
     assert len(await orders(shop)) == 20
@@ -423,7 +422,7 @@ async def test_a_store_that_closes_lets_a_transaction_end_and_begins_no_other(
         closing = asyncio.ensure_future(store.close())
         await asyncio.sleep(0.05)
         assert not closing.done()
-        await tx.commit(Bundle())
+        await tx.commit([])
         await closing
         with pytest.raises(StoreClosed):
             await late.execute(INSERT, 2, "late")

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from perdure.authoring.workflow import Workflow
-from perdure.core.ids import RunId, StepId
+from perdure.core.ids import HostId, RunId, StepId, promise_root
+from perdure.core.journal.events import ExecutionStarted
 from perdure.core.messages import Message
 from perdure.engine.replay.effects import Birth, Inherited, Spawn
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
+from perdure.store.records import NewRun
 
 
 class Heritage(NamedTuple):
@@ -45,6 +47,63 @@ def start_of(run: WarmRun, birth: Birth) -> Start:
     heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
     return Start(workflow, payload, None, run.scope, parent, heritage)
 
+    def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
+        return NewRun(
+            run_id,
+            self.workflow.name,
+            now_ms,
+            self.scope,
+            self.workflow.version,
+            self.workflow.digest,
+            self.key,
+            owner,
+            self.heritage.chain,
+        )
+
+    def event(self, run_id: RunId) -> ExecutionStarted:
+        """The run's first entry."""
+        workflow, heritage = self.workflow, self.heritage
+        root = promise_root(bytes.fromhex(workflow.digest), None, self.key or run_id)
+        return ExecutionStarted(
+            workflow.name,
+            workflow.digest,
+            root.hex(),
+            workflow.version,
+            self.parent,
+            self.key or heritage.key,
+            continues=heritage.continues,
+            inherited=len(heritage.inherited),
+            payload=self.payload,
+        )
+
+
+def start_of(run: WarmRun, birth: Birth) -> Start:
+    """How the run begins that `run` asks for."""
+    workflow, payload, parent = birth.workflow, birth.payload, birth.parent
+    if isinstance(birth, Spawn):
+        return Start(workflow, payload, parent=parent)
+    # The start key stays with the first run of the chain: there it is unique.
+    heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
+    return Start(workflow, payload, None, run.scope, parent, heritage)
+
+    def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
+        workflow, names = self.workflow, (self.scope, self.workflow.version, self.workflow.digest)
+        return NewRun(run_id, workflow.name, now_ms, *names, self.key, owner)
+
+    def event(self, run_id: RunId, parent: str | None) -> ExecutionStarted:
+        """The run's first entry."""
+        workflow = self.workflow
+        root = promise_root(bytes.fromhex(workflow.digest), None, self.key or run_id)
+        return ExecutionStarted(
+            workflow.name,
+            workflow.digest,
+            root.hex(),
+            workflow.version,
+            parent,
+            self.key,
+            payload=self.payload,
+        )
+
 
 class Batch:
     """What commits together for one run, and what may happen once it has.
@@ -75,3 +134,8 @@ class Batch:
         """Runs of which something is decided and not written yet."""
         self.messages: Sequence[Message] = ()
         self.endings: Sequence[tuple[WarmRun, Ending]] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to commit."""
+        return not self.bundle.fences

@@ -7,11 +7,17 @@ where the database would let it go on, so that a program does the same on both.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from perdure.core.errors import PerdureError, TransactionInterrupted, TransactionOver
+from perdure.core.errors import (
+    InputError,
+    PerdureError,
+    StoreError,
+    TransactionInterrupted,
+    TransactionOver,
+)
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.transactions import Row
@@ -68,12 +74,17 @@ class UserTransaction(ABC):
         rows = await self._read("select_entries", run_id=run_id, first=0, end=1)
         return entry_from(rows[0]) if rows else None
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether it failed through no fault of its own: then it may be begun again as it was."""
+        return isinstance(self._problem, TransactionInterrupted | StoreError)
+
     def require_open(self) -> None:
         """Refuse whatever comes after the end, or after a failure."""
         problem = self._problem
         if problem is None:
             return
-        if isinstance(problem, TransactionOver | TransactionInterrupted | TimeoutError):
+        if isinstance(problem, TransactionOver | TimeoutError) or self.is_interrupted:
             raise problem
         what = problem.what if isinstance(problem, PerdureError) else problem
         raise TransactionOver(
@@ -129,40 +140,43 @@ class UserTransaction(ABC):
 class OpenTransaction(UserTransaction):
     """A transaction that Perdure begins and ends. Use it inside `limited`."""
 
+    is_exclusive: ClassVar[bool] = False
+    """Whether nothing else is committed while it is open."""
+
     def __init__(self, limit_s: float) -> None:
         super().__init__()
+        self.prepare: Callable[[], Awaitable[object]] | None = None
+        """Awaited before it begins."""
         self._limit_s = limit_s
         self._clock: asyncio.Timeout | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._ending: asyncio.Future[None] | None = None
         self._is_begun = False
 
-    async def commit(self, bundle: Bundle) -> None:
-        """Commits: the user's rows and the bundle.
+    async def commit(self, bundles: Sequence[Bundle]) -> None:
+        """Commits: the user's rows and the bundles.
 
-        Raises `CommitRejected` if the bundle does not fit: nothing of either is written then, and its fences
-        are broken. To stop waiting does not take it back.
+        Raises `CommitRejected` if a bundle does not fit: nothing at all is written then, and their fences are
+        broken. To stop waiting does not take it back.
         """
         try:
             self.require_open()
-            group, rejected = merge([bundle])
-            if rejected:
-                raise rejected[0]
+            group = _whole(bundles)
         except BaseException:
-            break_fences(bundle)
+            _break_all(bundles)
             raise
         self._stop_clock()
         self._problem = TransactionOver("the transaction is over", "begin another one")
-        self._ending = asyncio.ensure_future(self._finish(bundle, group))
+        self._ending = asyncio.ensure_future(self._finish(bundles, group))
         await asyncio.shield(self._ending)
 
-    async def _finish(self, bundle: Bundle, group: Group) -> None:
+    async def _finish(self, bundles: Sequence[Bundle], group: Group) -> None:
         async with self._line:
             try:
                 await self._begun()
                 await self._commit(group)
             except BaseException:
-                break_fences(bundle)
+                _break_all(bundles)
                 raise
             finally:
                 await self._let_go()
@@ -187,6 +201,8 @@ class OpenTransaction(UserTransaction):
     async def _begun(self) -> None:
         if self._is_begun:
             return
+        if self.prepare is not None:
+            await self.prepare()
         await self._begin()
         self._is_begun = True
         if self._clock is not None and self._ending is None:
@@ -238,6 +254,23 @@ class JoinedTransaction(UserTransaction):
 
         Raises `CommitRejected` if it does not fit: nothing of it is written then, and the transaction goes on.
         """
+
+
+def _whole(bundles: Sequence[Bundle]) -> Group:
+    """All of them in one group: here none can wait for the next."""
+    group, rejected = merge(bundles)
+    if rejected:
+        raise rejected[min(rejected)]
+    if group.size < len(bundles):
+        raise InputError(
+            "two bundles of one transaction contend for a run, a key or a task", "write it once"
+        )
+    return group
+
+
+def _break_all(bundles: Sequence[Bundle]) -> None:
+    for bundle in bundles:
+        break_fences(bundle)
 
 
 def changed_back() -> TransactionInterrupted:

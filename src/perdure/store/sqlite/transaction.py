@@ -24,6 +24,8 @@ _SQL = statements("sqlite")
 class SqliteTransaction(OpenTransaction):
     """Has the writer's turn from its first statement to its end: groups wait for it meanwhile."""
 
+    is_exclusive = True
+
     def __init__(self, turns: Turns, limit_s: float) -> None:
         super().__init__(limit_s)
         self._turns = turns
