@@ -134,8 +134,8 @@ class OwnTransaction(Joining):
         super().__init__(host, rows)
         self.rows = rows
         self._is_committed = False
-        self.deciding: asyncio.Future[None] | None = None
-        """Its commit, once that is under way; ends when all that follows from it is done."""
+        self.deciding: asyncio.Future[Exception | None] | None = None
+        """Its commit, once that is under way; ends when all that follows from it is done. Why it failed, if so."""
         self._batches: list[Batch] = []
         self._messages: list[Message] = []
         self._beside = Bundle()
@@ -166,20 +166,25 @@ class OwnTransaction(Joining):
         if turn is not None:
             turn.run.in_flight += 1
             self._batches.append(turn)
-        self.deciding = asyncio.ensure_future(self._decide())
-        await asyncio.shield(self.deciding)
+        self.deciding = asyncio.get_running_loop().create_future()
+        self.host.spawn(self._decide(self.deciding))
+        failure = await asyncio.shield(self.deciding)
+        if failure is not None:
+            raise failure
 
-    async def _decide(self) -> None:
+    async def _decide(self, decided: asyncio.Future[Exception | None]) -> None:
         try:
             await self.rows.commit([*(batch.bundle for batch in self._batches), self._beside])
-        except BaseException:
+        except Exception as failure:
             self._undo()
-            raise
+            decided.set_result(failure)
+            return
         self._is_committed = True
         for batch in self._taken():
             self.host.settle(batch)
         for message in self._messages:
             self.host.on_message(message)
+        decided.set_result(None)
 
     @property
     def may_be_committed(self) -> bool:

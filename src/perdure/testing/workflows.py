@@ -9,7 +9,8 @@ that was finished, or whose intent was not durable.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.authoring.call import Call
@@ -33,6 +34,7 @@ from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
 from perdure.store.records import Claim
 from perdure.store.store import Store
+from perdure.store.transaction import OpenTransaction
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import (
     Exploration,
@@ -41,12 +43,19 @@ from perdure.testing.explorer import (
     VirtualSources,
     memory_store,
 )
-from perdure.testing.fates import FatefulResidents, WatchedBodies
+from perdure.testing.fates import (
+    FatefulResidents,
+    FatefulTransaction,
+    WatchedBodies,
+    fateful_transaction,
+)
 from perdure.testing.interlude import After, Interlude, Script
 from perdure.testing.schedule import Chooser, Schedules
 from perdure.testing.streams import Audience, Streamed, streamed
 
 T = TypeVar("T")
+
+Commit = Callable[[Sequence[Bundle]], Awaitable[None]]
 
 MODES: dict[str, Settings] = {
     "warm": Settings(),
@@ -111,16 +120,23 @@ class Universe:
         self.audience = Audience(store)
         self.writing: set[asyncio.Task[None]] = set()
 
-    def write(self, bundle: Bundle) -> asyncio.Task[None]:
-        """Commit a bundle, though its host may die over another one meanwhile."""
-        writing = asyncio.ensure_future(self._write(bundle))
+    def write(self, commit: Commit, bundles: Sequence[Bundle]) -> asyncio.Task[None]:
+        """Commit bundles, though their host may die over others meanwhile."""
+        return self.spawn(self._write(commit, bundles))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        writing = asyncio.ensure_future(work)
         self.writing.add(writing)
         writing.add_done_callback(self.writing.discard)
         return writing
 
-    async def _write(self, bundle: Bundle) -> None:
-        """Commit a bundle and remember what it says, now that it is durable."""
-        await self.store.commit(bundle)
+    async def _write(self, commit: Commit, bundles: Sequence[Bundle]) -> None:
+        await commit(bundles)
+        for bundle in bundles:
+            self._remember(bundle)
+
+    def _remember(self, bundle: Bundle) -> None:
+        """What a bundle says, now that it is durable."""
         self.open.update(run.run_id for run, _ in bundle.created)
         for appended in [
             *(first for _, first in bundle.created),
@@ -182,6 +198,8 @@ class MortalStore:
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.tasks: set[asyncio.Task[None]] = set()
         """Commits that the host did not wait for."""
+        self.open: set[OpenTransaction] = set()
+        """Transactions that end with the host."""
 
     def __getattr__(self, name: str) -> Any:
         if self.death.done():
@@ -194,26 +212,45 @@ class MortalStore:
     async def die(self) -> None:
         if not self.death.done():
             self.death.set_result(None)
+            _ = [self._universe.spawn(each.close()) for each in self.open]
         await self._never()
 
     async def commit(self, bundle: Bundle) -> None:
+        await self.commit_by(self._commit_alone, [bundle])
+
+    async def _commit_alone(self, bundles: Sequence[Bundle]) -> None:
+        for bundle in bundles:
+            await self._universe.store.commit(bundle)
+
+    async def commit_by(
+        self, commit: Commit, bundles: Sequence[Bundle], *, may_lose: bool = True
+    ) -> None:
+        """Let `commit` write the bundles, unless the host dies before."""
         universe = self._universe
         if self.death.done():
             await self._never()
         universe.commits += 1
-        options = ["commits", "crash before", "crash after"]
-        if universe.may_usurp:
-            options.append("lost owner")
-        fate = universe.choose(f"commit {universe.commits}", options)
+        fates = ["commits", "crash before", "crash after"]
+        fate = await self.meet_fate(f"commit {universe.commits}", fates, may_lose=may_lose)
+        await asyncio.shield(universe.write(commit, bundles))
+        await universe.interlude.play(universe.commits)
+        if fate == "crash after":
+            await self.die()
+
+    async def meet_fate(self, what: str, fates: Sequence[str], *, may_lose: bool = True) -> str:
+        """What happens to the host now: it may die, or lose its runs."""
+        universe = self._universe
+        losing = ["lost owner"] if may_lose and universe.may_usurp else []
+        fate = universe.choose(what, [*fates, *losing])
         if fate == "crash before":
             await self.die()
         if fate == "lost owner":
             universe.may_usurp = False
             await self._lose_owner()
-        await asyncio.shield(universe.write(bundle))
-        await universe.interlude.play(universe.commits)
-        if fate == "crash after":
-            await self.die()
+        return fate
+
+    def transaction(self, limit_s: float) -> AbstractAsyncContextManager[FatefulTransaction]:
+        return fateful_transaction(self._universe, self, limit_s)
 
     def submit(self, bundle: Bundle, decided: Decided) -> None:
         task = asyncio.ensure_future(self._submit(bundle, decided))
