@@ -115,6 +115,8 @@ class Transactions:
         run = await hold.take()
         if run is None:
             return
+        if self._host.residents.get(run.run_id) is not run:
+            raise TransactionInterrupted(f"run {run.run_id!r} was lost", "begin it again")
         info = body.info
         tell = partial(facts.complete, step=info.step, attempt=info.attempt, outcome=outcome)
         turn = self._host.stage_turn(run, tell)

@@ -198,8 +198,7 @@ class MortalStore:
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.tasks: set[asyncio.Task[None]] = set()
         """Commits that the host did not wait for."""
-        self.open: set[OpenTransaction] = set()
-        """Transactions that end with the host."""
+        self.open: set[OpenTransaction] = set()  # they end with the host
 
     def __getattr__(self, name: str) -> Any:
         if self.death.done():
@@ -212,15 +211,12 @@ class MortalStore:
     async def die(self) -> None:
         if not self.death.done():
             self.death.set_result(None)
-            _ = [self._universe.spawn(each.close()) for each in self.open]
+            for each in self.open:
+                _ = self._universe.spawn(each.close())
         await self._never()
 
     async def commit(self, bundle: Bundle) -> None:
-        await self.commit_by(self._commit_alone, [bundle])
-
-    async def _commit_alone(self, bundles: Sequence[Bundle]) -> None:
-        for bundle in bundles:
-            await self._universe.store.commit(bundle)
+        await self.commit_by(lambda _: self._universe.store.commit(bundle), [bundle])
 
     async def commit_by(
         self, commit: Commit, bundles: Sequence[Bundle], *, may_lose: bool = True
