@@ -37,6 +37,7 @@ PUBLIC = [
     "Stream",
     "SyncEngine",
     "SyncHandle",
+    "SyncTransaction",
     "Task",
     "TaskFailed",
     "Transaction",

@@ -29,6 +29,7 @@ from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.errors import (
     ForbiddenStatement,
     InputError,
@@ -84,6 +85,7 @@ __all__ = [
     "Stream",
     "SyncEngine",
     "SyncHandle",
+    "SyncTransaction",
     "Task",
     "TaskFailed",
     "Transaction",

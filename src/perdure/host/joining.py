@@ -233,7 +233,12 @@ class UsersTransaction(Joining):
         await self._joined.write(bundle)
 
 
+def innermost() -> Joining | None:
+    """The transaction that the calling code is in, whosever it is."""
+    return _CURRENT.get()
+
+
 def current(host: Host) -> Joining | None:
     """The transaction of this host's store that the calling code is in."""
-    joined = _CURRENT.get()
+    joined = innermost()
     return None if joined is None or joined.is_left or joined.host is not host else joined
