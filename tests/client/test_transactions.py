@@ -323,6 +323,26 @@ async def test_what_a_body_publishes_is_as_durable_as_its_rows(engine: Engine) -
     assert await run.published() == {"progress": "whole"}
 
 
+@task(transactional=True)
+async def tx_stream(tx: Transaction) -> None:
+    await insert(tx, 1)
+    perdure.stream("lines").append("a line")
+
+
+@workflow
+async def tx_streaming() -> None:
+    await tx_stream()
+
+
+async def test_a_stream_in_a_body_is_refused(engine: Engine) -> None:
+    """Its chunks would be there before the rows, and without them."""
+    await make_table(engine)
+    run = await engine.start(tx_streaming())
+    with pytest.raises(perdure.InputError, match="'tx_stream' appends to a stream"):
+        await run.result()
+    assert await bookings(engine) == {}
+
+
 entered = 0
 gate: asyncio.Event
 

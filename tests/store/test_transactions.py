@@ -92,6 +92,34 @@ async def test_a_bundle_alone_and_rows_alone_commit_too(shop: Store) -> None:
     assert await orders(shop) == [(1, "alone")]
 
 
+async def test_several_bundles_commit_together_or_not_at_all(shop: Store) -> None:
+    first, second, new = await begun(shop), await begun(shop), Driven(key="new")
+    async with shop.transaction(LIMIT_S) as tx:
+        await tx.execute(INSERT, 1, "with all")
+        await tx.commit([first.step(), new.start(), second.step(), sending(first.message("x"))])
+    for run in (first, second, new):
+        assert await seq_of(shop, run) == run.journal.seq
+    lost = await begun(shop)
+    await raw(shop, f"UPDATE {{}}run SET epoch = 9 WHERE id = '{lost.run_id}'")
+    before = await contents(shop)
+    async with shop.transaction(LIMIT_S) as tx:
+        await tx.execute(INSERT, 2, "with none")
+        with pytest.raises(StaleFence):
+            await tx.commit([first.step(), lost.step(), second.step()])
+    assert await contents(shop) == before
+    assert await orders(shop) == [(1, "with all")]
+    assert first.fence.broken
+    assert second.fence.broken
+
+
+async def test_bundles_that_contend_are_refused(shop: Store) -> None:
+    async with shop.transaction(LIMIT_S) as tx:
+        await tx.execute(INSERT, 1, "lost")
+        with pytest.raises(InputError, match="contend"):
+            await tx.commit([Driven(key="k").start(), Driven(key="k").start()])
+    assert await orders(shop) == []
+
+
 async def test_what_is_not_committed_is_rolled_back(shop: Store) -> None:
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "forgotten")

@@ -10,16 +10,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from perdure.core.errors import NotCommitted, UnknownRun
+from perdure.core.errors import InputError, NotCommitted, UnknownRun
 from perdure.core.ids import RunId
 from perdure.core.journal.events import ExecutionStarted
-from perdure.core.journal.state import Status
 from perdure.core.messages import Message
 from perdure.core.transactions import Row
 from perdure.engine.runs import create_run
 from perdure.host.batch import Batch, Start
+from perdure.host.body import Body, Chunks
 from perdure.host.host import Host
 from perdure.store.bundle import Bundle
+from perdure.store.records import Run, unborn
 from perdure.store.rejections import run_exists
 from perdure.store.transaction import JoinedTransaction, OpenTransaction, UserTransaction
 
@@ -94,15 +95,15 @@ class Joining(ABC):
         started = None if entry is None else entry.event
         return started.payload if isinstance(started, ExecutionStarted) else None
 
-    async def status(self, run_id: RunId) -> Status:
-        """Where a run stands, as this transaction sees it."""
+    async def end_of(self, run_id: RunId) -> Run:
+        """The run that goes on for the one named, or has ended, as this transaction sees it."""
         self._rows.require_open()
         if run_id in self._started:
-            return Status.RUNNING
+            return unborn(self._started[run_id].row(run_id, 0, None))
         run = await self._rows.run(run_id)
         if run is None:
             raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
-        return run.status
+        return await self._rows.chain_end(run.origin) or run
 
     def has_started(self, run_id: RunId) -> bool:
         return run_id in self._started
@@ -120,8 +121,8 @@ class Joining(ABC):
         """False as long as it certainly is not."""
 
     @abstractmethod
-    async def send(self, message: Message) -> None:
-        """Send a message with the commit."""
+    async def send(self, bundle: Bundle, message: Message) -> None:
+        """Send what the bundle holds with the commit. `message` is what is to be delivered then."""
 
     @abstractmethod
     async def _start(self, start: Start) -> RunId: ...
@@ -138,8 +139,8 @@ class OwnTransaction(Joining):
         """Its commit, once that is under way; ends when all that follows from it is done. Why it failed, if so."""
         self._batches: list[Batch] = []
         self._messages: list[Message] = []
-        self._beside = Bundle()
-        """Messages and published values."""
+        self._sent: list[Bundle] = []
+        """What holds the messages, and published values."""
 
     async def _start(self, start: Start) -> RunId:
         batch = self.host.stage_start(start)
@@ -148,15 +149,24 @@ class OwnTransaction(Joining):
         self._batches.append(batch)
         return batch.run.run_id
 
-    async def send(self, message: Message) -> None:
+    async def send(self, bundle: Bundle, message: Message) -> None:
         self.rows.require_open()
-        self._beside.enqueue(message)
+        self._sent.append(bundle)
         self._messages.append(message)
 
     def publish(self, run_id: RunId, name: str, value: object) -> None:
         """A value that a body publishes is as durable as what it writes."""
         payload = self.host.codec.encode(value)
-        self._beside.publish(run_id, name, payload, self.host.sources.now_ms())
+        bundle = Bundle()
+        bundle.publish(run_id, name, payload, self.host.sources.now_ms())
+        self._sent.append(bundle)
+
+    def chunks_of(self, body: Body) -> Chunks:
+        """A body that lives here has no streams: what it appends would be there without what it writes."""
+        raise InputError(
+            f"transactional task {body.task.name!r} appends to a stream",
+            "append in another task: chunks are durable at once, and these rows are not",
+        )
 
     async def commit(self, turn: Batch | None = None) -> None:
         """Commits: the user's rows, all that joined them, and the turn of a run.
@@ -174,7 +184,7 @@ class OwnTransaction(Joining):
 
     async def _decide(self, decided: asyncio.Future[Exception | None]) -> None:
         try:
-            await self.rows.commit([*(batch.bundle for batch in self._batches), self._beside])
+            await self.rows.commit([*(batch.bundle for batch in self._batches), *self._sent])
         except Exception as failure:
             self._undo()
             decided.set_result(failure)
@@ -223,13 +233,11 @@ class UsersTransaction(Joining):
     async def _start(self, start: Start) -> RunId:
         host, run_id, bundle = self.host, self.host.new_run_id(), Bundle()
         new = start.row(run_id, host.sources.now_ms(), None)
-        create_run(bundle, new, [start.event(run_id, None)], host.sources)
+        create_run(bundle, new, [start.event(run_id)], host.sources)
         await self._joined.write(bundle)
         return run_id
 
-    async def send(self, message: Message) -> None:
-        bundle = Bundle()
-        bundle.enqueue(message)
+    async def send(self, bundle: Bundle, message: Message) -> None:  # noqa: ARG002 - nobody knows when
         await self._joined.write(bundle)
 
 

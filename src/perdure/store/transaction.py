@@ -64,6 +64,11 @@ class UserTransaction(ABC):
         rows = await self._read("select_run", run_id=run_id)
         return run_from(rows[0]) if rows else None
 
+    async def chain_end(self, first: RunId) -> Run | None:
+        """The last run of a chain, as this transaction sees it."""
+        rows = await self._read("select_chain_end", first=first)
+        return run_from(rows[0]) if rows else None
+
     async def run_by_key(self, scope: str, program: str, key: str) -> Run | None:
         """The run that holds a key, as this transaction sees it."""
         rows = await self._read("select_run_by_key", scope=scope, program=program, key=key)

@@ -43,15 +43,11 @@ from perdure.testing.explorer import (
     VirtualSources,
     memory_store,
 )
-from perdure.testing.fates import (
-    FatefulResidents,
-    FatefulTransaction,
-    WatchedBodies,
-    fateful_transaction,
-)
+from perdure.testing.fates import FatefulResidents, WatchedBodies
 from perdure.testing.interlude import After, Interlude, Script
 from perdure.testing.schedule import Chooser, Schedules
 from perdure.testing.streams import Audience, Streamed, streamed
+from perdure.testing.transactions import FatefulTransaction, end_transactions, fateful_transaction
 
 T = TypeVar("T")
 
@@ -122,10 +118,7 @@ class Universe:
 
     def write(self, commit: Commit, bundles: Sequence[Bundle]) -> asyncio.Task[None]:
         """Commit bundles, though their host may die over others meanwhile."""
-        return self.spawn(self._write(commit, bundles))
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        writing = asyncio.ensure_future(work)
+        writing = asyncio.ensure_future(self._write(commit, bundles))
         self.writing.add(writing)
         writing.add_done_callback(self.writing.discard)
         return writing
@@ -133,9 +126,9 @@ class Universe:
     async def _write(self, commit: Commit, bundles: Sequence[Bundle]) -> None:
         await commit(bundles)
         for bundle in bundles:
-            self._remember(bundle)
+            await self._remember(bundle)
 
-    def _remember(self, bundle: Bundle) -> None:
+    async def _remember(self, bundle: Bundle) -> None:
         """What a bundle says, now that it is durable."""
         self.open.update(run.run_id for run, _ in bundle.created)
         for appended in [
@@ -211,8 +204,7 @@ class MortalStore:
     async def die(self) -> None:
         if not self.death.done():
             self.death.set_result(None)
-            for each in self.open:
-                _ = self._universe.spawn(each.close())
+            end_transactions(self._universe, self)
         await self._never()
 
     async def commit(self, bundle: Bundle) -> None:
