@@ -37,16 +37,6 @@ class Start(NamedTuple):
     parent: str | None = None
     heritage: Heritage = NO_HERITAGE
 
-
-def start_of(run: WarmRun, birth: Birth) -> Start:
-    """How the run begins that `run` asks for."""
-    workflow, payload, parent = birth.workflow, birth.payload, birth.parent
-    if isinstance(birth, Spawn):
-        return Start(workflow, payload, parent=parent)
-    # The start key stays with the first run of the chain: there it is unique.
-    heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
-    return Start(workflow, payload, None, run.scope, parent, heritage)
-
     def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
         return NewRun(
             run_id,
@@ -85,24 +75,6 @@ def start_of(run: WarmRun, birth: Birth) -> Start:
     # The start key stays with the first run of the chain: there it is unique.
     heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
     return Start(workflow, payload, None, run.scope, parent, heritage)
-
-    def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
-        workflow, names = self.workflow, (self.scope, self.workflow.version, self.workflow.digest)
-        return NewRun(run_id, workflow.name, now_ms, *names, self.key, owner)
-
-    def event(self, run_id: RunId, parent: str | None) -> ExecutionStarted:
-        """The run's first entry."""
-        workflow = self.workflow
-        root = promise_root(bytes.fromhex(workflow.digest), None, self.key or run_id)
-        return ExecutionStarted(
-            workflow.name,
-            workflow.digest,
-            root.hex(),
-            workflow.version,
-            parent,
-            self.key,
-            payload=self.payload,
-        )
 
 
 class Batch:

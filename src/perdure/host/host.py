@@ -137,7 +137,7 @@ class Host:
     def stage_start(self, start: Start) -> Batch:
         """A new run and its first turn, for whoever commits them and then settles the batch or undoes it."""
         run = self._new_run(self.new_run_id(), start)
-        return self.stage_turn(run, _nothing)
+        return self.stage_turn(run, nothing)
 
     # Advancing
 

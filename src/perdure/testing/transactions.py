@@ -12,6 +12,9 @@ from perdure.store.transaction import OpenTransaction
 if TYPE_CHECKING:
     from perdure.testing.workflows import MortalStore, Universe
 
+Bundles = Sequence[Bundle]
+Commit = Callable[[Bundles], Awaitable[None]]
+
 
 class FatefulTransaction:
     """A user's transaction. Its host may lose its runs before it begins; at its commit it may die.
@@ -43,11 +46,11 @@ class FatefulTransaction:
         if self._prepare is not None:
             await self._prepare()
 
-    async def commit(self, bundles: Sequence[Bundle]) -> None:
+    async def commit(self, bundles: Bundles) -> None:
         may_lose = not self._real.is_exclusive
-        await self._store.commit_by(self._write, bundles, may_lose=may_lose)
+        await self._store.commit_by(self._write, bundles, may_lose)
 
-    async def _write(self, bundles: Sequence[Bundle]) -> None:
+    async def _write(self, bundles: Bundles) -> None:
         await self._real.commit(bundles)
         entries = [
             entry
@@ -67,18 +70,18 @@ async def fateful_transaction(
     if store.death.done():
         await store.die()
     async with universe.store.transaction(limit_s) as real:
-        store.open.add(real)
+        store.open_transactions.add(real)
         try:
             yield FatefulTransaction(universe, store, real)
         finally:
-            store.open.discard(real)
+            store.open_transactions.discard(real)
 
 
 def end_transactions(universe: "Universe", store: "MortalStore") -> None:
     """The host is dead: so are its connections."""
-    for transaction in store.open:
+    for transaction in store.open_transactions:
         _ = universe.write(partial(_close, transaction), ())
 
 
-async def _close(transaction: OpenTransaction, _: Sequence[Bundle]) -> None:
+async def _close(transaction: OpenTransaction, _: Bundles) -> None:
     await transaction.close()

@@ -9,8 +9,8 @@ that was finished, or whose intent was not durable.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.authoring.call import Call
@@ -34,7 +34,6 @@ from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
 from perdure.store.records import Claim
 from perdure.store.store import Store
-from perdure.store.transaction import OpenTransaction
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import (
     Exploration,
@@ -47,11 +46,9 @@ from perdure.testing.fates import FatefulResidents, WatchedBodies
 from perdure.testing.interlude import After, Interlude, Script
 from perdure.testing.schedule import Chooser, Schedules
 from perdure.testing.streams import Audience, Streamed, streamed
-from perdure.testing.transactions import FatefulTransaction, end_transactions, fateful_transaction
+from perdure.testing.transactions import Bundles, Commit, end_transactions, fateful_transaction
 
 T = TypeVar("T")
-
-Commit = Callable[[Sequence[Bundle]], Awaitable[None]]
 
 MODES: dict[str, Settings] = {
     "warm": Settings(),
@@ -116,14 +113,14 @@ class Universe:
         self.audience = Audience(store)
         self.writing: set[asyncio.Task[None]] = set()
 
-    def write(self, commit: Commit, bundles: Sequence[Bundle]) -> asyncio.Task[None]:
+    def write(self, commit: Commit, bundles: Bundles) -> asyncio.Task[None]:
         """Commit bundles, though their host may die over others meanwhile."""
         writing = asyncio.ensure_future(self._write(commit, bundles))
         self.writing.add(writing)
         writing.add_done_callback(self.writing.discard)
         return writing
 
-    async def _write(self, commit: Commit, bundles: Sequence[Bundle]) -> None:
+    async def _write(self, commit: Commit, bundles: Bundles) -> None:
         await commit(bundles)
         for bundle in bundles:
             await self._remember(bundle)
@@ -191,7 +188,8 @@ class MortalStore:
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.tasks: set[asyncio.Task[None]] = set()
         """Commits that the host did not wait for."""
-        self.open: set[OpenTransaction] = set()  # they end with the host
+        self.transaction = partial(fateful_transaction, universe, self)
+        self.open_transactions: set[Any] = set()
 
     def __getattr__(self, name: str) -> Any:
         if self.death.done():
@@ -210,22 +208,20 @@ class MortalStore:
     async def commit(self, bundle: Bundle) -> None:
         await self.commit_by(lambda _: self._universe.store.commit(bundle), [bundle])
 
-    async def commit_by(
-        self, commit: Commit, bundles: Sequence[Bundle], *, may_lose: bool = True
-    ) -> None:
+    async def commit_by(self, commit: Commit, bundles: Bundles, may_lose: bool = True) -> None:
         """Let `commit` write the bundles, unless the host dies before."""
         universe = self._universe
         if self.death.done():
             await self._never()
         universe.commits += 1
         fates = ["commits", "crash before", "crash after"]
-        fate = await self.meet_fate(f"commit {universe.commits}", fates, may_lose=may_lose)
+        fate = await self.meet_fate(f"commit {universe.commits}", fates, may_lose)
         await asyncio.shield(universe.write(commit, bundles))
         await universe.interlude.play(universe.commits)
         if fate == "crash after":
             await self.die()
 
-    async def meet_fate(self, what: str, fates: Sequence[str], *, may_lose: bool = True) -> str:
+    async def meet_fate(self, what: str, fates: Sequence[str], may_lose: bool = True) -> str:
         """What happens to the host now: it may die, or lose its runs."""
         universe = self._universe
         losing = ["lost owner"] if may_lose and universe.may_usurp else []
@@ -236,9 +232,6 @@ class MortalStore:
             universe.may_usurp = False
             await self._lose_owner()
         return fate
-
-    def transaction(self, limit_s: float) -> AbstractAsyncContextManager[FatefulTransaction]:
-        return fateful_transaction(self._universe, self, limit_s)
 
     def submit(self, bundle: Bundle, decided: Decided) -> None:
         task = asyncio.ensure_future(self._submit(bundle, decided))
