@@ -29,21 +29,29 @@ from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.errors import (
+    ForbiddenStatement,
     InputError,
     KeyReused,
+    NotCommitted,
     NotDone,
     PerdureError,
     RunCancelled,
     RunClosed,
     RunDiverged,
     RunFailed,
+    StatementFailed,
     StepCancelled,
     StepInDoubt,
     TaskFailed,
+    TransactionError,
+    TransactionInterrupted,
+    TransactionOver,
     UnknownRun,
 )
 from perdure.core.streams.chunks import ChunkState
+from perdure.core.transactions import Transaction
 from perdure.engine.preflight import Preflight
 from perdure.host.settings import Settings
 
@@ -55,11 +63,13 @@ __all__ = [
     "Chunk",
     "ChunkState",
     "Engine",
+    "ForbiddenStatement",
     "Handle",
     "Info",
     "InputError",
     "JoinSet",
     "KeyReused",
+    "NotCommitted",
     "NotDone",
     "PerdureError",
     "Preflight",
@@ -71,13 +81,19 @@ __all__ = [
     "RunStatus",
     "Settings",
     "Signal",
+    "StatementFailed",
     "StepCancelled",
     "StepInDoubt",
     "Stream",
     "SyncEngine",
     "SyncHandle",
+    "SyncTransaction",
     "Task",
     "TaskFailed",
+    "Transaction",
+    "TransactionError",
+    "TransactionInterrupted",
+    "TransactionOver",
     "UnknownRun",
     "Workflow",
     "continue_as_new",

@@ -21,6 +21,7 @@ from perdure import (
     SyncEngine,
     SyncHandle,
     Task,
+    Transaction,
     Workflow,
     task,
     workflow,
@@ -51,6 +52,12 @@ def count(*words: str) -> int:
 
 @task
 def forget(order: int) -> None: ...
+
+
+@task(transactional=True, retry=Retry(attempts=3), timeout=2)
+async def record(tx: Transaction, order: int, note: str = "") -> str:
+    await tx.execute("INSERT INTO orders VALUES ($1, $2)", order, note)
+    return note
 
 
 @workflow
@@ -95,6 +102,33 @@ async def wrong_calls() -> None:
     count(1)  # type: ignore[arg-type, unused-awaitable]
     checkout("1")  # type: ignore[arg-type, unused-awaitable]
     ship()  # type: ignore[call-arg, unused-awaitable]
+
+
+async def transactional_tasks_are_called_without_their_transaction(tx: Transaction) -> None:
+    _ = assert_type(record(1), Call[str])
+    _ = assert_type(record(order=1, note="a"), Call[str])
+    assert_type(await record(1), str)
+    await record.fn(tx, 1)
+    record(tx, 1)  # type: ignore[arg-type, unused-awaitable]
+    record("1")  # type: ignore[arg-type, unused-awaitable]
+    record()  # type: ignore[call-arg, unused-awaitable]
+
+
+async def rows_are_dicts(tx: Transaction) -> None:
+    assert_type(await tx.execute("DELETE FROM orders"), int)
+    assert_type(await tx.fetch("SELECT 1"), list[dict[str, Any]])
+    assert_type(await tx.fetch_one("SELECT 1"), dict[str, Any] | None)
+
+
+def wrong_transactional_tasks() -> None:
+    @task(transactional=True)  # type: ignore[arg-type]
+    def not_async(tx: Transaction, order: int) -> None: ...
+
+    @task(transactional=True)  # type: ignore[arg-type]
+    async def without_transaction(order: int) -> None: ...
+
+    task(transactional=True, queue="slow")  # type: ignore[call-overload]
+    task(transactional=1)  # type: ignore[call-overload]
 
 
 async def forgotten_awaits() -> None:

@@ -11,7 +11,7 @@ import apsw
 
 from perdure.store.opening import open_store
 from perdure.store.sqlite.store import SqliteStore
-from tests.store.builders import Driven, together
+from tests.store.builders import HOST, Driven, together
 
 
 def say(word: str) -> None:
@@ -58,6 +58,20 @@ async def hold(url: str, seconds: float) -> None:
     await store.close()
 
 
+async def transaction(url: str, moment: str) -> None:
+    """Advance the one run of the store together with a row, and wait to be killed at the given moment."""
+    store = await open_store(url)
+    (run_id,) = [run.run_id for run in await store.open_runs(HOST)]
+    run = await Driven(run_id=run_id).reload(store)
+    wait_for_start()
+    async with store.transaction(60) as tx:
+        await tx.execute("INSERT INTO orders (id, note) VALUES ($1, $2)", 1, "killed")
+        if moment == "after the commit":
+            await tx.commit([run.step()])
+        say(moment)
+        await asyncio.sleep(60)
+
+
 def wait_for_start() -> None:
     say("ready")
     sys.stdin.readline()
@@ -68,6 +82,8 @@ def main(url: str, command: str, argument: str = "") -> None:
         asyncio.run(commit(url, int(argument)))
     elif command == "open":
         asyncio.run(only_open(url))
+    elif command == "transaction":
+        asyncio.run(transaction(url, argument))
     else:
         asyncio.run(hold(url, float(argument)))
 

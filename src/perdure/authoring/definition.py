@@ -25,7 +25,7 @@ class Definition(ABC, Generic[P, R]):
     version: str = ""
     """Only workflows have versions."""
 
-    def __init__(self, fn: Callable[P, Any], name: str | None) -> None:
+    def __init__(self, fn: Callable[P, Any], name: str | None, *, given: int = 0) -> None:
         if not inspect.isfunction(fn):
             raise InputError(f"{fn!r} is not a function", f"put @{self.noun} on a plain function")
         if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
@@ -34,7 +34,7 @@ class Definition(ABC, Generic[P, R]):
             )
         self.fn = fn
         self.name = require_name(self.noun, fn.__name__ if name is None else name)
-        self.signature = Signature(fn)
+        self.signature = Signature(fn, given)
         update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:

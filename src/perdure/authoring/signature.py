@@ -36,13 +36,15 @@ CATCH_ALL = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 class Signature:
     """How one function's arguments and result become payloads and values again.
 
-    Annotations are resolved at first use, because they may name things that are defined later.
+    Annotations are resolved at first use, because they may name things that are defined later. The first
+    `given` parameters are the engine's to fill in: no caller passes them, and they are not stored.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], given: int = 0) -> None:
         self._fn = fn
         self._name: str = getattr(fn, "__qualname__", repr(fn))
-        self._bare = _signature_without_resolving(fn)
+        bare = _signature_without_resolving(fn)
+        self._bare = bare.replace(parameters=list(bare.parameters.values())[given:])
         self._parameters = tuple(self._bare.parameters.values())
         self._names = tuple(p.name for p in self._parameters)
         self._positional = tuple(p.name for p in self._parameters if p.kind in POSITIONAL)

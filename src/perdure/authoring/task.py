@@ -25,9 +25,11 @@ from perdure.authoring.doubt import Answer, OnDoubt, Reconcile, policy_of
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.registry import register
 from perdure.authoring.retry import ONCE, Retry
-from perdure.core.errors import InputError
+from perdure.authoring.signature import POSITIONAL
+from perdure.core.errors import InputError, OutsideRun
 from perdure.core.journal.events import InvokeKind
 from perdure.core.replay.doubt import Resolution
+from perdure.core.transactions import Transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,6 +48,7 @@ class TaskOptions:
     priority: int = 0
     kind: Kind = "function"
     on_doubt: OnDoubt = "retry"
+    transactional: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.retry, Retry):
@@ -57,6 +60,18 @@ class TaskOptions:
         if self.queue is not None:
             require_name("queue", self.queue)
         policy_of(self.on_doubt)
+        if not isinstance(self.transactional, bool):
+            raise InputError(f"transactional is {self.transactional!r}", "pass True or False")
+        if self.transactional and self.queue is not None:
+            raise InputError(
+                f"a transactional task on queue {self.queue!r}",
+                "leave the queue out: only the host that owns the run can commit with its books",
+            )
+        if self.transactional and self.on_doubt != "retry":
+            raise InputError(
+                f"a transactional task with on_doubt={self.on_doubt!r}",
+                "leave it out: what was not committed did not happen, and is done again",
+            )
 
 
 class Task(Definition[P, R]):
@@ -65,8 +80,11 @@ class Task(Definition[P, R]):
     noun: ClassVar[str] = "task"
 
     def __init__(self, fn: Callable[P, Any], name: str | None, options: TaskOptions) -> None:
-        super().__init__(fn, name)
+        super().__init__(fn, name, given=int(options.transactional))
         self.is_async = inspect.iscoroutinefunction(fn)
+        self.is_transactional = options.transactional
+        if options.transactional:
+            self._require_transaction_first()
         self.retry = options.retry
         self.timeout_ms = _limit(options.timeout, "timeout")
         self.heartbeat_timeout_ms = _limit(options.heartbeat_timeout, "heartbeat_timeout")
@@ -80,8 +98,26 @@ class Task(Definition[P, R]):
             self.reconcile = Reconcile(options.on_doubt, self)
         register(self)
 
+    def _require_transaction_first(self) -> None:
+        if not self.is_async:
+            raise InputError(
+                f"transactional task {self.name!r} is not async",
+                "write `async def`: a transaction belongs to the event loop, not to a thread",
+            )
+        first = next(iter(inspect.signature(self.fn).parameters.values()), None)
+        if first is None or first.kind not in POSITIONAL:
+            raise InputError(
+                f"transactional task {self.name!r} has no place for its transaction",
+                f"write `async def {self.name}(tx: perdure.Transaction, ...)`",
+            )
+
     async def run_outside(self, call: Call[R]) -> R:
         """Run the function, now and here: as part of the task that calls it, or of plain code."""
+        if self.is_transactional:
+            raise OutsideRun(
+                f"transactional task {self.name!r} is called outside a workflow",
+                f"call it in a workflow, or {self.name}.fn(tx, ...) with a transaction at hand",
+            )
         context = TASK.get()
         token = None if context is None else TASK.set(context.nested())
         try:
@@ -123,16 +159,29 @@ class ReconciledDecorator(Protocol[R]):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class Options(TypedDict, total=False):
-    """What `@task(...)` takes besides `on_doubt`."""
+class CommonOptions(TypedDict, total=False):
+    """What every `@task(...)` takes."""
 
     name: str | None
     retry: Retry
     timeout: Duration | None
     heartbeat_timeout: Duration | None
+    kind: Kind
+
+
+class Options(CommonOptions, total=False):
+    """What a task may take that is not transactional."""
+
     queue: str | None
     priority: int
-    kind: Kind
+
+
+class TransactionalDecorator(Protocol):
+    """`@task(transactional=True)`: callers pass all parameters but the transaction."""
+
+    def __call__(
+        self, fn: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
 
 
 @overload
@@ -149,6 +198,10 @@ def task(
 def task(
     *, on_doubt: Callable[Concatenate[str, ...], R], **options: Unpack[Options]
 ) -> ReconciledDecorator[R]: ...
+@overload
+def task(
+    *, transactional: Literal[True], **options: Unpack[CommonOptions]
+) -> TransactionalDecorator: ...
 def task(
     fn: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
 ) -> Any:
@@ -158,7 +211,8 @@ def task(
     `perdure.heartbeat()`. `queue` sends it to any host that serves that queue, the highest `priority`
     first. `kind="http"` labels it as such in the journal. `on_doubt` says what becomes of a step that had begun
     when its host died: it is begun again ("retry"), it fails with `StepInDoubt` ("fail"), or a function of
-    `perdure.key()` tells its result, or raises `NotDone`.
+    `perdure.key()` tells its result, or raises `NotDone`. `transactional=True` hands the function
+    a `perdure.Transaction` as its first argument, and what it writes there commits with the step's result.
     """
     checked = TaskOptions(**options)
     if fn is not None:

@@ -1,7 +1,8 @@
 """The engine: a store and a host in your process."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from itertools import repeat
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,11 +19,13 @@ from perdure.core.errors import EngineClosed, InputError, KeyReused, RunExists
 from perdure.core.ids import RunId, parse_run_id
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.limits import MAX_KEY_LENGTH
+from perdure.core.transactions import Transaction
 from perdure.engine.preflight import Preflight, preflight
 from perdure.host.batch import Start
 from perdure.host.clock import HostSources
 from perdure.host.hosting import Hosting
 from perdure.host.identity import new_host, retire
+from perdure.host.joining import Joining, current
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report, audit, verify
 from perdure.store.opening import open_store
@@ -110,7 +113,7 @@ class Engine:
         """Start a workflow; returns when the run and its first step's intent are durable.
 
         With a `key` there is one run per scope and workflow: starting it again, with the same arguments, gives
-        a handle of the same run.
+        a handle of the same run. Inside a transaction the run starts with its commit, or never.
         """
         workflow = _workflow_of(call)
         hosting = self._require_open()
@@ -120,29 +123,54 @@ class Engine:
         payload = self._codec.encode(call.arguments)
         # A workflow defined inside a function is the newest of its name from now on.
         register(workflow)
+        start = Start(workflow, payload, key, scope)
+        joined = current(hosting.host)
         try:
-            run_id = await hosting.host.start(Start(workflow, payload, key, scope))
+            run_id = await (hosting.host if joined is None else joined).start(start)
         except RunExists as taken:
-            # Its version may be another, and so may be what it returns.
-            return Handle(hosting, await self._same_run(taken, workflow, payload, key))
-        return Handle(hosting, run_id, workflow)
+            run_id = RunId(taken.run_id)
+            self._require_same_call(run_id, start, await self._arguments(run_id, joined))
+            if joined is None or not joined.has_started(run_id):
+                # Its version may be another, and so may be what it returns.
+                return Handle(hosting, run_id)
+        return Handle(hosting, run_id, workflow, joined)
 
-    async def _same_run(
-        self, taken: RunExists, workflow: Workflow[..., Any], payload: bytes, key: str | None
-    ) -> RunId:
-        run_id = RunId(taken.run_id)
+    async def _arguments(self, run_id: RunId, joined: Joining | None) -> bytes | None:
+        """What a run was started with; `None` if that was erased."""
+        if joined is not None:
+            return await joined.arguments(run_id)
         entries = await self._require_open().host.store.entries(run_id, 0, 1)
         started = entries[0].event if entries else None
-        before = started.payload if isinstance(started, ExecutionStarted) else None
+        return started.payload if isinstance(started, ExecutionStarted) else None
+
+    def _require_same_call(self, run_id: RunId, start: Start, before: bytes | None) -> None:
+        workflow = start.workflow
         signature = workflow.signature
-        if before is not None and not signature.is_same_call(self._codec, before, payload):
+        if before is not None and not signature.is_same_call(self._codec, before, start.payload):
             raise KeyReused(
                 run_id,
-                f"key {key!r} of workflow {workflow.name!r} is taken by run {run_id!r}, "
+                f"key {start.key!r} of workflow {workflow.name!r} is taken by run {run_id!r}, "
                 "which was started with other arguments",
                 "use another key, or the same arguments",
             ) from None
-        return run_id
+
+    @asynccontextmanager
+    async def transaction(self, *, connection: object = None) -> AsyncIterator[Transaction]:
+        """Your own rows, and the runs and signals beside them: they commit together when the block is left, or
+        not at all if it raises.
+
+        With an asyncpg `connection` in a transaction of yours they commit with that, whenever you do so: Perdure
+        does not learn of it, and some host takes the runs up within a second or so.
+        """
+        transactions = self._require_open().transactions
+        if connection is not None:
+            joined = transactions.join(connection)
+            with joined.current():
+                yield joined.statements
+            return
+        async with transactions.begin() as transaction:
+            yield transaction.statements
+            await transaction.commit()
 
     async def start_many(
         self, calls: Iterable[Call[R]], *, keys: Iterable[str] | None = None, scope: str = ""

@@ -17,11 +17,13 @@ from perdure.client.stored import stored_run
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.core.errors import (
     CorruptJournal,
+    NotCommitted,
     RunCancelled,
     RunClosed,
     RunDiverged,
     RunFailed,
     UnknownName,
+    UnknownRun,
 )
 from perdure.core.ids import Guid, RunId
 from perdure.core.journal.entry import Entry
@@ -31,6 +33,7 @@ from perdure.core.limits import MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.core.messages import Message
 from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
 from perdure.host.hosting import POLL_MS, Hosting
+from perdure.host.joining import Joining, current
 from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
 from perdure.store.records import Run
@@ -64,12 +67,18 @@ class Handle(Generic[R]):
     """
 
     def __init__(
-        self, hosting: Hosting, run_id: RunId, workflow: Workflow[..., R] | None = None
+        self,
+        hosting: Hosting,
+        run_id: RunId,
+        workflow: Workflow[..., R] | None = None,
+        joined: Joining | None = None,
     ) -> None:
         self.run_id = run_id
         self._hosting = hosting
         self._store = hosting.host.store
         self._workflow = workflow
+        self._joined = joined
+        """The transaction that the run was started in."""
 
     def __repr__(self) -> str:
         return f"<Handle {self.run_id}>"
@@ -79,6 +88,7 @@ class Handle(Generic[R]):
 
         Raises `TimeoutError` if it is not over in time: the run goes on, and can be asked again.
         """
+        self._require_outside("the result")
         if timeout is None:
             return await self._outcome(await self._ending())
         limit_s = milliseconds(timeout, "timeout") / 1000
@@ -163,8 +173,23 @@ class Handle(Generic[R]):
             )
         return Ending(run.status, event.payload)
 
+    def _require_outside(self, what: str) -> None:
+        """Inside a transaction there is nothing to wait for: what it starts begins when it is committed."""
+        if current(self._hosting.host) is not None:
+            raise NotCommitted(
+                f"{what} of run {self.run_id!r} is asked for inside a transaction",
+                "ask when the transaction is committed",
+            )
+        if self._joined is not None and not self._joined.may_be_committed:
+            raise self._joined.not_committed(self.run_id)
+
     async def _row(self, run_id: RunId | None = None) -> Run:
-        return await stored_run(self._store, run_id or self.run_id)
+        try:
+            return await stored_run(self._store, run_id or self.run_id)
+        except UnknownRun:
+            if self._joined is None:
+                raise
+            raise self._joined.not_committed(self.run_id) from None
 
     async def _end(self) -> Run:
         """The run that goes on, or has ended, for all of the chain."""
@@ -208,7 +233,8 @@ class Handle(Generic[R]):
         await self._send(end, "cancel", cancel_guid(end.origin), text.encode())
 
     async def _open_end(self, what: str) -> Run:
-        end = await self._end()
+        joined = current(self._hosting.host)
+        end = await (self._end() if joined is None else joined.end_of(self.run_id))
         if end.status in TERMINAL:
             raise RunClosed(
                 f"run {self.run_id!r} is {end.status} and can't {what}", "start another run"
@@ -223,9 +249,14 @@ class Handle(Generic[R]):
         bundle.enqueue(message)
         if end.chain is not None:
             bundle.forward(end.origin, guid, end.run_id)
+        delivered = msgspec.structs.replace(message, run_id=end.run_id)
+        joined = current(self._hosting.host)
+        if joined is not None:
+            await joined.send(bundle, delivered)
+            return
         await self._store.commit(bundle)
         if end.owner == self._hosting.host.host_id:
-            self._hosting.poller.sent(msgspec.structs.replace(message, run_id=end.run_id))
+            self._hosting.poller.sent(delivered)
 
     async def events(self, first: int = 0) -> AsyncIterator[Entry]:
         """The run's entries from number `first` on, and each new one when it is durable, to the last.
@@ -233,6 +264,7 @@ class Handle(Generic[R]):
         Those of a chain follow each other, and are counted through: each `RunContinued` is followed by the
         `ExecutionStarted` of the next run.
         """
+        self._require_outside("the journal")
         run_id = (await self._row()).origin
         while True:
             run = await self._row(run_id)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
@@ -13,6 +13,7 @@ from perdure.authoring.signal import Signal
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.streams import Abandoned, Chunk
+from perdure.client.sync_transaction import BlockTask, SyncTransaction
 from perdure.core.codec import Codec
 from perdure.core.errors import EngineClosed, InputError
 from perdure.core.ids import RunId
@@ -121,6 +122,21 @@ class SyncEngine:
     def handle(self, run_id: str) -> "SyncHandle[Any]":
         """A handle of a run that was started before."""
         return SyncHandle(self, self._engine.handle(run_id))
+
+    @contextmanager
+    def transaction(self) -> Iterator[SyncTransaction]:
+        """As `Engine.transaction`, on a transaction of the engine's own."""
+        block = BlockTask(self._engine)
+        transaction = self.wait_for(block.begin())
+        try:
+            # What this thread asks of the engine carries its context along.
+            with transaction.current():
+                yield SyncTransaction(self, transaction.statements)
+        except BaseException:
+            with suppress(TimeoutError):
+                self.wait_for(block.end(is_good=False))
+            raise
+        self.wait_for(block.end(is_good=True))
 
     def audit(self) -> Report:
         return self.wait_for(self._engine.audit())

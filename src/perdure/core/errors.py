@@ -18,6 +18,7 @@
     │   ├── ForeignAwait           a workflow that awaits something that is not durable
     │   ├── JoinSetClosed          a submit to a join set that was awaited
     │   ├── KeyReused              a start key that is taken by a run with other arguments
+    │   ├── ForbiddenStatement     SQL that a transaction of the user's may not execute
     │   └── RunClosed              the run is over and takes nothing more
     ├── Outcome                    what became of a step or a run
     │   ├── TaskFailed             a task's exception that can't be rebuilt here
@@ -44,6 +45,11 @@
     │   ├── UnknownRun             no such run
     │   ├── StaleToken             the work was claimed again by another host
     │   └── BundleRefused          the database refused a row of the bundle
+    ├── TransactionError           a transaction of the user's that can't go on; nothing of it was written
+    │   ├── StatementFailed        the database refused a statement of it
+    │   ├── TransactionOver        used after its end, or after a statement of it failed
+    │   ├── TransactionInterrupted ended by the database, and by no fault of its own
+    │   └── NotCommitted           a question about a run that is not committed yet
     ├── EngineClosed               used after it was stopped
     └── StoreError                 the store itself
         ├── StoreUnavailable       can't be opened or reached
@@ -147,6 +153,12 @@ class KeyReused(InputError):
         super().__init__(what, remedy)
         self.args = (run_id, what, remedy)
         self.run_id = run_id
+
+
+class ForbiddenStatement(InputError):
+    """SQL that a transaction may not execute: Perdure's own tables, or what would end the transaction."""
+
+    code = "forbidden-statement"
 
 
 class RunClosed(InputError):
@@ -304,6 +316,36 @@ class StaleToken(CommitRejected):
 
 class BundleRefused(CommitRejected):
     code = "bundle-refused"
+
+
+class TransactionError(PerdureError):
+    """A transaction that can't go on. Nothing of it was written."""
+
+    code = "transaction"
+
+
+class StatementFailed(TransactionError):
+    """The database refused a statement. The driver's own error is its cause."""
+
+    code = "statement-failed"
+
+
+class TransactionOver(TransactionError):
+    """The transaction was committed or rolled back, or will be rolled back."""
+
+    code = "transaction-over"
+
+
+class TransactionInterrupted(TransactionError):
+    """The database ended the transaction: it may be begun again as it was."""
+
+    code = "transaction-interrupted"
+
+
+class NotCommitted(TransactionError):
+    """The transaction that a run or a question belongs to is not committed yet."""
+
+    code = "not-committed"
 
 
 class EngineClosed(PerdureError):

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from perdure.authoring.workflow import Workflow
-from perdure.core.ids import RunId, StepId
+from perdure.core.ids import HostId, RunId, StepId, promise_root
+from perdure.core.journal.events import ExecutionStarted
 from perdure.core.messages import Message
 from perdure.engine.replay.effects import Birth, Inherited, Spawn
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
+from perdure.store.records import NewRun
 
 
 class Heritage(NamedTuple):
@@ -34,6 +36,35 @@ class Start(NamedTuple):
     scope: str = ""
     parent: str | None = None
     heritage: Heritage = NO_HERITAGE
+
+    def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
+        return NewRun(
+            run_id,
+            self.workflow.name,
+            now_ms,
+            self.scope,
+            self.workflow.version,
+            self.workflow.digest,
+            self.key,
+            owner,
+            self.heritage.chain,
+        )
+
+    def event(self, run_id: RunId) -> ExecutionStarted:
+        """The run's first entry."""
+        workflow, heritage = self.workflow, self.heritage
+        root = promise_root(bytes.fromhex(workflow.digest), None, self.key or run_id)
+        return ExecutionStarted(
+            workflow.name,
+            workflow.digest,
+            root.hex(),
+            workflow.version,
+            self.parent,
+            self.key or heritage.key,
+            continues=heritage.continues,
+            inherited=len(heritage.inherited),
+            payload=self.payload,
+        )
 
 
 def start_of(run: WarmRun, birth: Birth) -> Start:
@@ -75,3 +106,8 @@ class Batch:
         """Runs of which something is decided and not written yet."""
         self.messages: Sequence[Message] = ()
         self.endings: Sequence[tuple[WarmRun, Ending]] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to commit."""
+        return not self.bundle.fences

@@ -46,6 +46,8 @@ class Bodies:
         """Called when a slot is free again, with whether it is one for async bodies."""
         self.published: Callable[[RunId], Awaitable[Any] | None] = lambda _: None
         """What to wait for until all that a run's bodies have published is durable, if anything is on its way."""
+        self.transact: Callable[[Body], Awaitable[Outcome | None]] = self.outcome
+        """Executes a transactional body and commits its success; what it returns is still to be reported."""
         self.on_failure: Callable[[BaseException], None] = lambda _: None
         """Called with what reporting an outcome raised."""
         self.chunks_of: Callable[[Body], Chunks]
@@ -139,7 +141,12 @@ class Bodies:
     async def _live(self, body: Body) -> None:
         body.has_begun = True
         try:
-            outcome = await self._outcome(body)
+            if not body.task.is_transactional:
+                outcome = await self.outcome(body)
+            elif (failure := await self._transact(body)) is not None:
+                outcome = failure
+            else:
+                return
             body.is_reporting = True
             # Whoever sees the outcome sees what was published before it.
             if (published := self.published(body.info.run_id)) is not None:
@@ -152,6 +159,16 @@ class Bodies:
             self.on_failure(error)
         finally:
             self._end(body)
+
+    async def _transact(self, body: Body) -> Outcome | None:
+        """What is left to report, if anything."""
+        failure = None
+        try:
+            failure = await self.transact(body)
+        finally:
+            if failure is None:
+                self.forget(body)
+        return failure
 
     def _end(self, body: Body) -> None:
         if body.thread is None:
@@ -173,7 +190,8 @@ class Bodies:
             # Nobody waited for it any more.
             self._release(body)
 
-    async def _outcome(self, body: Body) -> Outcome:
+    async def outcome(self, body: Body) -> Outcome:
+        """Execute the body, and do nothing about what comes of it."""
         task = body.task
         try:
             if task.timeout_ms is None and task.heartbeat_timeout_ms is None:
@@ -228,6 +246,8 @@ class Bodies:
             if body.is_reconciled:
                 return result
         args, kwargs = arguments
+        if task.is_transactional:
+            return await task.fn(body.transaction, *args, **kwargs)
         if task.is_async:
             return await task.fn(*args, **kwargs)
         return await self._in_thread(body, partial(task.fn, *args, **kwargs))

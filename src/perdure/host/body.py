@@ -8,6 +8,7 @@ from perdure.authoring.context import Info
 from perdure.authoring.task import Task
 from perdure.core.ids import RunId, StepId
 from perdure.core.replay.identity import idempotency_text
+from perdure.core.transactions import Transaction
 from perdure.engine.replay.facts import Outcome
 
 Group = tuple[RunId, bool]
@@ -71,6 +72,7 @@ class Body:
         "report",
         "task",
         "thread",
+        "transaction",
     )
 
     def __init__(
@@ -97,6 +99,8 @@ class Body:
         self.life: asyncio.Task[None] | None = None
         self.thread: asyncio.Future[Any] | None = None
         """What it runs in now, if it is a thread: that can't be stopped, and keeps the slot until it returns."""
+        self.transaction: Transaction | None = None
+        """What a transactional task is given to write with."""
         self.has_begun = False
         self.is_reporting = False
         """Its outcome is on its way."""

@@ -21,7 +21,7 @@ from perdure.core.errors import (
     StoreClosed,
     StoreError,
 )
-from perdure.core.ids import HostId, RunId, StepId, new_run_id, promise_root
+from perdure.core.ids import HostId, RunId, StepId, new_run_id
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message, Work
@@ -44,7 +44,7 @@ from perdure.host.settings import Settings
 from perdure.host.watching import Ending, Watchers
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
-from perdure.store.records import NewRun, Run
+from perdure.store.records import Run
 from perdure.store.store import Store
 
 log = logging.getLogger("perdure.host")
@@ -106,7 +106,7 @@ class Host:
 
     async def start(self, start: Start) -> RunId:
         """Create a run and take its first turn, in one commit. Raises `RunExists` if its key is taken."""
-        run_id = new_run_id(self.sources.now_ms(), self.sources.entropy(10))
+        run_id = self.new_run_id()
         run = self._new_run(run_id, start)
         try:
             if self._mode is Mode.STEPWISE:
@@ -119,41 +119,25 @@ class Host:
             log.info("run %s was taken over while it started", run_id)
         return run_id
 
+    def new_run_id(self) -> RunId:
+        return new_run_id(self.sources.now_ms(), self.sources.entropy(10))
+
     def _new_run(self, run_id: RunId, start: Start) -> WarmRun:
-        workflow, heritage = start.workflow, start.heritage
-        key = start.key or heritage.key
-        new = NewRun(
-            run_id,
-            workflow.name,
-            self.sources.now_ms(),
-            start.scope,
-            workflow.version,
-            workflow.digest,
-            start.key,
-            self.host_id,
-            heritage.chain,
-        )
+        workflow, event = start.workflow, start.event(run_id)
+        key = event.idempotency_key
         info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
         machine = Machine(workflow, info, self.codec, self.sources)
-        root = promise_root(bytes.fromhex(workflow.digest), None, start.key or run_id)
-        machine.feed(
-            e.ExecutionStarted(
-                workflow.name,
-                workflow.digest,
-                root.hex(),
-                workflow.version,
-                start.parent,
-                key,
-                continues=heritage.continues,
-                inherited=len(heritage.inherited),
-                payload=start.payload,
-            )
-        )
-        for fact in heritage.inherited:
+        machine.feed(event)
+        for fact in start.heritage.inherited:
             machine.feed(fact)
-        run = WarmRun(machine, new)
+        run = WarmRun(machine, start.row(run_id, self.sources.now_ms(), self.host_id))
         self.residents.add(run)
         return run
+
+    def stage_start(self, start: Start) -> Batch:
+        """A new run and its first turn, for whoever commits them and then settles the batch or undoes it."""
+        run = self._new_run(self.new_run_id(), start)
+        return self.stage_turn(run, nothing)
 
     # Advancing
 
@@ -171,6 +155,9 @@ class Host:
                 if run is None:
                     self.bodies.cancel_run(run_id)
                     return False
+                if run.is_held:
+                    async with run.turn:
+                        continue
                 if await self._act(run, act):
                     return True
             except (StaleFence, RunExists):
@@ -211,22 +198,31 @@ class Host:
 
         Nobody needs to wait: what must not happen before the commit is done when it is decided.
         """
+        batch = self.stage_turn(run, act)
+        if batch.is_empty:
+            self.settle(batch)
+            told(None)
+            return
+        try:
+            self.store.submit(batch.bundle, partial(self._decided, batch, told))
+        except BaseException:
+            self.undo(batch)
+            raise
+        run.in_flight += 1
+        self._undecided += 1
+
+    def stage_turn(self, run: WarmRun, act: Act) -> Batch:
+        """Let `act` feed facts, and write what follows into a batch, to be committed."""
         batch = Batch(run)
         try:
             act(run)
             self._reserve(run, batch)
-            changes = run.machine.take_changes()
-            if changes:
+            if changes := run.machine.take_changes():
                 self._stage(run, changes, batch)
-                self.store.submit(batch.bundle, partial(self._decided, batch, told))
-                run.in_flight += 1
-                self._undecided += 1
-                return
         except BaseException:
-            self._undo(batch)
+            self.undo(batch)
             raise
-        self._settle(batch)
-        told(None)
+        return batch
 
     def _decided(self, batch: Batch, told: Decided, failure: BaseException | None) -> None:
         if self._is_killed:
@@ -237,9 +233,9 @@ class Host:
             self._all_decided.set()
         try:
             if failure is None:
-                self._settle(batch)
+                self.settle(batch)
             else:
-                self._undo(batch)
+                self.undo(batch)
             told(failure)
         except Exception as error:  # those that are decided with it must hear of it all the same
             self.on_failure(error)
@@ -260,11 +256,11 @@ class Host:
                     self._stage(run, [change], batch)
                     await self.store.commit(batch.bundle)
         except BaseException:
-            self._undo(batch)
+            self.undo(batch)
             raise
         finally:
             run.in_flight -= 1
-        self._settle(batch)
+        self.settle(batch)
 
     def _reserve(self, run: WarmRun, batch: Batch) -> None:
         """Reserve slots for what the run wants to execute; what finds none waits for one."""
@@ -305,7 +301,7 @@ class Host:
             status = run.journal.state.status
             batch.endings = [*batch.endings, (run, Ending(status, last.payload))]
 
-    def _undo(self, batch: Batch) -> None:
+    def undo(self, batch: Batch) -> None:
         """Nothing of the batch is durable: memory is wrong."""
         for _, promise, _ in batch.starts:
             self.bodies.give_back(promise.task)
@@ -313,7 +309,7 @@ class Host:
             self.evict(child)
         self.evict(batch.run)
 
-    def _settle(self, batch: Batch) -> None:
+    def settle(self, batch: Batch) -> None:
         """The batch is durable: let it out."""
         for child in batch.children:
             child.in_flight -= 1
@@ -356,7 +352,7 @@ class Host:
         info = body.info
         tell = partial(facts.complete, step=info.step, attempt=info.attempt, outcome=outcome)
         run = self.residents.get(info.run_id)
-        if run is None or self._mode is Mode.STEPWISE:
+        if run is None or run.is_held or self._mode is Mode.STEPWISE:
             return self._report(body, tell)
         self._take_turn(run, tell, partial(self._reported, body, tell))
         return None

@@ -13,6 +13,7 @@ from perdure.host.queues import QueueWorker
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
 from perdure.host.streaming import Streaming
+from perdure.host.transactions import Transactions
 from perdure.store.store import Store
 
 POLL_MS = 1000
@@ -45,6 +46,8 @@ class Hosting:
         self.publisher = Publisher(self.host)
         self.bodies.published = self.publisher.settle
         self.bodies.chunks_of = Streaming(self.host).chunks_of
+        self.transactions = Transactions(self.host, settings.transaction_timeout)
+        self.bodies.transact = self.transactions.execute
         self.worker = QueueWorker(self.host, queues, round(settings.lease * 1000))
         self.poller = Poller(self.host, self.worker, POLL_MS)
 

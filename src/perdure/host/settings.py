@@ -25,6 +25,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 10.0
     """How long a stop waits for the tasks that run."""
 
+    transaction_timeout: float = 5.0
+    """How long a transaction may be open, from its first statement on: on SQLite every other commit waits for it."""
+
     max_doubts: int = MAX_DOUBTS
     """How often a step may have been under way when its host died. Once more, and it is failed: it may be the cause."""
 
@@ -46,6 +49,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if milliseconds(self.lease, "lease") < _SHORTEST_LEASE_MS:
             raise InputError(f"lease is {self.lease!r}", "pass at least 0.1 seconds")
         milliseconds(self.grace, "grace")
+        if not milliseconds(self.transaction_timeout, "transaction_timeout"):
+            raise InputError(
+                f"transaction_timeout is {self.transaction_timeout!r}", "pass more than 0 seconds"
+            )
 
 
 _SHORTEST_LEASE_MS = 100

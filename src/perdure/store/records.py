@@ -51,6 +51,12 @@ class Run(msgspec.Struct, frozen=True):
         return self.chain or self.run_id
 
 
+def unborn(new: NewRun) -> Run:
+    """A new run as it will be stored, as far as that is known before."""
+    names = (new.scope, new.program, new.version, new.digest, new.key, new.owner)
+    return Run(new.run_id, *names, 0, 0, b"", 0, Status.RUNNING, new.created_at_ms, None)
+
+
 class Claim(msgspec.Struct, frozen=True):
     """Work that a host may do until its lease ends; `token` proves it.
 

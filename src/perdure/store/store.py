@@ -6,6 +6,7 @@ for recovery: they rebuild what memory lost.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from perdure.core.books import Books
@@ -18,6 +19,7 @@ from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
+from perdure.store.transaction import JoinedTransaction, OpenTransaction
 
 
 class Store(Protocol):
@@ -44,6 +46,19 @@ class Store(Protocol):
 
         For bundles whose number is bounded otherwise, such as by the bodies that run.
         """
+        ...
+
+    def transaction(self, limit_s: float) -> AbstractAsyncContextManager[OpenTransaction]:
+        """A user's transaction, which may commit a bundle together with the user's own rows.
+
+        Left without a commit it is rolled back. So it is after `limit_s` seconds, counted from its first
+        statement, and whoever is inside is interrupted with `TimeoutError`. On SQLite every other change waits
+        for it; on Postgres none does, and transactions wait for each other only beyond a bound.
+        """
+        ...
+
+    def join(self, connection: object) -> JoinedTransaction:
+        """The transaction that a user has begun on an asyncpg connection; the user ends it, too."""
         ...
 
     async def claim_runs(

@@ -85,7 +85,7 @@ def plan_writes(bundles: Sequence[Bundle]) -> Plan:
             if not isinstance(answer, StatementRefused):
                 rejected = answer
             elif group.size == 1:
-                rejected = {0: _refused(answer)}
+                rejected = {0: refused(answer)}
             else:
                 yield from _one_by_one(bundles, waiting[: group.size], outcomes)
         if rejected:
@@ -107,7 +107,7 @@ def _one_by_one(
         if not rejected:
             answer = yield group
             if isinstance(answer, StatementRefused):
-                rejected = {0: _refused(answer)}
+                rejected = {0: refused(answer)}
             else:
                 rejected = answer
         if rejected:
@@ -115,10 +115,11 @@ def _one_by_one(
             break_fences(bundles[i])
 
 
-def _refused(answer: StatementRefused) -> BundleRefused:
-    refused = BundleRefused(
+def refused(answer: StatementRefused) -> BundleRefused:
+    """A bundle that holds a row which no database takes."""
+    refusal = BundleRefused(
         f"the database refused a row ({answer})",
         "nothing of this bundle was written; the value at fault is named above",
     )
-    refused.__cause__ = answer
-    return refused
+    refusal.__cause__ = answer
+    return refusal

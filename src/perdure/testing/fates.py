@@ -1,12 +1,14 @@
-"""The parts of a host whose fate an explorer decides."""
+"""The parts of a host whose fate an explorer decides, and a host that has none."""
 
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from perdure.core.ids import HostId
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.bodies import Bodies
 from perdure.host.body import Body
+from perdure.host.hosting import Hosting
 from perdure.host.residents import Residents
 from perdure.host.threads import Threads
 
@@ -52,3 +54,16 @@ class WatchedBodies(Bodies):
     def start(self, body: Body) -> None:
         self._universe.began(body)
         super().start(body)
+
+
+class Outside(Hosting):
+    """Whoever sends signals: it has the store, and no runs."""
+
+    def __init__(self, universe: "Universe") -> None:
+        super().__init__(
+            universe.store,
+            HostId("outside"),
+            universe.codec,
+            universe.sources,
+            universe.settings,
+        )

@@ -10,6 +10,7 @@ that was finished, or whose intent was not durable.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.authoring.call import Call
@@ -41,10 +42,11 @@ from perdure.testing.explorer import (
     VirtualSources,
     memory_store,
 )
-from perdure.testing.fates import FatefulResidents, WatchedBodies
+from perdure.testing.fates import FatefulResidents, Outside, WatchedBodies
 from perdure.testing.interlude import After, Interlude, Script
 from perdure.testing.schedule import Chooser, Schedules
 from perdure.testing.streams import Audience, Streamed, streamed
+from perdure.testing.transactions import Bundles, Commit, end_transactions, fateful_transaction
 
 T = TypeVar("T")
 
@@ -111,16 +113,20 @@ class Universe:
         self.audience = Audience(store)
         self.writing: set[asyncio.Task[None]] = set()
 
-    def write(self, bundle: Bundle) -> asyncio.Task[None]:
-        """Commit a bundle, though its host may die over another one meanwhile."""
-        writing = asyncio.ensure_future(self._write(bundle))
+    def write(self, commit: Commit, bundles: Bundles) -> asyncio.Task[None]:
+        """Commit bundles, though their host may die over others meanwhile."""
+        writing = asyncio.ensure_future(self._write(commit, bundles))
         self.writing.add(writing)
         writing.add_done_callback(self.writing.discard)
         return writing
 
-    async def _write(self, bundle: Bundle) -> None:
-        """Commit a bundle and remember what it says, now that it is durable."""
-        await self.store.commit(bundle)
+    async def _write(self, commit: Commit, bundles: Bundles) -> None:
+        await commit(bundles)
+        for bundle in bundles:
+            await self._remember(bundle)
+
+    async def _remember(self, bundle: Bundle) -> None:
+        """What a bundle says, now that it is durable."""
         self.open.update(run.run_id for run, _ in bundle.created)
         for appended in [
             *(first for _, first in bundle.created),
@@ -182,6 +188,8 @@ class MortalStore:
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.tasks: set[asyncio.Task[None]] = set()
         """Commits that the host did not wait for."""
+        self.transaction = partial(fateful_transaction, universe, self)
+        self.open_transactions: set[Any] = set()
 
     def __getattr__(self, name: str) -> Any:
         if self.death.done():
@@ -194,26 +202,36 @@ class MortalStore:
     async def die(self) -> None:
         if not self.death.done():
             self.death.set_result(None)
+            end_transactions(self._universe, self)
         await self._never()
 
     async def commit(self, bundle: Bundle) -> None:
+        await self.commit_by(lambda _: self._universe.store.commit(bundle), [bundle])
+
+    async def commit_by(self, commit: Commit, bundles: Bundles, may_lose: bool = True) -> None:
+        """Let `commit` write the bundles, unless the host dies before."""
         universe = self._universe
         if self.death.done():
             await self._never()
         universe.commits += 1
-        options = ["commits", "crash before", "crash after"]
-        if universe.may_usurp:
-            options.append("lost owner")
-        fate = universe.choose(f"commit {universe.commits}", options)
+        fates = ["commits", "crash before", "crash after"]
+        fate = await self.meet_fate(f"commit {universe.commits}", fates, may_lose)
+        await asyncio.shield(universe.write(commit, bundles))
+        await universe.interlude.play(universe.commits)
+        if fate == "crash after":
+            await self.die()
+
+    async def meet_fate(self, what: str, fates: Sequence[str], may_lose: bool = True) -> str:
+        """What happens to the host now: it may die, or lose its runs."""
+        universe = self._universe
+        losing = ["lost owner"] if may_lose and universe.may_usurp else []
+        fate = universe.choose(what, [*fates, *losing])
         if fate == "crash before":
             await self.die()
         if fate == "lost owner":
             universe.may_usurp = False
             await self._lose_owner()
-        await asyncio.shield(universe.write(bundle))
-        await universe.interlude.play(universe.commits)
-        if fate == "crash after":
-            await self.die()
+        return fate
 
     def submit(self, bundle: Bundle, decided: Decided) -> None:
         task = asyncio.ensure_future(self._submit(bundle, decided))
@@ -390,19 +408,6 @@ class ExploredHost(Hosting):
             await asyncio.wait(tasks)
         if self._universe.writing:
             await asyncio.wait(self._universe.writing)
-
-
-class Outside(Hosting):
-    """Whoever sends signals: it has the store, and no runs."""
-
-    def __init__(self, universe: Universe) -> None:
-        super().__init__(
-            universe.store,
-            HostId("outside"),
-            universe.codec,
-            universe.sources,
-            universe.settings,
-        )
 
 
 async def _run_once(universe: Universe, call: Call[Any]) -> Ended:

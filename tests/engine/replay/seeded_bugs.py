@@ -161,7 +161,7 @@ def child_created_apart() -> Iterator[None]:
 @contextmanager
 def parent_told_apart() -> Iterator[None]:
     """A child's end is durable before the word to its parent is."""
-    settle = Host._settle
+    settle = Host.settle
 
     def tell(self: Host, batch: Batch) -> None:
         settle(self, batch)
@@ -182,7 +182,7 @@ def parent_told_apart() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ending, "_tell_parent", lambda *_: ())
-        patch.setattr(Host, "_settle", tell)
+        patch.setattr(Host, "settle", tell)
         yield
 
 

@@ -50,12 +50,14 @@ class WarmRun:
         self.run_id: RunId = machine.info.run_id
         self.in_flight = 0
         """Commits under way: while there are any, the run stays in memory."""
+        self.is_held = False
+        """Whether who has its turn has it alone: the run takes in no fact meanwhile."""
         self._loaded = loaded
         self._new = row if isinstance(row, NewRun) else None
 
     @cached_property
     def turn(self) -> asyncio.Lock:
-        """Held from a fact to its commit where the parts of it are committed apart."""
+        """Held from a fact to its commit where the parts of it are committed apart, or with a user's rows."""
         return asyncio.Lock()
 
     @property

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -19,7 +20,9 @@ from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer, Decided
 from perdure.store.group import Group
 from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
+from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, next_books
+from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection, apply, landed
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
@@ -32,6 +35,7 @@ from perdure.store.rowforms import (
     span_from,
 )
 from perdure.store.statements import statements
+from perdure.store.transaction import limited
 from perdure.store.values import require_storable
 from perdure.store.writer import Outcomes, write_async
 
@@ -41,6 +45,8 @@ _SQL = statements("postgres")
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 5.0
 _POOL_SIZE = 4
+_TRANSACTIONS = 8
+"""Users' transactions that are open at the same time."""
 
 
 class PostgresStore:
@@ -52,6 +58,7 @@ class PostgresStore:
         self._idle: asyncio.Queue[Connection | None] = asyncio.Queue()
         for _ in range(_POOL_SIZE):
             self._idle.put_nowait(None)
+        self._transactions = Pool(address, _TRANSACTIONS)
         self._committer = Committer(self._write)
         self._closed = False
         self._closing = asyncio.Lock()
@@ -78,8 +85,9 @@ class PostgresStore:
                 await self._close()
 
     async def _close(self) -> None:
+        connections: list[Connection | None] = [*await self._transactions.close()]
         await self._committer.close()
-        connections = [self._connection]
+        connections.append(self._connection)
         connections += [await self._idle.get() for _ in range(_POOL_SIZE)]
         for connection in connections:
             if connection is not None:
@@ -90,6 +98,13 @@ class PostgresStore:
 
     def submit(self, bundle: Bundle, decided: Decided) -> None:
         self._committer.submit(bundle, decided)
+
+    def transaction(self, limit_s: float) -> AbstractAsyncContextManager[PostgresTransaction]:
+        self._require_open()
+        return limited(PostgresTransaction(self._transactions, self._fetch, limit_s))
+
+    def join(self, connection: object) -> JoinedPostgresTransaction:
+        return JoinedPostgresTransaction(connection)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
         return write_async(bundles, self._apply)
@@ -282,6 +297,10 @@ class PostgresStore:
         status = await self._use(lambda connection: connection.execute(_SQL[name], *values))
         return int(status.rpartition(" ")[2])
 
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store is closed", "use it before closing it")
+
     async def _use(self, job: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `job` on a free connection, again on a new one if that is lost.
 
@@ -290,8 +309,7 @@ class PostgresStore:
         """
         wait_s = _FIRST_WAIT_S
         while True:
-            if self._closed:
-                raise StoreClosed("the store is closed", "use it before closing it")
+            self._require_open()
             connection = await self._idle.get()
             try:
                 if connection is None or connection.is_closed():

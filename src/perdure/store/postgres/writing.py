@@ -1,5 +1,6 @@
 """Applying a group to Postgres, in one transaction."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -38,6 +39,10 @@ else:
     Connection = asyncpg.Connection
 
 
+Misfits = Callable[[Connection, Group], Awaitable[dict[int, CommitRejected]]]
+"""Finds out, after a rollback, which bundles do not fit."""
+
+
 class _RollBack(Exception):
     """Carries the statement that found that not all rows fit."""
 
@@ -53,7 +58,7 @@ async def apply(connection: Connection, group: Group) -> dict[int, CommitRejecte
                     raise _RollBack
                 return {}
             async with connection.transaction():
-                misfits = await _write(connection, group)
+                misfits = await write_rows(connection, group)
                 if misfits is not None:
                     raise _RollBack
         except _RollBack:
@@ -67,7 +72,7 @@ async def apply(connection: Connection, group: Group) -> dict[int, CommitRejecte
             return {}
 
 
-async def _write(connection: Connection, group: Group) -> Any:
+async def write_rows(connection: Connection, group: Group) -> Misfits | None:
     """Write all rows; or stop and return the function that finds out which do not fit."""
 
     async def run(name: str, rows: list[Any]) -> int:
@@ -109,7 +114,7 @@ async def _append_chunks(connection: Connection, group: Group) -> bool:
     return _count(await connection.execute(_SQL["append_chunks"], *_columns(rows))) == len(rows)
 
 
-async def _write_at_once(connection: Connection, group: Group) -> Any:
+async def _write_at_once(connection: Connection, group: Group) -> Misfits | None:
     """A small group of warm steps is one statement: neither BEGIN nor COMMIT travels."""
     status = await connection.execute(
         _SQL["commit_books"],

@@ -414,3 +414,12 @@ FROM level
 SELECT least((SELECT min(id) FROM perdure.run WHERE id > $1),
              (SELECT min(run_id) FROM perdure.event WHERE run_id > $1),
              (SELECT min(run_id) FROM perdure.ledger WHERE run_id > $1))
+
+-- name: open_transaction
+-- For a user's transaction: it ends by itself when the server hears nothing for so long. Gives its id, by which
+-- its outcome can be asked for.
+SELECT pg_current_xact_id()::text FROM set_config('idle_in_transaction_session_timeout', $1, true)
+
+-- name: select_outcome
+-- What became of a transaction: 'committed', 'aborted' or 'in progress'.
+SELECT pg_xact_status($1::text::xid8)

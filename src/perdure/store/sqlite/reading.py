@@ -46,6 +46,10 @@ def next_books(connection: apsw.Connection, *, after: str) -> Books | None:
 
 @contextmanager
 def _snapshot(connection: apsw.Connection) -> Iterator[None]:
+    if connection.in_transaction:
+        # A store in memory, where a user's transaction is open: it has one connection.
+        yield
+        return
     connection.execute("BEGIN")
     try:
         yield

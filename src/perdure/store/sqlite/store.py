@@ -5,6 +5,7 @@ A store in memory has neither thread: it has one connection, in the event loop's
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +15,7 @@ import apsw
 import msgspec
 
 from perdure.core.books import Books
-from perdure.core.errors import StoreClosed
+from perdure.core.errors import InputError, StoreClosed
 from perdure.core.ids import Guid, HostId, RunId
 from perdure.core.journal.entry import Entry, erase
 from perdure.core.ledger import AccountId, message_account
@@ -40,14 +41,16 @@ from perdure.store.sqlite.pace import Pace
 from perdure.store.sqlite.reading import load, next_books
 from perdure.store.sqlite.rows import execute_rows
 from perdure.store.sqlite.thread import ConnectionThread
+from perdure.store.sqlite.transaction import SqliteTransaction
+from perdure.store.sqlite.turns import Turns, Worker
 from perdure.store.sqlite.writing import apply, begin, in_transaction
 from perdure.store.statements import statements
+from perdure.store.transaction import JoinedTransaction, limited
 from perdure.store.values import require_storable
 from perdure.store.writer import Outcomes, write
 
 T = TypeVar("T")
 _SQL = statements("sqlite")
-Worker = ConnectionThread | InlineConnection
 _LOOK_EVERY = 64
 """After so many groups the writer looks for a second SQLite library on its file."""
 
@@ -61,6 +64,7 @@ class SqliteStore:
         self._folding: asyncio.Future[None] | None = None
         self._writer = writer
         self._reader = reader
+        self._turns = Turns(writer)
         self._committer = Committer(self._write)
         self._groups = 0
         self._closed = False
@@ -100,6 +104,7 @@ class SqliteStore:
             if not self._closed:
                 self._closed = True
                 await self._committer.close()
+                await self._turns.close()
                 await _close(self._reader, self._writer)
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
@@ -108,7 +113,27 @@ class SqliteStore:
     def submit(self, bundle: Bundle, decided: Decided) -> None:
         self._committer.submit(bundle, decided)
 
+    def transaction(self, limit_s: float) -> AbstractAsyncContextManager[SqliteTransaction]:
+        self._require_open()
+        return limited(SqliteTransaction(self._turns, limit_s))
+
+    def join(self, connection: object) -> JoinedTransaction:
+        raise InputError(
+            f"{self.name} can't join the transaction of {connection!r}",
+            "use engine.transaction() alone: SQLite has one writer, and that is Perdure's",
+        )
+
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
+        return self._write_later(bundles) if self._turns.is_taken else self._write_now(bundles)
+
+    async def _write_later(self, bundles: Sequence[Bundle]) -> Outcomes:
+        await self._turns.take()
+        try:
+            return await self._write_now(bundles)
+        finally:
+            self._turns.give_back()
+
+    def _write_now(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
         if self._pace.log_is_long and (self._folding is None or self._folding.done()):
             self._folding = self._writer.submit(self._pace.fold_log)
         if len(bundles) == 1 and self._pace.is_quick:
@@ -334,14 +359,15 @@ class SqliteStore:
             after = books.run_id
 
     async def _read(self, job: Callable[[apsw.Connection], T]) -> T:
-        if self._closed:
-            raise StoreClosed("the store is closed", "read before closing it")
+        self._require_open()
         return await self._reader.run(job)
 
     async def _change_by(self, job: Callable[[apsw.Connection], T]) -> T:
+        return await self._turns.run(job)
+
+    def _require_open(self) -> None:
         if self._closed:
-            raise StoreClosed("the store is closed", "change it before closing it")
-        return await self._writer.run(job)
+            raise StoreClosed("the store is closed", "use it before closing it")
 
     async def _select(self, name: str, /, **values: Any) -> list[Any]:
         require_storable(values.values())

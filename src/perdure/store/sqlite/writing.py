@@ -64,22 +64,29 @@ class _Rejected(Exception):
 
 def apply(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
     """Commit the group, or roll it back and say which bundles must leave it."""
+    while True:
+        rejected = apply_with(connection, group)
+        # Empty if another process changed the rows back meanwhile: then all fit after all.
+        if rejected is None or rejected:
+            return rejected or {}
+
+
+def apply_with(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected] | None:
+    """Commit the group, together with what the open transaction has written, if one is open.
+
+    Otherwise roll all of it back, and return which bundles do not fit, as far as that can still be seen.
+    """
     try:
-        while True:
-            try:
-                in_transaction(connection, lambda: _write(connection, group))
-            except _Rejected as rejection:
-                # Empty if another process changed the rows back meanwhile: then all fit after all.
-                if rejection.rejected:
-                    return rejection.rejected
-            else:
-                return {}
+        in_transaction(connection, lambda: _write(connection, group))
+    except _Rejected as rejection:
+        return rejection.rejected
     except (apsw.ConstraintError, OverflowError, TypeError) as error:
         raise StatementRefused(str(error)) from error
     except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError) as error:
         raise StoreUnavailable(
             f"SQLite could not write ({error})", "see to the disk; the runs go on after a restart"
         ) from error
+    return None
 
 
 def _write(connection: apsw.Connection, group: Group) -> None:

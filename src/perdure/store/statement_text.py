@@ -1,0 +1,69 @@
+"""Which statements a user's transaction may hold, as far as their text tells.
+
+What the text does not tell is found by the database: SQLite asks an authorizer about every table. Postgres
+asks nobody: a function or a view of the user's may reach Perdure's tables, and only the rights of the role that it
+connects with could forbid that.
+"""
+
+import re
+
+from perdure.core.errors import ForbiddenStatement, InputError
+from perdure.store.values import require_text
+
+_CONTROL = frozenset(
+    "ABORT BEGIN COMMIT END PREPARE RELEASE ROLLBACK SAVEPOINT START".split()  # noqa: SIM905 - a list of words
+)
+_SESSION = frozenset(
+    "ATTACH DEALLOCATE DETACH DISCARD EXECUTE LISTEN PRAGMA RESET SET UNLISTEN VACUUM".split()  # noqa: SIM905
+)
+
+_BLANK = r"\s++|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/"
+_FIRST_WORD = re.compile(rf"(?:{_BLANK}|;|\()*+([A-Za-z]++)")
+
+_NAMES_US = re.compile(
+    rf"""
+      \be'(?:[^'\\]|''|\\.)*'               # what is quoted in any way names no table
+    | '(?:[^']|'')*'
+    | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$
+    | {_BLANK}
+    | (?<![\w$"])(?P<ours>perdure|"perdure")(?:{_BLANK})*\.
+    | "(?:[^"]|"")*"
+    | [\w$]+
+    | .
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+
+
+def require_allowed(sql: object) -> str:
+    """Refuse what would end the transaction, or outlive it in the session of the connection."""
+    if not isinstance(sql, str):
+        raise InputError(f"{sql!r} is not a statement", "pass SQL as text")
+    require_text("statement", sql)
+    found = _FIRST_WORD.match(sql)
+    if found is None:
+        raise InputError(f"{sql!r} is not a statement", "pass one statement of SQL")
+    word = found[1].upper()
+    if word in _CONTROL:
+        raise ForbiddenStatement(
+            f"{word} in a transaction that Perdure ends itself",
+            "return from it to commit, or raise to roll back",
+        )
+    if word in _SESSION:
+        raise ForbiddenStatement(
+            f"{word} would outlive the transaction, or needs none",
+            "execute it on a connection of your own",
+        )
+    return sql
+
+
+def require_no_schema_of_ours(sql: str) -> None:
+    """Refuse a statement for Postgres that names a table of Perdure's."""
+    if any(found["ours"] for found in _NAMES_US.finditer(sql)):
+        raise our_table("schema perdure")
+
+
+def our_table(what: str) -> ForbiddenStatement:
+    return ForbiddenStatement(
+        f"{what} is Perdure's own", "use the engine and its handles; keep to your own tables"
+    )

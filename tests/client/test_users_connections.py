@@ -1,0 +1,229 @@
+"""Runs and signals that commit with a transaction of the user's own, on the user's own connection."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+import perdure
+from perdure import (
+    Engine,
+    Handle,
+    KeyReused,
+    NotCommitted,
+    Signal,
+    Transaction,
+    TransactionOver,
+    task,
+    workflow,
+)
+from perdure.core.journal import events as e
+from tests.client.engines import opened, recorded, store_of, until
+from tests.store.test_postgres import end_connections
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.postgres]
+
+Connection = Any  # asyncpg's is generic only for type checkers
+
+news = Signal("news", str)
+
+
+@workflow
+async def hear_news(who: str) -> str:
+    return f"{who} heard {await news.receive()}"
+
+
+@pytest.fixture
+async def engine(fresh_postgres: str) -> AsyncIterator[Engine]:
+    async with opened(fresh_postgres) as engine:
+        async with engine.transaction() as tx:
+            await tx.execute("CREATE TABLE IF NOT EXISTS letters (id integer, note text)")
+            await tx.execute("DELETE FROM letters")
+        yield engine
+
+
+@pytest.fixture
+async def connection(fresh_postgres: str) -> AsyncIterator[Connection]:
+    connection = await asyncpg.connect(fresh_postgres)
+    yield connection
+    await connection.close()
+
+
+async def letters(engine: Engine) -> list[int]:
+    async with engine.transaction() as tx:
+        return [row["id"] for row in await tx.fetch("SELECT id FROM letters ORDER BY id")]
+
+
+async def test_a_row_a_run_and_a_signal_appear_with_the_users_commit(
+    engine: Engine, connection: Connection
+) -> None:
+    waiting = await engine.start(hear_news("ann"))
+    async with connection.transaction():
+        await connection.execute("INSERT INTO letters VALUES (1)")
+        async with engine.transaction(connection=connection) as tx:
+            await tx.execute("INSERT INTO letters VALUES ($1)", 2)
+            run = await engine.start(hear_news("bob"), key="bob")
+            again = await engine.start(hear_news("bob"), key="bob")
+            await run.signal(news, "it")
+            await waiting.signal(news, "that")
+            for ask in (run.result, waiting.result):
+                with pytest.raises(NotCommitted):
+                    await ask()
+        assert again.run_id == run.run_id
+        for look in (run.result, run.status, run.published):
+            with pytest.raises(NotCommitted, match="not committed yet"):
+                await look()
+        assert await letters(engine) == []
+    assert await run.result(10) == "bob heard it"
+    assert await again.result(10) == "bob heard it"
+    assert await waiting.result(10) == "ann heard that"
+    assert await letters(engine) == [1, 2]
+    # Nobody owned it before it was there.
+    assert len(await recorded(engine, run, e.ExecutionStarted)) == 1
+
+
+async def test_nothing_appears_with_the_users_rollback(
+    engine: Engine, connection: Connection
+) -> None:
+    waiting = await engine.start(hear_news("ann"))
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute("INSERT INTO letters VALUES (1)")
+    async with engine.transaction(connection=connection):
+        run = await engine.start(hear_news("bob"), key="bob")
+        await waiting.signal(news, "nothing")
+    await transaction.rollback()
+    with pytest.raises(NotCommitted, match="rolled back"):
+        await run.result()
+    assert await letters(engine) == []
+    assert await store_of(engine).messages(waiting.run_id) == []
+    await waiting.signal(news, "this")
+    assert await waiting.result() == "ann heard this"
+
+
+async def test_a_key_that_exists_gives_the_same_run(engine: Engine, connection: Connection) -> None:
+    before = await engine.start(hear_news("ann"), key="k")
+    async with connection.transaction(), engine.transaction(connection=connection):
+        same = await engine.start(hear_news("ann"), key="k")
+        with pytest.raises(KeyReused):
+            await engine.start(hear_news("bob"), key="k")
+    assert same.run_id == before.run_id
+    await same.signal(news, "it")
+    assert await same.result() == "ann heard it"
+
+
+async def test_a_connection_without_a_transaction_is_refused(
+    engine: Engine, connection: Connection
+) -> None:
+    async def join(what: object) -> None:
+        async with engine.transaction(connection=what):
+            pytest.fail("it was let in")
+
+    with pytest.raises(TransactionOver, match="in no transaction"):
+        await join(connection)
+    with pytest.raises(perdure.InputError, match="not a connection of asyncpg"):
+        await join("postgresql://")
+
+
+async def test_an_exception_in_the_block_leaves_the_end_to_the_user(
+    engine: Engine, connection: Connection
+) -> None:
+    async def fail() -> None:
+        async with engine.transaction(connection=connection):
+            await engine.start(hear_news("bob"), key="bob")
+            raise ZeroDivisionError
+
+    async with connection.transaction():
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+    # The user committed all the same.
+    run = await engine.start(hear_news("bob"), key="bob")
+    await run.signal(news, "it")
+    assert await run.result(10) == "bob heard it"
+
+
+# The recipe for SQLAlchemy, as docs/transactions.md has it
+
+
+async def place_letter(session: AsyncSession, engine: Engine, who: str) -> Handle[str]:
+    await session.execute(text("INSERT INTO letters VALUES (:id)"), {"id": 7})
+    raw = await (await session.connection()).get_raw_connection()
+    async with engine.transaction(connection=raw.driver_connection):
+        return await engine.start(hear_news(who), key=who)
+
+
+async def test_the_recipe_for_sqlalchemy(engine: Engine, fresh_postgres: str) -> None:
+    url = fresh_postgres.replace("postgresql://", "postgresql+asyncpg://")
+    database = create_async_engine(url)
+    try:
+        async with AsyncSession(database) as session, session.begin():
+            run = await place_letter(session, engine, "kept")
+            with pytest.raises(NotCommitted):
+                await run.result()
+        await run.signal(news, "it")
+        assert await run.result(10) == "kept heard it"
+        async with AsyncSession(database) as session:
+            lost = await place_letter(session, engine, "lost")
+            await session.rollback()
+        with pytest.raises(NotCommitted):
+            await lost.result()
+        assert await letters(engine) == [7]
+        assert await store_of(engine).run_by_key("", "hear_news", "lost") is None
+    finally:
+        await database.dispose()
+
+
+async def test_the_recipe_needs_a_statement_first(engine: Engine, fresh_postgres: str) -> None:
+    """SQLAlchemy begins a transaction with the first statement, and not before."""
+    database = create_async_engine(fresh_postgres.replace("postgresql://", "postgresql+asyncpg://"))
+    try:
+        async with AsyncSession(database) as session:
+            raw = await (await session.connection()).get_raw_connection()
+            with pytest.raises(TransactionOver, match="begin one on it first"):
+                async with engine.transaction(connection=raw.driver_connection):
+                    pytest.fail("it was let in")
+    finally:
+        await database.dispose()
+
+
+# What the database interrupts
+
+bodies = 0
+may_end: asyncio.Event
+
+
+@task(transactional=True)
+async def write_slowly(tx: Transaction, number: int) -> int:
+    global bodies  # noqa: PLW0603 - a body can only reach what is global
+    bodies += 1
+    await tx.execute("INSERT INTO letters VALUES ($1)", number)
+    await may_end.wait()
+    await tx.execute("UPDATE letters SET note = 'whole' WHERE id = $1", number)
+    return number
+
+
+@workflow
+async def writing_slowly() -> int:
+    return await write_slowly(9)
+
+
+async def test_a_body_whose_connection_ends_runs_again_in_the_same_attempt(
+    engine: Engine, fresh_postgres: str
+) -> None:
+    global bodies, may_end
+    bodies, may_end = 0, asyncio.Event()
+    run = await engine.start(writing_slowly())
+    await until(lambda: bodies == 1)
+    await asyncio.sleep(0.05)
+    await end_connections(fresh_postgres)
+    may_end.set()
+    assert await run.result(10) == 9
+    assert bodies == 2
+    assert await letters(engine) == [9]
+    (started,) = await recorded(engine, run, e.InvokeStarted)
+    assert started.attempt == 1
+    assert not await recorded(engine, run, e.Posted)

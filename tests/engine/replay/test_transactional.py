@@ -1,0 +1,83 @@
+"""What transactional steps write is there once, under every schedule of faults."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+
+from perdure.store.opening import open_store
+from perdure.store.store import Store
+from perdure.testing.explorer import ScheduleFailed
+from perdure.testing.workflows import Ended, explore_workflow
+from tests.engine.replay.test_explored import truncate
+from tests.engine.replay.transactional import BUGS, MAKE, PROGRAMS
+
+Record = Callable[[str, object], None]
+
+
+def check(name: str) -> Callable[[Ended], None]:
+    def must_end(ended: Ended) -> None:
+        assert ended.status.value == PROGRAMS[name].status
+        assert (ended.payload or b"").decode() == PROGRAMS[name].result
+
+    return must_end
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_rows_are_there_once_after_any_one_fault(name: str, record_property: Record) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(program.call, script=program.script, check=check(name))
+    assert any(fault.startswith("a transaction: ") for fault in explored.faults)
+    record_property("explored", f"transactional steps {name}: {explored}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_rows_are_there_once_after_any_two_faults(name: str, record_property: Record) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call, script=program.script, max_faults=2, modes=["warm"], check=check(name)
+    )
+    record_property("explored", f"transactional steps {name}, two faults: {explored}")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", ["in a row", "side by side"])
+async def test_rows_are_there_once_after_any_one_fault_on_postgres(
+    name: str, fresh_postgres: str, record_property: Record
+) -> None:
+    @asynccontextmanager
+    async def emptied() -> AsyncIterator[Store]:
+        store = await open_store(fresh_postgres)
+        try:
+            await truncate(fresh_postgres)
+            await empty_effects(fresh_postgres)
+            yield store
+        finally:
+            await store.close()
+
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call, script=program.script, modes=["warm"], open_store=emptied, check=check(name)
+    )
+    record_property("explored", f"transactional steps {name} on Postgres: {explored}")
+
+
+@pytest.mark.parametrize("name", BUGS)
+async def test_explorer_catches(name: str, record_property: Record) -> None:
+    bug = BUGS[name]
+    program = PROGRAMS[bug.program]
+    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+        await explore_workflow(program.call, script=program.script, modes=["warm"])
+    schedule = str(caught.value).rpartition("schedule\n")[2]
+    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")
+
+
+async def empty_effects(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(MAKE)
+        await connection.execute("TRUNCATE effects")
+    finally:
+        await connection.close()
