@@ -59,6 +59,7 @@ class Body:
         "beat",
         "chunks",
         "claim",
+        "group",
         "has_begun",
         "has_slot",
         "home",
@@ -91,6 +92,7 @@ class Body:
         self.payload = payload
         self.report = report
         self.is_claimed = is_claimed
+        self.group: Group = info.run_id, is_claimed
         self.claim = claim
         self.is_doubted = is_doubted
         self.is_reconciled = False
@@ -110,10 +112,6 @@ class Body:
         self.beat: Callable[[], object] | None = None
         """Called with each heartbeat, in whichever thread the task runs."""
         self._children = 0
-
-    @property
-    def group(self) -> Group:
-        return self.info.run_id, self.is_claimed
 
     @property
     def key(self) -> str:

@@ -73,15 +73,20 @@ class Group:
         return len(self.bundles)
 
     def add_step(self, bundle: Bundle) -> bool:
-        """Take in a bundle that is one append to a run that is new to the group, as most are."""
+        """Take in a bundle that is one append and fits, as most are. False if it must be looked at closely."""
         if len(bundle.appends) != 1 or bundle.has_more:
             return False
         fence, appended = bundle.appends[0]
-        run_id = fence.run_id
-        if fence.broken or run_id in self.heads or run_id in self._born:
+        if fence.broken:
             return False
-        before = appended.head_before, appended.semaphore_before
-        self.heads[run_id] = Head(run_id, fence.epoch, *before, appended)
+        head = self.known(fence.run_id)
+        if head is None:
+            before = appended.head_before, appended.semaphore_before
+            self.heads[fence.run_id] = Head(fence.run_id, fence.epoch, *before, appended)
+        elif head.epoch == fence.epoch and head.last and _follows(appended, head.last):
+            head.last = appended
+        else:
+            return False
         self._add_books(appended)
         return True
 

@@ -40,4 +40,5 @@ def kind_of(account: AccountId) -> Layout:
 
 def post_to(account: AccountId, balance: int, increment: int) -> int:
     """`post`, by the layout that the account's name tells."""
-    return post(balance, increment, kind_of(account))
+    is_step = account[:5] == _STEP and account != _STEP
+    return post(balance, increment, ACTIVITY if is_step else kind_of(account))

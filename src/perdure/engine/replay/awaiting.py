@@ -13,8 +13,8 @@ def await_of(waits: Sequence[Wait]) -> ExecutionAwaiting:
 
     A coroutine that waits for a branch waits for what the branch waits for.
     """
-    if len(waits) == 1 and len(waits[0].promises) == 1:  # as most are
-        return _await(waits[0].promises, waits[0].kind)
+    if len(waits) == 1 and waits[0].kind is AwaitKind.SINGLE:  # as most are
+        return ExecutionAwaiting((waits[0].promises[0].step,))
     blocking = []
     for wait in waits:
         leaves = [

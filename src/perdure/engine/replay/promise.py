@@ -104,7 +104,8 @@ class DurablePromise:
     @property
     def task(self) -> Task[..., Any]:
         """The task that is called."""
-        definition = self.call.definition
+        assert isinstance(self.operation, Call)  # noqa: S101 - the place says so
+        definition = self.operation.definition
         assert isinstance(definition, Task)  # noqa: S101 - the place says so
         return definition
 

@@ -81,7 +81,7 @@ def _configure(connection: apsw.Connection) -> None:
     # WAL: readers do not wait for the writer. FULL: a commit that returned survives a power cut.
     patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA cache_size = -65536")
+    connection.execute("PRAGMA cache_size = -16384")
 
 
 def patiently(attempt: Callable[[], T]) -> T:
