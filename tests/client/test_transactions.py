@@ -34,6 +34,7 @@ from tests.client.engines import (
     until,
     until_recorded,
     until_status,
+    until_store,
 )
 
 pytestmark = pytest.mark.asyncio
@@ -658,6 +659,28 @@ async def test_a_run_or_a_signal_that_is_wrong_is_refused_inside_too(engine: Eng
             await engine.handle(NOBODY).signal(go, "lost")
         with pytest.raises(perdure.InputError):
             await engine.start(tx_plain(), key="")
+
+
+@workflow
+async def tx_chained(number: int) -> str:
+    if number:
+        await perdure.continue_as_new(tx_chained(number - 1))
+    return await go.receive()
+
+
+async def test_a_signal_to_a_chain_finds_its_end(engine: Engine) -> None:
+    await make_table(engine)
+    run = await engine.start(tx_chained(2))
+
+    async def is_last() -> bool:
+        return len(await run.runs()) == 3
+
+    await until_store(is_last)
+    async with engine.transaction() as tx:
+        await insert(tx, 1)
+        await run.signal(go, "to the last")
+    assert await run.result(10) == "to the last"
+    assert list(await bookings(engine)) == [1]
 
 
 async def test_a_cancel_joins_too(engine: Engine) -> None:

@@ -223,13 +223,12 @@ class MortalStore:
 
     async def meet_fate(self, what: str, fates: Sequence[str], may_lose: bool = True) -> str:
         """What happens to the host now: it may die, or lose its runs."""
-        universe = self._universe
-        losing = ["lost owner"] if may_lose and universe.may_usurp else []
-        fate = universe.choose(what, [*fates, *losing])
+        losing = ["lost owner"] if may_lose and self._universe.may_usurp else []
+        fate = self._universe.choose(what, [*fates, *losing])
         if fate == "crash before":
             await self.die()
         if fate == "lost owner":
-            universe.may_usurp = False
+            self._universe.may_usurp = False
             await self._lose_owner()
         return fate
 
