@@ -727,3 +727,9 @@ async def test_sqlite_joins_no_connection() -> None:
         with pytest.raises(perdure.InputError, match="one writer"):
             async with engine.transaction(connection=object()):
                 pass
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "5", float("nan")])
+async def test_a_time_limit_is_a_time(timeout: Any) -> None:
+    with pytest.raises(perdure.InputError, match="transaction_timeout"):
+        Settings(transaction_timeout=timeout)

@@ -187,7 +187,7 @@ class MortalStore:
         self._late: list[Message] = []
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.tasks: set[asyncio.Task[None]] = set()
-        """Commits that the host did not wait for."""
+        """Commits that the host did not wait for, and what ends with it."""
         self.transaction = partial(fateful_transaction, universe, self)
         self.open_transactions: set[Any] = set()
 
@@ -202,7 +202,7 @@ class MortalStore:
     async def die(self) -> None:
         if not self.death.done():
             self.death.set_result(None)
-            end_transactions(self._universe, self)
+            end_transactions(self)
         await self._never()
 
     async def commit(self, bundle: Bundle) -> None:
