@@ -34,6 +34,7 @@ from tests.client.engines import (
     until,
     until_recorded,
     until_status,
+    until_store,
 )
 
 pytestmark = pytest.mark.asyncio
@@ -660,6 +661,28 @@ async def test_a_run_or_a_signal_that_is_wrong_is_refused_inside_too(engine: Eng
             await engine.start(tx_plain(), key="")
 
 
+@workflow
+async def tx_chained(number: int) -> str:
+    if number:
+        await perdure.continue_as_new(tx_chained(number - 1))
+    return await go.receive()
+
+
+async def test_a_signal_to_a_chain_finds_its_end(engine: Engine) -> None:
+    await make_table(engine)
+    run = await engine.start(tx_chained(2))
+
+    async def is_last() -> bool:
+        return len(await run.runs()) == 3
+
+    await until_store(is_last)
+    async with engine.transaction() as tx:
+        await insert(tx, 1)
+        await run.signal(go, "to the last")
+    assert await run.result(10) == "to the last"
+    assert list(await bookings(engine)) == [1]
+
+
 async def test_a_cancel_joins_too(engine: Engine) -> None:
     run = await engine.start(tx_plain())
     async with engine.transaction():
@@ -704,3 +727,9 @@ async def test_sqlite_joins_no_connection() -> None:
         with pytest.raises(perdure.InputError, match="one writer"):
             async with engine.transaction(connection=object()):
                 pass
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "5", float("nan")])
+async def test_a_time_limit_is_a_time(timeout: Any) -> None:
+    with pytest.raises(perdure.InputError, match="transaction_timeout"):
+        Settings(transaction_timeout=timeout)

@@ -117,6 +117,11 @@ class Body:
     def key(self) -> str:
         return idempotency_text(self.info.run_id, self.info.step)
 
+    def renew(self) -> None:
+        """It begins, or begins again in the same attempt: what it calls has the same ids then."""
+        self.is_reporting = False
+        self._children = 0
+
     def nested(self) -> "NestedCall":
         self._children += 1
         return NestedCall(self, self.info, self._children - 1)

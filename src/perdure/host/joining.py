@@ -190,11 +190,13 @@ class OwnTransaction(Joining):
             decided.set_result(failure)
             return
         self._is_committed = True
-        for batch in self._taken():
-            self.host.settle(batch)
-        for message in self._messages:
-            self.host.on_message(message)
-        decided.set_result(None)
+        try:
+            for batch in self._taken():
+                self.host.settle(batch)
+            for message in self._messages:
+                self.host.on_message(message)
+        finally:
+            decided.set_result(None)
 
     @property
     def may_be_committed(self) -> bool:

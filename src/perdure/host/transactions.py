@@ -60,7 +60,7 @@ class Transactions:
         """
         patience = Patience()
         while True:
-            body.is_reporting = False
+            body.renew()
             try:
                 return await self._attempt(body)
             except StoreClosed:
@@ -112,19 +112,15 @@ class Transactions:
         self, transaction: OwnTransaction, hold: "_Hold", body: Body, outcome: Outcome
     ) -> None:
         """Commits: the completion and what the program decides on it, with the rows. Else neither."""
-        run = await hold.take()
-        if run is None:
-            return
-        if self._host.residents.get(run.run_id) is not run:
-            raise TransactionInterrupted(f"run {run.run_id!r} was lost", "begin it again")
-        info = body.info
+        run, info = await hold.take(), body.info
+        is_here = run is not None and self._host.residents.get(info.run_id) is run
+        if run is None or not is_here or not _awaits(run, body):
+            raise TransactionInterrupted(
+                f"run {info.run_id!r} does not wait for attempt {info.attempt} of {info.step}",
+                "see whether it still wants it",
+            )
         tell = partial(facts.complete, step=info.step, attempt=info.attempt, outcome=outcome)
-        turn = self._host.stage_turn(run, tell)
-        if turn.is_empty:
-            # It comes late: nobody wants the outcome any more, nor what the body wrote.
-            self._host.settle(turn)
-            return
-        await transaction.commit(turn)
+        await transaction.commit(self._host.stage_turn(run, tell))
 
     async def _is_wanted(self, body: Body) -> bool:
         """Whether the run is still this host's, and waits for this attempt."""
@@ -132,12 +128,14 @@ class Transactions:
 
         def look(run: WarmRun) -> None:
             nonlocal is_wanted
-            promise = run.machine.promises.get(body.info.step)
-            is_wanted = (
-                promise is not None and promise.is_running and promise.attempt == body.info.attempt
-            )
+            is_wanted = _awaits(run, body)
 
         return await self._host.advance(body.info.run_id, look) and is_wanted
+
+
+def _awaits(run: WarmRun, body: Body) -> bool:
+    promise = run.machine.promises.get(body.info.step)
+    return promise is not None and promise.is_running and promise.attempt == body.info.attempt
 
 
 class _Hold:

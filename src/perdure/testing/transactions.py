@@ -1,8 +1,8 @@
 """Users' transactions whose fate an explorer decides."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.journal.events import InvokeCompleted
@@ -77,11 +77,9 @@ async def fateful_transaction(
             store.open_transactions.discard(real)
 
 
-def end_transactions(universe: "Universe", store: "MortalStore") -> None:
+def end_transactions(store: "MortalStore") -> None:
     """The host is dead: so are its connections."""
     for transaction in store.open_transactions:
-        _ = universe.write(partial(_close, transaction), ())
-
-
-async def _close(transaction: OpenTransaction, _: Bundles) -> None:
-    await transaction.close()
+        closing = asyncio.ensure_future(transaction.close())
+        store.tasks.add(closing)
+        closing.add_done_callback(store.tasks.discard)

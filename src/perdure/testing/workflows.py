@@ -187,7 +187,7 @@ class MortalStore:
         self._late: list[Message] = []
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.tasks: set[asyncio.Task[None]] = set()
-        """Commits that the host did not wait for."""
+        """Commits that the host did not wait for, and what ends with it."""
         self.transaction = partial(fateful_transaction, universe, self)
         self.open_transactions: set[Any] = set()
 
@@ -202,7 +202,7 @@ class MortalStore:
     async def die(self) -> None:
         if not self.death.done():
             self.death.set_result(None)
-            end_transactions(self._universe, self)
+            end_transactions(self)
         await self._never()
 
     async def commit(self, bundle: Bundle) -> None:
@@ -223,13 +223,12 @@ class MortalStore:
 
     async def meet_fate(self, what: str, fates: Sequence[str], may_lose: bool = True) -> str:
         """What happens to the host now: it may die, or lose its runs."""
-        universe = self._universe
-        losing = ["lost owner"] if may_lose and universe.may_usurp else []
-        fate = universe.choose(what, [*fates, *losing])
+        losing = ["lost owner"] if may_lose and self._universe.may_usurp else []
+        fate = self._universe.choose(what, [*fates, *losing])
         if fate == "crash before":
             await self.die()
         if fate == "lost owner":
-            universe.may_usurp = False
+            self._universe.may_usurp = False
             await self._lose_owner()
         return fate
 
