@@ -541,13 +541,13 @@ async def test_an_attempt_that_was_in_doubt_is_taken_back(shared_url: str) -> No
 
 async def test_a_queued_task_streams_from_the_engine_that_executes_it(shared_url: str) -> None:
     @task(queue="streams")
-    async def elsewhere() -> None:
+    async def spelling() -> None:
         for word in "abc":
             perdure.stream("tokens").append(word)
 
     @workflow
     async def sending() -> None:
-        await elsewhere()
+        await spelling()
 
     async with opened(shared_url) as owner, opened(shared_url, queues=("streams",)):
         run = await owner.start(sending())

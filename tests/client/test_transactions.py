@@ -729,7 +729,7 @@ async def test_sqlite_joins_no_connection() -> None:
                 pass
 
 
-@pytest.mark.parametrize("timeout", [0, -1, "5", float("nan")])
-async def test_a_time_limit_is_a_time(timeout: Any) -> None:
+@pytest.mark.parametrize("limit", [0, -1, "5", float("nan")])
+async def test_a_time_limit_is_a_time(limit: Any) -> None:
     with pytest.raises(perdure.InputError, match="transaction_timeout"):
-        Settings(transaction_timeout=timeout)
+        Settings(transaction_timeout=limit)

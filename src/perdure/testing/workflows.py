@@ -301,7 +301,7 @@ class ExploredHost(Hosting):
         self.host_id = host_id
         self._patience = PATIENCE
         self.victims: set[HostId] = set()
-        """Hosts that this one takes for dead, though they are not."""
+        """Hosts that this one takes for dead, though they are not: what they still commit is taken, too."""
         self.mortal = MortalStore(universe, host_id)
         store: Any = self.mortal
         super().__init__(
@@ -354,7 +354,6 @@ class ExploredHost(Hosting):
         for dead in [*self._universe.dead, *self.victims]:
             runs = await self.host.store.take_over(dead, self.host_id, 1000)
             self._universe.dead.discard(dead)
-            self.victims.discard(dead)
             await self.host.resume(runs)
         if tasks := self.tasks:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

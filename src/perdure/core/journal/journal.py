@@ -126,26 +126,25 @@ class Journal:
                 state.put(state.balances, account, balance)
                 postings[account] = postings.get(account, 0) + increment
             if delta:
-                semaphore = state.semaphore + delta
-                if not 0 <= semaphore <= MAX_SEQUENCE:
-                    raise self._uncountable(event, delta)
-                state.semaphore = semaphore
+                self._count(event, delta)
         if fold is not None:
             fold(state, event)
 
-    def _uncountable(self, event: e.Event, delta: int) -> LedgerError:
-        """Why the number of open obligations can't change by so much."""
-        semaphore = self.state.semaphore
-        if delta < 0:
-            return SemaphoreUnderflow(
+    def _count(self, event: e.Event, delta: int) -> None:
+        """Change the number of open obligations."""
+        semaphore = self.state.semaphore + delta
+        if semaphore < 0:
+            raise SemaphoreUnderflow(
                 f"{type(event).__name__} closes {-delta} obligations of run {self.run_id!r}, "
-                f"but {semaphore} are open",
+                f"but {self.state.semaphore} are open",
                 "an obligation is closed once, by what opened it",
             )
-        return LedgerOverflow(
-            f"run {self.run_id!r} would have {semaphore + delta} open obligations",
-            f"at most {MAX_SEQUENCE:,} may be open at once",
-        )
+        if semaphore > MAX_SEQUENCE:
+            raise LedgerOverflow(
+                f"run {self.run_id!r} would have {semaphore} open obligations",
+                f"at most {MAX_SEQUENCE:,} may be open at once",
+            )
+        self.state.semaphore = semaphore
 
     def _located(self, error: LedgerError, account: AccountId) -> LedgerError:
         kind, _, name = account.partition(":")
