@@ -12,8 +12,11 @@ from typing import Any
 
 import apsw
 
-_LARGEST = 128
-"""Rows in one statement: the fastest size measured."""
+_LARGEST = 512
+"""Rows in one statement. Its text stays below 16 kB: a longer one would be prepared anew each time."""
+
+_ROUND = 64
+"""Longer lists come in multiples of this, shorter ones in powers of two: few statements need to be prepared."""
 
 _EXACT = 16
 """Up to so many rows have a statement of their own size: a step alone is one statement per table."""
@@ -47,13 +50,13 @@ def _statements(sql: str, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[str, 
 
 
 def _chunk(left: int) -> int:
-    """How many rows go next: few distinct sizes, so that few statements need to be prepared."""
-    if left >= _LARGEST:
-        return _LARGEST
+    """How many rows go next."""
+    if left >= _ROUND:
+        return min(left - left % _ROUND, _LARGEST)
     return left if left <= _EXACT else 1 << left.bit_length() - 1
 
 
 @cache
 def _filled(sql: str, width: int, count: int) -> str:
-    row = f"({', '.join('?' * width)})"
-    return sql.replace(":rows", ", ".join([row] * count))
+    row = f"({','.join('?' * width)})"
+    return sql.replace(":rows", ",".join([row] * count))
