@@ -536,6 +536,44 @@ async def test_an_attempt_that_was_in_doubt_is_taken_back(shared_url: str) -> No
         assert left(items) == await counting(reading.handle(run.run_id)) == ["attempt 2"]
 
 
+# Chains
+
+
+@task(retry=Retry(attempts=2, first=0.01))
+async def recites_of_chain(lap: int) -> None:
+    tokens = perdure.stream("tokens")
+    tokens.append(f"{lap} attempt {perdure.info().attempt}")
+    await tokens.flush()
+    if perdure.info().attempt == 1:
+        raise ConnectionError("not yet")
+
+
+@workflow
+async def streaming_chain(lap: int) -> int:
+    perdure.stream("tokens").append(f"lap {lap}")
+    await recites_of_chain(lap)
+    if lap == 3:
+        return lap
+    return await perdure.continue_as_new(streaming_chain(lap + 1))
+
+
+async def test_the_streams_of_a_chain_read_as_one(engine: Engine) -> None:
+    run = await engine.start(streaming_chain(1))
+    items = await everything(run)
+    assert await run.result(10) == 3
+    chunks = [item for item in items if isinstance(item, Chunk)]
+    assert [chunk.offset for chunk in chunks] == list(range(9))
+    expected = [text for lap in (1, 2, 3) for text in (f"lap {lap}", f"{lap} attempt 2")]
+    assert await counting(run) == expected
+    assert left(await everything(run)) == left(items) == expected
+    assert await counting(run, start=4) == expected[3:]
+    again = await everything(run, start=4)
+    assert [item.offset for item in again if isinstance(item, Chunk)] == list(range(4, 9))
+    assert [list(item.offsets) for item in again if isinstance(item, Abandoned)] == [[1]]
+    last = list(await run.runs())[-1]
+    assert await counting(engine.handle(last)) == expected
+
+
 # Queues
 
 

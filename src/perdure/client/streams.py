@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
@@ -11,6 +12,8 @@ from perdure.authoring.stream import require_stream_name
 from perdure.client.stored import stored_run
 from perdure.core.errors import InputError, NotDecodable
 from perdure.core.ids import RunId, StepId
+from perdure.core.journal.state import Status
+from perdure.core.replay.identity import next_run_id
 from perdure.core.streams.chunks import ChunkState, StoredChunk
 from perdure.core.streams.reading import Reading, Voided
 from perdure.host.hosting import POLL_MS, Hosting
@@ -119,6 +122,41 @@ class StreamReader:
             raise NotDecodable(what, error.remedy) from None
         step, attempt, _ = chunk.origin
         return Chunk(chunk.position, value, step, attempt, state, chunk.at_ms)
+
+
+class ChainReader:
+    """Reads one stream of runs that continue each other as if they were one; most are."""
+
+    def __init__(self, hosting: Hosting, run_id: RunId, name: str, of: Any) -> None:
+        self._hosting = hosting
+        self._run_id = run_id
+        self._name = require_stream_name(name)
+        self._of = of
+
+    async def read(
+        self, start: int, *, completed_only: bool
+    ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]:
+        store = self._hosting.host.store
+        run_id = (await stored_run(store, self._run_id)).origin
+        passed = 0
+        """How many chunks the runs before have."""
+        while True:
+            reader = StreamReader(self._hosting, run_id, self._name, self._of)
+            first = max(0, start - passed)
+            async with aclosing(reader.read(first, completed_only=completed_only)) as items:
+                async for item in items:
+                    yield _shifted(item, passed) if passed else item
+            if (await stored_run(store, run_id)).status is not Status.CONTINUED:
+                return
+            passed += (await store.streams(run_id)).get(self._name, 0)
+            run_id = next_run_id(run_id)
+
+
+def _shifted(item: Chunk[Any] | Abandoned, by: int) -> Chunk[Any] | Abandoned:
+    if isinstance(item, Chunk):
+        return msgspec.structs.replace(item, offset=item.offset + by)
+    spans = tuple(range(span.start + by, span.stop + by) for span in item.spans)
+    return msgspec.structs.replace(item, spans=spans)
 
 
 async def _wait(grown: asyncio.Event, limit_s: float) -> None:
