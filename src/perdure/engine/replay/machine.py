@@ -105,15 +105,10 @@ class Machine:
         self._drive_alone(self._replay)
 
     def _replay(self) -> None:
-        record = self.record
-        while record.is_replaying:
-            event = record.peek()
-            if type(event) not in _FACTS:
-                record.diverge(None)
-            record.advance()
+        for event in self.record.facts(_FACTS):
             if self._learn(event):
                 self._advance()
-        record.forget()
+        self.record.forget()
 
     def feed(self, event: e.Event, *effects: Effect) -> None:
         """Take a fact in, and drive the program until it waits again."""

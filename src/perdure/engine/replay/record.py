@@ -1,6 +1,6 @@
 """The record of a run's decisions: new ones are collected, old ones are compared with the journal."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NoReturn
 
 from perdure.core.journal import events as e
@@ -50,11 +50,15 @@ class Record:
         place = self._markers.get(patch)
         return place is not None and place <= self._position
 
-    def peek(self) -> e.Event:
-        return self._recorded[self._position]
-
-    def advance(self) -> None:
-        self._position += 1
+    def facts(self, kinds: Container[type[e.Event]]) -> Iterator[e.Event]:
+        """What happened to the run, in order. Whoever asks for the next has repeated the decisions in between."""
+        recorded = self._recorded
+        while self._position < len(recorded):
+            event = recorded[self._position]
+            if type(event) not in kinds:
+                self.diverge(None)
+            self._position += 1
+            yield event
 
     def forget(self) -> None:
         """All that was recorded is replayed, and need not stay in memory."""
@@ -89,4 +93,6 @@ class Record:
         reason = ""
         if isinstance(actual, e.ExecutionFailed) and actual.payload is not None:
             reason = f"the program raised {actual.payload.decode(errors='replace')[:2000]}"
-        raise Diverged(Divergence(self.seq, self.peek(), actual, self._place(), reason))
+        raise Diverged(
+            Divergence(self.seq, self._recorded[self._position], actual, self._place(), reason)
+        )
