@@ -14,7 +14,7 @@ from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_text
 from perdure.authoring.workflow import Workflow
 from perdure.client.stored import stored_run
-from perdure.client.streams import Abandoned, ChainReader, Chunk, require_offset
+from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.core.errors import (
     CorruptJournal,
     NotCommitted,
@@ -333,7 +333,7 @@ class Handle(Generic[R]):
         comes when it counts for good, and nothing is taken back. Of runs that continue each other the streams
         follow each other, and offsets are counted through.
         """
-        reader = ChainReader(self._hosting, self.run_id, name, of)
+        reader = StreamReader(self._hosting, self.run_id, name, of)
         return reader.read(require_offset(start), completed_only=completed_only)
 
 

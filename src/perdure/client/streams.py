@@ -65,7 +65,10 @@ class Abandoned(msgspec.Struct, frozen=True):
 
 
 class StreamReader:
-    """Reads one stream of one run, by polling the store; whoever appends in this process wakes it at once."""
+    """Reads one stream, by polling the store; whoever appends in this process wakes it at once.
+
+    Runs that continue each other are read as if they were one.
+    """
 
     def __init__(self, hosting: Hosting, run_id: RunId, name: str, of: Any) -> None:
         self._host = hosting.host
@@ -76,13 +79,29 @@ class StreamReader:
     async def read(
         self, start: int, *, completed_only: bool
     ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]:
-        """Every chunk from `start` on, and what becomes of those that were read, to the end of the run."""
-        host, store = self._host, self._host.store
-        await stored_run(store, self._run_id)
-        reading = Reading(start, completed_only=completed_only)
-        if start and not completed_only:
-            reading.recall(await store.spans(self._run_id, self._name, start))
-        topics = self._run_id, (self._run_id, self._name)
+        """Every chunk from `start` on, and what becomes of those that were read, to the end of the last run."""
+        store = self._host.store
+        run_id = (await stored_run(store, self._run_id)).origin
+        passed = 0
+        """How many chunks the runs before have."""
+        while True:
+            reading = Reading(max(0, start - passed), completed_only=completed_only)
+            async with aclosing(self._read(run_id, reading)) as items:
+                async for item in items:
+                    yield _shifted(item, passed) if passed else item
+            if (await stored_run(store, run_id)).status is not Status.CONTINUED:
+                return
+            passed += (await store.streams(run_id)).get(self._name, 0)
+            run_id = next_run_id(run_id)
+
+    async def _read(
+        self, run_id: RunId, reading: Reading
+    ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]:
+        """The stream of one run, to its end."""
+        host, store, start = self._host, self._host.store, reading.position
+        if start and not reading.completed_only:
+            reading.recall(await store.spans(run_id, self._name, start))
+        topics = run_id, (run_id, self._name)
         grown = host.watchers.follow(*topics)
         seq, delay_s = 0, FIRST_POLL_S
         try:
@@ -90,8 +109,8 @@ class StreamReader:
                 grown.clear()
                 # The end is looked for before the chunks are: then none that counts is missing at the end.
                 was_over, position = reading.attempts.is_over, reading.position
-                chunks = await store.chunks(self._run_id, self._name, position, PAGE)
-                seq = await self._learn(reading, seq)
+                chunks = await store.chunks(run_id, self._name, position, PAGE)
+                seq = await self._learn(run_id, reading, seq)
                 for news in reading.take(chunks):
                     yield Abandoned(*news) if isinstance(news, Voided) else self._chunk(*news)
                 if was_over and len(chunks) < PAGE:
@@ -104,11 +123,11 @@ class StreamReader:
         finally:
             host.watchers.unfollow(grown, *topics)
 
-    async def _learn(self, reading: Reading, seq: int) -> int:
+    async def _learn(self, run_id: RunId, reading: Reading, seq: int) -> int:
         """Take in what the journal has from entry `seq` on; returns where it ends."""
         while True:
             end = seq + ENTRIES
-            entries = await self._host.store.entries(self._run_id, seq, end)
+            entries = await self._host.store.entries(run_id, seq, end)
             reading.learn(entry.event for entry in entries)
             seq += len(entries)
             if seq < end:
@@ -122,34 +141,6 @@ class StreamReader:
             raise NotDecodable(what, error.remedy) from None
         step, attempt, _ = chunk.origin
         return Chunk(chunk.position, value, step, attempt, state, chunk.at_ms)
-
-
-class ChainReader:
-    """Reads one stream of runs that continue each other as if they were one; most are."""
-
-    def __init__(self, hosting: Hosting, run_id: RunId, name: str, of: Any) -> None:
-        self._hosting = hosting
-        self._run_id = run_id
-        self._name = require_stream_name(name)
-        self._of = of
-
-    async def read(
-        self, start: int, *, completed_only: bool
-    ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]:
-        store = self._hosting.host.store
-        run_id = (await stored_run(store, self._run_id)).origin
-        passed = 0
-        """How many chunks the runs before have."""
-        while True:
-            reader = StreamReader(self._hosting, run_id, self._name, self._of)
-            first = max(0, start - passed)
-            async with aclosing(reader.read(first, completed_only=completed_only)) as items:
-                async for item in items:
-                    yield _shifted(item, passed) if passed else item
-            if (await stored_run(store, run_id)).status is not Status.CONTINUED:
-                return
-            passed += (await store.streams(run_id)).get(self._name, 0)
-            run_id = next_run_id(run_id)
 
 
 def _shifted(item: Chunk[Any] | Abandoned, by: int) -> Chunk[Any] | Abandoned:

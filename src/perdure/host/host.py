@@ -43,7 +43,7 @@ from perdure.host.residents import Residents
 from perdure.host.settings import Settings
 from perdure.host.watching import Ending, Watchers
 from perdure.store.bundle import Bundle
-from perdure.store.committer import Decided
+from perdure.store.committer import Decided, settle_future
 from perdure.store.records import Run
 from perdure.store.store import Store
 
@@ -189,7 +189,7 @@ class Host:
         if self.residents.get(run.run_id) is not run:
             return False
         decision: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._take_turn(run, act, partial(_settle_future, decision))
+        self._take_turn(run, act, partial(settle_future, decision))
         await decision
         return True
 
@@ -471,15 +471,6 @@ class Host:
 
 def _log_failure(error: BaseException) -> None:
     log.error("the host failed at something", exc_info=error)
-
-
-def _settle_future(future: asyncio.Future[None], failure: BaseException | None) -> None:
-    if future.done():
-        return
-    if failure is None:
-        future.set_result(None)
-    else:
-        future.set_exception(failure)
 
 
 def _want(step: StepId, run: WarmRun) -> None:

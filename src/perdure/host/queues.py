@@ -97,8 +97,10 @@ class QueueWorker:
             return
         self._claims[work.run_id, work.step] = claim
         info, report = errand.info(work), partial(self._ended, work, doubt)
-        body = Body(info, task, payload, report, is_claimed=True, claim=claim.claims)
-        body.is_doubted = total > 0
+        is_doubted = total > 0
+        body = Body(
+            info, task, payload, report, is_claimed=True, claim=claim.claims, is_doubted=is_doubted
+        )
         host.bodies.start(body)
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.get_running_loop().create_task(self._renew())

@@ -115,7 +115,7 @@ class Committer:
     def _enqueue_awaited(self, bundle: Bundle) -> asyncio.Future[None]:
         # To cancel the caller cancels this future only: the bundle stays in its place.
         done: asyncio.Future[None] = self._loop.create_future()
-        self._enqueue(bundle, partial(_tell, done))
+        self._enqueue(bundle, partial(settle_future, done))
         return done
 
     def _enqueue(self, bundle: Bundle, decided: Decided) -> None:
@@ -185,7 +185,8 @@ class Committer:
             decided(outcome)
 
 
-def _tell(done: asyncio.Future[None], outcome: BaseException | None) -> None:
+def settle_future(done: asyncio.Future[None], outcome: BaseException | None) -> None:
+    """A `Decided` for whoever awaits a future, and may have stopped."""
     if done.done():
         return
     if outcome is None:

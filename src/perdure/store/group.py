@@ -230,6 +230,12 @@ def break_fences(bundle: Bundle) -> None:
         fence.broken = True
 
 
+def break_all(bundles: Iterable[Bundle]) -> None:
+    """The outcome is unknown to the callers, or nothing was written: only what a fresh load finds is true."""
+    for bundle in bundles:
+        break_fences(bundle)
+
+
 def _misfit(bundle: Bundle) -> CommitRejected | None:
     for fence in bundle.fences:
         if fence.broken:

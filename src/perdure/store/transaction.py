@@ -22,7 +22,7 @@ from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.transactions import Row
 from perdure.store.bundle import Bundle
-from perdure.store.group import Group, break_fences, merge
+from perdure.store.group import Group, break_all, merge
 from perdure.store.records import Run
 from perdure.store.rowforms import entry_from, run_from
 from perdure.store.statement_text import require_allowed
@@ -168,7 +168,7 @@ class OpenTransaction(UserTransaction):
             self.require_open()
             group = _whole(bundles)
         except BaseException:
-            _break_all(bundles)
+            break_all(bundles)
             raise
         self._stop_clock()
         self._problem = TransactionOver("the transaction is over", "begin another one")
@@ -181,7 +181,7 @@ class OpenTransaction(UserTransaction):
                 await self._begun()
                 await self._commit(group)
             except BaseException:
-                _break_all(bundles)
+                break_all(bundles)
                 raise
             finally:
                 await self._let_go()
@@ -271,11 +271,6 @@ def _whole(bundles: Sequence[Bundle]) -> Group:
             "two bundles of one transaction contend for a run, a key or a task", "write it once"
         )
     return group
-
-
-def _break_all(bundles: Sequence[Bundle]) -> None:
-    for bundle in bundles:
-        break_fences(bundle)
 
 
 def changed_back() -> TransactionInterrupted:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from perdure.core.errors import BundleRefused, CommitRejected
 from perdure.store.bundle import Bundle
-from perdure.store.group import Group, break_fences, merge
+from perdure.store.group import Group, break_all, break_fences, merge
 
 Outcomes: TypeAlias = list[CommitRejected | None]
 """Of each bundle, in order; `None` means durable."""
@@ -39,7 +39,7 @@ def write(bundles: Sequence[Bundle], apply: Callable[[Group], Rejected]) -> Outc
     except StopIteration as end:
         return _outcomes(end)
     except BaseException:
-        _break_all(bundles)
+        break_all(bundles)
         raise
 
 
@@ -59,19 +59,13 @@ async def write_async(
     except StopIteration as end:
         return _outcomes(end)
     except BaseException:
-        _break_all(bundles)
+        break_all(bundles)
         raise
 
 
 def _outcomes(end: StopIteration) -> Outcomes:
     outcomes: Outcomes = end.value
     return outcomes
-
-
-def _break_all(bundles: Sequence[Bundle]) -> None:
-    """The outcome is unknown to the callers: only what a fresh load finds is true."""
-    for bundle in bundles:
-        break_fences(bundle)
 
 
 def plan_writes(bundles: Sequence[Bundle]) -> Plan:

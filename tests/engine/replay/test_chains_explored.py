@@ -1,18 +1,15 @@
 """Chains under every schedule of one fault, spoken to at every moment of their lives."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pytest
 
-from perdure.store.opening import open_store
-from perdure.store.store import Store
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.interlude import After
 from perdure.testing.workflows import Ended, explore_workflow
 from tests.engine.replay.chain_bugs import BUGS
 from tests.engine.replay.chains import PROGRAMS
-from tests.engine.replay.test_explored import truncate
+from tests.engine.replay.emptied import emptied
 
 Record = Callable[[str, object], None]
 
@@ -55,21 +52,12 @@ async def test_chain_survives_any_one_fault(name: str, record_property: Record) 
 async def test_chain_survives_any_one_fault_on_postgres(
     name: str, fresh_postgres: str, record_property: Record
 ) -> None:
-    @asynccontextmanager
-    async def emptied() -> AsyncIterator[Store]:
-        store = await open_store(fresh_postgres)
-        try:
-            await truncate(fresh_postgres)
-            yield store
-        finally:
-            await store.close()
-
     program = PROGRAMS[name]
     explored = await explore_workflow(
         program.call,
         script=After(4, program.script),
         modes=["warm"],
-        open_store=emptied,
+        open_store=emptied(fresh_postgres),
         check=check(name),
     )
     record_property("explored", f"chain {name} on Postgres: {explored}")

@@ -1,16 +1,13 @@
 """The policies of doubt under every schedule: reconciled effects happen once, those that fail in doubt at most once."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pytest
 
-from perdure.store.opening import open_store
-from perdure.store.store import Store
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.workflows import explore_workflow
 from tests.engine.replay.doubts import BUGS, PROGRAMS
-from tests.engine.replay.test_explored import truncate
+from tests.engine.replay.emptied import emptied
 
 Record = Callable[[str, object], None]
 
@@ -37,21 +34,12 @@ async def test_the_verdict_on_a_step_survives_a_second_crash(record_property: Re
 async def test_effects_happen_as_often_as_the_policy_says_on_postgres(
     name: str, fresh_postgres: str, record_property: Record
 ) -> None:
-    @asynccontextmanager
-    async def emptied() -> AsyncIterator[Store]:
-        store = await open_store(fresh_postgres)
-        try:
-            await truncate(fresh_postgres)
-            yield store
-        finally:
-            await store.close()
-
     program = PROGRAMS[name]
     explored = await explore_workflow(
         program.call,
         queues=["elsewhere"],
         modes=["warm"],
-        open_store=emptied,
+        open_store=emptied(fresh_postgres),
         check=program.check,
     )
     record_property("explored", f"doubt, {name} on Postgres: {explored}")

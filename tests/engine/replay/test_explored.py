@@ -1,13 +1,11 @@
 """Every program under every schedule of one fault, and some under two."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pytest
 
-from perdure.store.opening import open_store
-from perdure.store.store import Store
 from perdure.testing.workflows import Ended, explore_workflow
+from tests.engine.replay.emptied import emptied
 from tests.engine.replay.programs import PROGRAMS
 
 Record = Callable[[str, object], None]
@@ -42,22 +40,13 @@ async def test_program_survives_any_one_fault(name: str, record_property: Record
 async def test_program_survives_any_one_fault_on_postgres(
     name: str, fresh_postgres: str, record_property: Record
 ) -> None:
-    @asynccontextmanager
-    async def emptied() -> AsyncIterator[Store]:
-        store = await open_store(fresh_postgres)
-        try:
-            await truncate(fresh_postgres)
-            yield store
-        finally:
-            await store.close()
-
     program = PROGRAMS[name]
     explored = await explore_workflow(
         program.call,
         script=program.script,
         queues=["elsewhere"],
         modes=["warm"],
-        open_store=emptied,
+        open_store=emptied(fresh_postgres),
         check=check(name),
     )
     record_property("explored", f"workflow {name} on Postgres: {explored}")
@@ -76,18 +65,3 @@ async def test_program_survives_any_two_faults(name: str, record_property: Recor
         check=check(name),
     )
     record_property("explored", f"workflow {name}, two faults: {explored}")
-
-
-async def truncate(url: str) -> None:
-    """Empty the books: quicker than to make them anew for each schedule."""
-    import asyncpg  # noqa: PLC0415 - only this test speaks to the server itself
-
-    connection = await asyncpg.connect(url)
-    try:
-        tables = await connection.fetch(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'perdure' AND tablename <> 'meta'"
-        )
-        names = ", ".join(f"perdure.{row['tablename']}" for row in tables)
-        await connection.execute(f"TRUNCATE {names}")
-    finally:
-        await connection.close()

@@ -1,16 +1,13 @@
 """What transactional steps write is there once, under every schedule of faults."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import asyncpg
 import pytest
 
-from perdure.store.opening import open_store
-from perdure.store.store import Store
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.workflows import Ended, explore_workflow
-from tests.engine.replay.test_explored import truncate
+from tests.engine.replay.emptied import emptied
 from tests.engine.replay.transactional import BUGS, MAKE, PROGRAMS
 
 Record = Callable[[str, object], None]
@@ -47,19 +44,13 @@ async def test_rows_are_there_once_after_any_two_faults(name: str, record_proper
 async def test_rows_are_there_once_after_any_one_fault_on_postgres(
     name: str, fresh_postgres: str, record_property: Record
 ) -> None:
-    @asynccontextmanager
-    async def emptied() -> AsyncIterator[Store]:
-        store = await open_store(fresh_postgres)
-        try:
-            await truncate(fresh_postgres)
-            await empty_effects(fresh_postgres)
-            yield store
-        finally:
-            await store.close()
-
     program = PROGRAMS[name]
     explored = await explore_workflow(
-        program.call, script=program.script, modes=["warm"], open_store=emptied, check=check(name)
+        program.call,
+        script=program.script,
+        modes=["warm"],
+        open_store=emptied(fresh_postgres, empty_effects),
+        check=check(name),
     )
     record_property("explored", f"transactional steps {name} on Postgres: {explored}")
 

@@ -36,7 +36,7 @@ class Reading:
         self.position = start
         """The position of the next chunk."""
         self.attempts = Attempts()
-        self._completed_only = completed_only
+        self.completed_only = completed_only
         self._open: dict[Origin, list[range]] = {}
         """What was delivered of executions that are not known to be completed or abandoned."""
 
@@ -62,12 +62,12 @@ class Reading:
         yield from self._settle()
         for chunk in chunks:
             state = self.attempts.state_of(chunk.origin)
-            if self._completed_only and state is ChunkState.PENDING:
+            if self.completed_only and state is ChunkState.PENDING:
                 return
             self.position = chunk.position + 1
             if state is ChunkState.PENDING:
                 _extend(self._open.setdefault(chunk.origin, []), chunk.position)
-            if state is ChunkState.COMPLETED or not self._completed_only:
+            if state is ChunkState.COMPLETED or not self.completed_only:
                 yield Delivered(chunk, state)
 
     def _settle(self) -> Iterator[Voided]:

@@ -1,6 +1,7 @@
 """A user's transaction on Postgres: on a connection of its own, or on one of the user's."""
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -44,8 +45,8 @@ class _OnConnection(UserTransaction):
     """Statements on the connection that a transaction has."""
 
     @property
-    def _connection(self) -> Connection:
-        raise NotImplementedError
+    @abstractmethod
+    def _connection(self) -> Connection: ...
 
     async def _execute(self, sql: str, args: Sequence[Any]) -> int:
         require_no_schema_of_ours(sql)
