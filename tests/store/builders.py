@@ -200,6 +200,8 @@ TABLES: Final = (
     "published",
     "stream",
     "chunk",
+    "operation",
+    "operation_log",
 )
 
 

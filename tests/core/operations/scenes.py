@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from perdure.core.operations import transitions as t
 from perdure.core.operations.data import LedgerData, OperationState, Participant
 from perdure.core.operations.heartbeat import Beat, Duty, Moment, beat
+from perdure.core.operations.log import LogEvent, event_line
 from perdure.core.operations.timing import LedgerSettings
 from perdure.core.operations.watch import Watch
 
@@ -66,7 +67,7 @@ class Scene:
     def end(self, who: Actor, call_id: str) -> None:
         assert self.ledger is not None
         at = self.moment(who).at
-        line = t.event_line(at, t.LogEvent.CALL_ENDED, who.me)
+        line = event_line(at, LogEvent.CALL_ENDED, who.me)
         self.keep(t.end_call(self.ledger, who.me, who.held, call_id, line))
         who.held.discard(call_id)
 
@@ -100,6 +101,10 @@ class Scene:
             self.now_ms = min(end, self.now_ms + every_ms)
             for who in actors:
                 self.beat(who)
+
+    def is_over(self) -> bool:
+        """Whether the operation is in the backups."""
+        return self.ledger is None
 
     @property
     def state(self) -> OperationState:

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from perdure.core.errors import CallsOpen, OperationFailed, OperationOver
 from perdure.core.operations import transitions as t
@@ -48,7 +55,8 @@ class Interleavings(RuleBasedStateMachine):
         able = [a for a in self.actors if a.is_up and self.runs(a) == running and not a.is_fenced]
         if not able:
             return actor("nobody")
-        return data.draw(st.sampled_from(able), label="who")
+        chosen: Actor = data.draw(st.sampled_from(able), label="who")
+        return chosen
 
     def runs(self, who: Actor) -> bool:
         return who.me.session not in self.stopped
@@ -183,13 +191,13 @@ class Interleavings(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Whoever is left sees a failed operation through to the backups, and lets no dead call stand."""
         alive = [a for a in self.actors if a.is_up and self.runs(a) and not a.is_fenced]
-        if not alive or self.scene.ledger is None:
+        if not alive or self.scene.is_over():
             return
         self.scene.run(120, *alive)
-        ledger = self.scene.ledger
-        if ledger is None:
-            assert self.scene.last is not None
-            assert self.scene.last.is_over
+        ledger = self.scene.last
+        assert ledger is not None
+        if self.scene.is_over():
+            assert ledger.is_over
             return
         assert ledger.operation_state is R
         assert not ledger.aborted
@@ -207,5 +215,8 @@ TestInterleavings.settings = settings(
 
 
 @pytest.mark.deep
-class TestInterleavingsDeep(Interleavings.TestCase):  # type: ignore[misc]
-    settings = settings(max_examples=3000, stateful_step_count=80, deadline=None)
+def test_many_more_interleavings() -> None:
+    run_state_machine_as_test(
+        Interleavings,
+        settings=settings(max_examples=3000, stateful_step_count=80, deadline=None),
+    )

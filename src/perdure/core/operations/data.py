@@ -72,7 +72,10 @@ class StackFrame(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class LedgerData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """An operation as its ledger has it. `crashed_call_ids` and `failure_reason` outlive the frames that they tell of."""
+    """An operation as its ledger has it.
+
+    `crashed_call_ids` and `failure_reason` outlive the frames that they tell of.
+    """
 
     operation_id: str
     initiator_id: str

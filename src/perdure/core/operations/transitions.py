@@ -3,7 +3,7 @@
 Each is applied under the operation's lock and committed at once. What is refused raises and changes nothing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -27,6 +27,17 @@ class Change(NamedTuple):
 
     data: LedgerData
     lines: tuple[LogLine, ...] = ()
+
+
+Decide = Callable[[LedgerData], Change]
+"""A pure decision over what a ledger says. It may be asked again; what it raises changes nothing."""
+
+
+class Changed(NamedTuple):
+    """A ledger before and after a change."""
+
+    before: LedgerData
+    after: LedgerData
 
 
 class NewCall(NamedTuple):
@@ -126,19 +137,30 @@ def end_call(
     return Change(with_frames(data, [f for f in data.stack if f.call_id != call_id]), (line,))
 
 
+class Resources(NamedTuple):
+    """Temporary resources to add to a call, or to the operation if there is no call, and those to let go."""
+
+    call_id: str | None
+    added: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
+
+    def applied(self, paths: Sequence[str]) -> tuple[str, ...]:
+        kept = dict.fromkeys((*paths, *self.added))
+        return tuple(path for path in kept if path not in self.released)
+
+
 def keep_resources(
-    data: LedgerData,
-    me: Participant,
-    held: Collection[str],
-    call_id: str | None,
-    paths: Sequence[str],
+    data: LedgerData, me: Participant, held: Collection[str], resources: Resources
 ) -> Change:
-    """The temporary resources of a call, or of the operation, are these from now on."""
     require_open(data, me, held)
-    kept = tuple(dict.fromkeys(paths))
-    if call_id is None:
-        return Change(replace(data, temp_resources=kept))
-    frames = [replace(f, resources=kept) if f.call_id == call_id else f for f in data.stack]
+    if resources.call_id is None:
+        return Change(replace(data, temp_resources=resources.applied(data.temp_resources)))
+    frames = [
+        replace(f, resources=resources.applied(f.resources))
+        if f.call_id == resources.call_id
+        else f
+        for f in data.stack
+    ]
     return Change(with_frames(data, frames))
 
 
@@ -165,7 +187,7 @@ def abort(data: LedgerData, me: Participant, reason: str | None, at: datetime) -
 
 
 def detect(data: LedgerData, me: Participant, stale: Sequence[Participant], at: datetime) -> Change:
-    """Phase 1. Mark what crashed; if that must not crash, or somebody aborted, begin the clean-up as its coordinator."""
+    """Phase 1. Mark what crashed. If that must not crash, or somebody aborted, coordinate the clean-up."""
     data, lines = _mark_crashed(data, me, stale, at)
     lost = [f for f in data.stack if f.state is FrameState.CRASHED and f.fail_on_crash]
     if not (lost or data.aborted):

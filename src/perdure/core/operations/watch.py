@@ -64,8 +64,13 @@ class Watch:
 
     def is_backup_due(self, now_ms: int) -> bool:
         """The coordinator moves first. Should it be gone, whoever still watches does it a threshold later."""
-        patience = 0 if self._coordinator == self.me else self._settings.staleness_ms
+        patience = 0 if self.has_coordinated else self._settings.staleness_ms
         return self._in_state_ms(now_ms) >= self._settings.backup_ms + patience
+
+    @property
+    def has_coordinated(self) -> bool:
+        """Whether this participant was the last coordinator that it knows of."""
+        return self._coordinator == self.me
 
     def _in_state_ms(self, now_ms: int) -> int:
         return now_ms - self._since_ms
