@@ -11,7 +11,7 @@ from perdure.core.errors import CallFailed, CallOver, InputError, OperationFaile
 from perdure.core.operations.data import OperationFailedInfo
 from perdure.core.operations.log import LogEvent
 from perdure.core.operations.transitions import NewCall, Resources
-from perdure.operations.callbacks import CallCallback, settled
+from perdure.operations.callbacks import CallCallback
 from perdure.operations.processes import Attached, Process
 from perdure.operations.resources import require_resource
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T2 = TypeVar("T2")
 
-Work = Callable[[], Awaitable[T] | T]
-WorkWithCall = Callable[["SpawnedCall[T]"], Awaitable[T] | T]
+Work = Callable[[], Awaitable[T]]
+WorkWithCall = Callable[["SpawnedCall[T]"], Awaitable[T]]
 
 
 class OpenCall(ABC, Generic[T]):
@@ -119,17 +119,6 @@ class Call(OpenCall[T]):
         except OperationFailed:
             return None
         return await self._fallback()
-
-    async def __aenter__(self) -> "Call[T]":
-        return self
-
-    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if not self._is_open:
-            return
-        if error is None:
-            await self.end()
-        else:
-            await self.fail(error)
 
     async def _learn_of_failure(self, info: OperationFailedInfo) -> None:
         self._is_open = False
@@ -240,8 +229,7 @@ class SpawnedCall(OpenCall[T]):
     async def _run(self, work: WorkWithCall[T]) -> None:
         try:
             await self._operation._start(self._new)
-            result = await settled(work(self))
-            await self._succeed(cast("T", result), LogEvent.CALL_COMPLETED)
+            await self._succeed(await work(self))
         except asyncio.CancelledError as error:
             if self._is_stopping:
                 self._settle(None, self._operation.failure or _given_up(self.call_id))
@@ -252,9 +240,9 @@ class SpawnedCall(OpenCall[T]):
         except Exception as error:
             await self._fail(error)
 
-    async def _succeed(self, result: T, event: LogEvent, detail: str = "") -> None:
+    async def _succeed(self, result: T) -> None:
         await self._operation._remove(self._resources)
-        await self._operation._end(self, event, detail)
+        await self._operation._end(self, LogEvent.CALL_COMPLETED)
         self._settle(result, None)
         await self._tell_completion(result)
 

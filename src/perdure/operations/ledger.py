@@ -13,6 +13,7 @@ from perdure.core.operations.names import (
     new_operation_id,
     require_operation_id,
     require_participant_id,
+    require_words,
 )
 from perdure.core.operations.timing import LedgerSettings
 from perdure.operations.backend import Backend
@@ -74,6 +75,7 @@ class Ledger:
         self, *, participant_id: str | None = None, description: str | None = None
     ) -> Operation:
         """A new operation, of which this process is the initiator."""
+        require_words("description", description)
         home = await self._opened()
         me = self._participant(participant_id)
         clock = self._place.clock

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from os import PathLike
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -12,7 +13,7 @@ from perdure.core.errors import InputError, OperationFailed, ParticipantFenced, 
 from perdure.core.operations.data import OperationFailedInfo, Participant
 from perdure.core.operations.heartbeat import HeartbeatResult
 from perdure.core.operations.log import LogEvent, LogLevel, event_line, message_line
-from perdure.core.operations.names import new_call_id
+from perdure.core.operations.names import new_call_id, require_words
 from perdure.core.operations.transitions import NewCall, Resources
 from perdure.operations.callbacks import CallCallback, OnFailed, settled
 from perdure.operations.calls import Call, OpenCall, SpawnedCall, Work, WorkWithCall
@@ -89,42 +90,69 @@ class Operation:
 
     # Calls
 
+    @overload
     async def start_call(
         self,
         *,
-        callback: CallCallback[T] | None = None,
+        callback: None = None,
         description: str | None = None,
         fail_on_crash: bool = True,
         resources: Sequence[str | PathLike[str]] = (),
-    ) -> Call[T]:
+    ) -> Call[Any]: ...
+
+    @overload
+    async def start_call(
+        self,
+        *,
+        callback: CallCallback[T],
+        description: str | None = None,
+        fail_on_crash: bool = True,
+        resources: Sequence[str | PathLike[str]] = (),
+    ) -> Call[T]: ...
+
+    async def start_call(
+        self,
+        *,
+        callback: CallCallback[Any] | None = None,
+        description: str | None = None,
+        fail_on_crash: bool = True,
+        resources: Sequence[str | PathLike[str]] = (),
+    ) -> Call[Any]:
         """Let the ledger know of a piece of work. `end` or `fail` it.
 
         If this process dies before, the operation fails; with `fail_on_crash=False` the call alone does. `resources`
         are temporary files and directories that go with the call.
         """
         new = self._new_call(description, fail_on_crash, resources)
-        call: Call[T] = Call(self, new, callback or CallCallback())
+        call: Call[Any] = Call(self, new, callback or CallCallback())
         self._open[call.call_id] = call
         await self._start(new)
         return call
 
-    def call(
+    @asynccontextmanager
+    async def call(
         self,
         description: str | None = None,
         *,
-        callback: CallCallback[T] | None = None,
+        callback: CallCallback[Any] | None = None,
         fail_on_crash: bool = True,
         resources: Sequence[str | PathLike[str]] = (),
-    ) -> "_CallBlock[T]":
+    ) -> AsyncIterator[Call[Any]]:
         """`async with operation.call("zip") as call:` starts a call, and ends it, or fails it with what is raised."""
-        return _CallBlock(
-            lambda: self.start_call(
-                callback=callback,
-                description=description,
-                fail_on_crash=fail_on_crash,
-                resources=resources,
-            )
+        call: Call[Any] = await self.start_call(
+            callback=callback or CallCallback(),
+            description=description,
+            fail_on_crash=fail_on_crash,
+            resources=resources,
         )
+        try:
+            yield call
+        except BaseException as error:
+            if call.is_open:
+                await call.fail(error)
+            raise
+        if call.is_open:
+            await call.end()
 
     def spawn_call(
         self,
@@ -228,7 +256,7 @@ class Operation:
         work: Callable[[], Awaitable[T]],
         *,
         on_operation_failed: OnFailed | None = None,
-        on_error: Callable[[Exception], Awaitable[T] | T] | None = None,
+        on_error: Callable[[Exception], Awaitable[T]] | None = None,
     ) -> T:
         """The result of `work`, or `OperationFailed` if the operation fails first; the work is cancelled then.
 
@@ -242,8 +270,7 @@ class Operation:
             await self._tell(on_operation_failed, failure.info)
             raise failure
         if isinstance(error, Exception) and on_error is not None:
-            found: T = await settled(on_error(error))
-            return found
+            return await on_error(error)
         return task.result()
 
     async def _until(self, wanted: "asyncio.Future[Any]") -> None:
@@ -351,6 +378,7 @@ class Operation:
     ) -> NewCall:
         if self.failure is not None:
             raise self.failure
+        require_words("description", description)
         self._calls += 1
         call_id = new_call_id(self.participant_id, self._calls, self._clock.entropy(4))
         paths = tuple(require_resource(path) for path in resources)
@@ -398,22 +426,6 @@ class Operation:
     async def _tell(self, callback: OnFailed | None, info: OperationFailedInfo) -> None:
         if callback is not None:
             await self._guarded("on_operation_failed", lambda: callback(info))
-
-
-class _CallBlock(Generic[T]):
-    """An `async with` block that is one call."""
-
-    def __init__(self, start: Callable[[], Awaitable[Call[T]]]) -> None:
-        self._start = start
-        self._call: Call[T] | None = None
-
-    async def __aenter__(self) -> Call[T]:
-        self._call = await self._start()
-        return self._call
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._call is not None:
-            await self._call.__aexit__(kind, error, trace)
 
 
 def _chosen(work: Work[T] | None, work_with_call: WorkWithCall[T] | None) -> WorkWithCall[T]:

@@ -17,6 +17,7 @@ from perdure.core.operations.data import (
 )
 from perdure.core.operations.heartbeat import Beat, Duty, HeartbeatResult, beat, report
 from perdure.core.operations.log import LogLine
+from perdure.core.operations.names import require_words
 from perdure.core.operations.timing import LedgerSettings
 from perdure.core.operations.transitions import Change, Changed, Decide, NewCall, Resources
 from perdure.core.operations.watch import Watch
@@ -112,6 +113,7 @@ class Participation:
         await self._change(lambda data: Change(data, (line,)))
 
     async def abort(self, reason: str | None) -> None:
+        require_words("reason", reason)
         await self._change(lambda data: transitions.abort(data, self.me, reason, self._at()))
 
     async def complete(self) -> None:
@@ -199,7 +201,9 @@ class Participation:
                 if isinstance(gone, OperationFailed):
                     self._fail(gone)
                 return HeartbeatResult(ledger_exists=False), None
-            return report(changed.before, changed.after, self._watch, now), found[0]
+            result = report(changed.before, changed.after, self._watch, now)
+            self._watch.observe(changed.after, now.ms)
+            return result, found[0]
 
     async def _see_to_quietly(self, found: Beat) -> None:
         try:
@@ -259,10 +263,10 @@ class Participation:
                 "somebody removed it by hand, or its backup; create another operation",
                 OperationFailedInfo(self.operation_id, reason),
             )
-        if data.operation_state is OperationState.COMPLETED:
-            return transitions.over(self.operation_id)
         if transitions.is_fenced(data, self.me, self.held):
             return transitions.fenced(data, self.me)
+        if data.operation_state is OperationState.COMPLETED:
+            return transitions.over(self.operation_id)
         return transitions.failed(data)
 
     def _fail(self, failure: OperationFailed) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from perdure.core.errors import InputError
+from perdure.core.operations.names import require_words
 
 _log = logging.getLogger("perdure.operations")
 
@@ -14,6 +15,7 @@ _log = logging.getLogger("perdure.operations")
 def require_resource(path: str | os.PathLike[str]) -> str:
     """The path as the ledger keeps it: absolute, and nothing that could not be meant."""
     text = os.path.abspath(os.fspath(path))
+    require_words("temporary resource", text)
     if not _is_removable(text):
         raise InputError(
             f"{text!r} as a temporary resource", "name a file or directory of your own, not a root"

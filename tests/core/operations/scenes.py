@@ -78,6 +78,7 @@ class Scene:
         now = self.moment(who)
         result = beat(self.ledger, who.me, who.held, who.watch, now)
         self.keep(t.Change(result.data))
+        who.watch.observe(result.data, now.ms)
         who.beat_at = self.now_ms
         if result.duty is Duty.STOP:
             who.is_fenced = True

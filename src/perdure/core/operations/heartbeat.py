@@ -124,7 +124,7 @@ def _refreshed(
 
 
 def report(before: LedgerData, after: LedgerData, watch: Watch, now: Moment) -> HeartbeatResult:
-    """What a heartbeat found, in full."""
+    """What a heartbeat found, in full; to be asked before the watch observes the ledger after it."""
     ages: dict[str, int] = {}
     for owner, age_ms in watch.ages_ms(now.ms).items():
         ages[owner.participant_id] = max(age_ms, ages.get(owner.participant_id, 0))

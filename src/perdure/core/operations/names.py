@@ -5,7 +5,7 @@ An operation's id is part of file names, so only what can't lead out of a direct
 
 import re
 
-from perdure.core.errors import InvalidId
+from perdure.core.errors import InputError, InvalidId
 from perdure.core.operations.data import wall_time
 
 _OPERATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,179}")
@@ -22,6 +22,20 @@ def new_operation_id(participant_id: str, now_ms: int, entropy: bytes) -> str:
 def new_call_id(participant_id: str, number: int, entropy: bytes) -> str:
     """`call_cli_1_a1b2c3d4`."""
     return f"call_{participant_id}_{number}_{entropy[:4].hex()}"
+
+
+def require_words(what: str, text: object) -> None:
+    """Refuse what is neither text that every program can read, nor `None`."""
+    if text is None:
+        return
+    if not isinstance(text, str):
+        raise InputError(f"{what} is {text!r:.200}", "pass text, or None")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what} {text!a:.200} has no UTF-8 form ({error})", "take out the lone surrogates"
+        ) from error
 
 
 def require_operation_id(text: object) -> str:
