@@ -13,6 +13,10 @@ from tests.operations.ledgers import BY_HAND, Clock, Open
 
 @pytest.fixture(params=["files", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    return place_of(request, tmp_path)
+
+
+def place_of(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """Where a ledger is, as the arguments that say so."""
     if request.param == "files":
         return {"base_path": str(tmp_path / "ledger")}

@@ -9,15 +9,16 @@ BY_HAND = LedgerSettings(auto_heartbeat=False, lock_timeout=10, kill_grace=0.5)
 """The timing of the specification; heartbeats are the test's."""
 
 QUICK = LedgerSettings(
-    heartbeat_shortest=0.05,
-    heartbeat_longest=0.1,
-    staleness=0.6,
-    notice=0.2,
-    self_cleanup=0.2,
-    backup_delay=0.2,
+    heartbeat_shortest=0.1,
+    heartbeat_longest=0.2,
+    staleness=1.5,
+    notice=0.5,
+    self_cleanup=0.5,
+    backup_delay=0.5,
     lock_timeout=10,
     kill_grace=0.5,
 )
+"""For processes of their own, and the real clock."""
 
 _numbers = count(1)
 

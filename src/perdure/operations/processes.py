@@ -32,15 +32,18 @@ class Attached:
 
     async def end(self, grace_s: float) -> None:
         """Ask all of them to end, and end those that do not."""
-        if not self.send(signal.SIGTERM):
-            return
-        end = asyncio.get_running_loop().time() + grace_s
-        while self._are_there() and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110 - groups tell nobody
-            await asyncio.sleep(0.02)
-        self.send(signal.SIGKILL)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if not self.send(number) or await self._are_gone(grace_s):
+                return
 
-    def _are_there(self) -> bool:
-        return self.send(0)
+    async def _are_gone(self, within_s: float) -> bool:
+        """Wait until nobody is there to be signalled. Groups tell nobody, so they are asked."""
+        end = asyncio.get_running_loop().time() + within_s
+        while self.send(0):
+            if asyncio.get_running_loop().time() >= end:
+                return False
+            await asyncio.sleep(0.02)
+        return True
 
     @staticmethod
     def _send(process: Process, leads_group: bool, number: int) -> bool:
