@@ -362,6 +362,8 @@ class NotCommitted(TransactionError):
 
 
 class OperationError(PerdureError):
+    """An operation of `perdure.operations` that can not do what it was asked to."""
+
     code = "operation"
 
 

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from perdure.core.errors import InputError, UnknownOperation
+from perdure.core.errors import InputError, StoreClosed, UnknownOperation
 from perdure.core.operations import transitions
 from perdure.core.operations.data import LedgerData, OperationState, Participant
 from perdure.core.operations.names import (
@@ -61,6 +61,7 @@ class Ledger:
         backend = _backend(base_path, store, settings)
         self._place = Place(backend, settings, clock or SystemClock(), max_backups)
         self._home: Home | None = None
+        self._is_disposed = False
         self._opening = asyncio.Lock()
         self._operations: list[Operation] = []
 
@@ -100,6 +101,7 @@ class Ledger:
         """Leave all operations: calls that are open fail, and a clean-up that this process coordinates is finished,
         or handed over to somebody who has yet to clean up."""
         home, self._home = self._home, None
+        self._is_disposed = True
         if home is None:
             return
         operations, self._operations = self._operations, []
@@ -112,12 +114,17 @@ class Ledger:
 
     # From outside, without taking part
 
+    async def operation_ids(self, *, backups: bool = False) -> list[str]:
+        """The ids of the operations that are not in the backups, or of those that are; oldest first."""
+        home = await self._opened()
+        return await home.run(self._place.backend.operation_ids(backups=backups))
+
     async def operations(self, *, backups: bool = False) -> list[LedgerData]:
         """The operations that are not in the backups, or those that are; oldest first."""
         home = await self._opened()
         backend = self._place.backend
         found = []
-        for operation_id in await home.run(backend.operation_ids(backups=backups)):
+        for operation_id in await self.operation_ids(backups=backups):
             load = backend.load_backup if backups else backend.load
             data = await home.run(load(operation_id))
             if data is not None:
@@ -129,7 +136,7 @@ class Ledger:
         home = await self._opened()
         require_operation_id(operation_id)
         backend = self._place.backend
-        # The second look is for an operation that moved to the backups between the first two.
+        # In this order: an operation may move to the backups in between, and never back.
         for load in (backend.load, backend.load_backup):
             data = await home.run(load(operation_id))
             if data is not None:
@@ -173,6 +180,8 @@ class Ledger:
         return await self.read_operation(operation_id)
 
     async def _opened(self) -> Home:
+        if self._is_disposed:
+            raise StoreClosed("the ledger is disposed", "use it before that, or make another one")
         async with self._opening:
             if self._home is None:
                 home = Home(f"perdure-ledger {self._place.backend.name}")

@@ -362,11 +362,15 @@ class Operation:
                 await call._give_up()
             except PerdureError as error:
                 _log.warning("%r could not end call %s: %s", self, call.call_id, error)
-        # A failure that was just found is told by a callback of this loop.
-        await asyncio.sleep(0)
+        # Heartbeats go on while this process cleans up, and the last one may bring news.
+        await self._cleaned_up()
+        await self.stop_heartbeat()
+        await self._cleaned_up()
+        await self._home.run(self._part.leave())
+
+    async def _cleaned_up(self) -> None:
         if self._cleaning is not None:
             await self._cleaning
-        await self._home.run(self._part.leave())
 
     # For calls
 

@@ -172,10 +172,9 @@ class Participation:
             await self._back_up(data)
 
     async def _beat_on(self) -> None:
-        settings, clock = self._place.settings, self._place.clock
         while not self._is_done and not self._listener.is_gone():
-            await asyncio.sleep(settings.interval(int.from_bytes(clock.entropy(2))))
             try:
+                await self._wait()
                 _, found = await self._beat()
             except PerdureError as error:
                 # It is tried again; if that lasts, the others will take this participant for dead.
@@ -184,6 +183,27 @@ class Participation:
             # Apart, because to remove files may take long, and heartbeats go on.
             if found is not None and (self._duties is None or self._duties.done()):
                 self._duties = asyncio.get_running_loop().create_task(self._see_to_quietly(found))
+
+    async def _wait(self) -> None:
+        """Until the next heartbeat is due, or something is wrong."""
+        settings, clock = self._place.settings, self._place.clock
+        left_s = settings.interval(int.from_bytes(clock.entropy(2)))
+        while left_s > 0:
+            pause_s = min(left_s, settings.look_every)
+            await asyncio.sleep(pause_s)
+            left_s -= pause_s
+            if left_s > 0 and await self._is_alarming():
+                # Once a second is enough for a clean-up, too, which takes many heartbeats.
+                return
+
+    async def _is_alarming(self) -> bool:
+        async with self._turn:
+            data = await self._place.backend.load(self.operation_id)
+            if data is None:
+                return True
+            now_ms = self._place.clock.monotonic_ms()
+            self._watch.observe(data, now_ms)
+            return self._watch.is_alarming(data, now_ms)
 
     async def _beat(self) -> tuple[HeartbeatResult, Beat | None]:
         async with self._turn:

@@ -71,8 +71,8 @@ class Scene:
         self.keep(t.end_call(self.ledger, who.me, who.held, call_id, line))
         who.held.discard(call_id)
 
-    def beat(self, who: Actor) -> Beat | None:
-        """A heartbeat and the duty that follows, as the ledger's driver does it."""
+    def beat(self, who: Actor, *, dies: bool = False) -> Beat | None:
+        """A heartbeat and the duty that follows, as the ledger's driver does it; or a crash in between."""
         if self.ledger is None:
             return None
         now = self.moment(who)
@@ -80,7 +80,9 @@ class Scene:
         self.keep(t.Change(result.data))
         who.watch.observe(result.data, now.ms)
         who.beat_at = self.now_ms
-        if result.duty is Duty.STOP:
+        if dies:
+            who.is_up = False
+        elif result.duty is Duty.STOP:
             who.is_fenced = True
             who.held.clear()
         elif result.duty is Duty.SWEEP:

@@ -89,6 +89,13 @@ class Interleavings(RuleBasedStateMachine):
             self.scene.beat(who)
 
     @rule(data=st.data())
+    def beat_and_die(self, data: Any) -> None:
+        """The heartbeat is committed, and what follows from it is left undone."""
+        who = self.one(data)
+        if who in self.actors:
+            self.scene.beat(who, dies=True)
+
+    @rule(data=st.data())
     def kill(self, data: Any) -> None:
         self.one(data).is_up = False
 

@@ -17,6 +17,9 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_longest: float = 5.0
     """A heartbeat follows the last one after a random time between these two."""
 
+    look_every: float = 1.0
+    """Between heartbeats a participant reads the ledger this often, and writes nothing unless something is wrong."""
+
     staleness: float = 10.0
     """A participant whose heartbeat has not changed for longer is taken for dead."""
 
@@ -47,6 +50,8 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 )
             if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
                 raise InputError(f"{name} is {value!r}", "pass seconds, 0 or more")
+        if not self.look_every:
+            raise InputError("look_every is 0", "pass more than 0 seconds")
         if not 0 < self.heartbeat_shortest <= self.heartbeat_longest:
             raise InputError(
                 f"heartbeats every {self.heartbeat_shortest} to {self.heartbeat_longest} seconds",

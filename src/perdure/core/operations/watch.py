@@ -47,6 +47,11 @@ class Watch:
         owners = (self._owners[name] for name in names if name in self._owners)
         return [owner for owner in owners if owner != self.me]
 
+    def is_alarming(self, data: LedgerData, now_ms: int) -> bool:
+        """Whether the ledger, which it has observed, is not to wait for the next heartbeat."""
+        is_sound = data.operation_state is OperationState.RUNNING and not data.aborted
+        return not is_sound or bool(self.stale(now_ms))
+
     def ages_ms(self, now_ms: int) -> dict[Participant, int]:
         """How long ago each participant with a call was heard of."""
         ages = self._sightings.age_ms
