@@ -47,6 +47,15 @@ def _line(text: bytes) -> Line:
     return Line(int(run), int(step), int(attempt), key, int(pid), int(at_ns), is_queued == "1")
 
 
+def assert_done_once(
+    journal: Journal, lines: list[Line], snapshots: list[Snapshot], runs: int
+) -> int:
+    """Everything is done, and what was done is not begun again. Returns how many bodies were repeats."""
+    assert_all_is_done(journal, runs)
+    assert_nothing_complete_began_again(lines, snapshots)
+    return assert_repeats_are_accounted_for(journal, lines)
+
+
 def assert_all_is_done(journal: Journal, runs: int) -> None:
     everything = {(run, step) for run in range(runs) for step in range(STEPS)}
     assert journal.completed == everything
@@ -71,7 +80,10 @@ def assert_nothing_complete_began_again(lines: list[Line], snapshots: list[Snaps
 
 
 def assert_repeats_are_accounted_for(journal: Journal, lines: list[Line]) -> int:
-    """A step began once, and once more for each time that it was in doubt, at most. Returns how many began again."""
+    """A step began once, and once more for each time that it was in doubt, at most.
+
+    Returns how many bodies were repeats.
+    """
     begun = Counter((line.run, line.step) for line in lines)
     assert set(begun) == journal.completed, "a result without a body"
     for step, count in begun.items():
