@@ -58,7 +58,7 @@ def survive(url: str, folder: Path, chaos: Chaos, server: PostgresServer | None 
 
 
 def test_hosts_on_a_file_survive_chaos(tmp_path: Path, record_property: Property) -> None:
-    chaos = Chaos(runs=100, pace_s=0.6, faults=plan(1, 5.0, HOSTS, ON_FILES))
+    chaos = Chaos(runs=100, pace_s=0.4, faults=plan(1, 4.0, HOSTS, ON_FILES))
     figures = survive(f"sqlite:///{tmp_path}/chaos.db", tmp_path, chaos)
     record_property("explored", f"chaos on sqlite: {figures}")
 
@@ -67,7 +67,7 @@ def test_hosts_on_a_file_survive_chaos(tmp_path: Path, record_property: Property
 def test_hosts_on_a_server_survive_chaos(
     private_postgres: PostgresServer, tmp_path: Path, record_property: Property
 ) -> None:
-    chaos = Chaos(runs=100, pace_s=0.6, faults=plan(8, 5.0, HOSTS, ON_SERVERS))
+    chaos = Chaos(runs=100, pace_s=0.4, faults=plan(8, 4.0, HOSTS, ON_SERVERS))
     figures = survive(private_postgres.url(), tmp_path, chaos, private_postgres)
     record_property("explored", f"chaos on postgres: {figures}")
 
