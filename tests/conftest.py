@@ -13,7 +13,7 @@ import pytest
 
 from tests.postgres_server import PostgresServer
 
-pytest.register_assert_rewrite("tests.engine.exploring")
+pytest.register_assert_rewrite("tests.chains", "tests.chaos.evidence", "tests.engine.exploring")
 
 SERVER = pytest.StashKey[PostgresServer]()
 

@@ -7,46 +7,23 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from perdure.core.ids import StepId
-from perdure.core.journal import events as e
-from perdure.core.journal.entry import Entry
-from perdure.core.ledger import step_account
-from perdure.core.replay.doubt import MAX_DOUBTS
-from perdure.store.inspection import audit, verify
-from perdure.store.opening import open_store
+from tests.chains import Journal, Step, assert_clean, read_journal
 from tests.client.killed import LINE, STEPS, total_of
 
 ROOT = Path(__file__).parent.parent.parent
 
 PATIENCE_S = 60
 
-Step = tuple[int, int]
-"""The number of a run, and of a step in it."""
-
 Line = tuple[int, int, int]
 """A run, a step and an attempt: its body began. A run and `STEPS`: it is over."""
 
 Property = Callable[[str, object], None]
-
-
-class Journal(NamedTuple):
-    """What the store says of all runs."""
-
-    completed: set[Step]
-    started: Counter[Step]
-    doubted: Counter[Step]
-    results: dict[int, bytes | None]
-
-    def at_risk(self) -> set[Step]:
-        """Steps that have been in doubt so often that they fail if they are once more after the next."""
-        doubts = MAX_DOUBTS - 1
-        return {s for s, n in self.doubted.items() if n >= doubts} - self.completed
 
 
 class Moment(NamedTuple):
@@ -61,37 +38,6 @@ class Life(NamedTuple):
 
     lines: int
     delay_s: float
-
-
-async def read_journal(url: str) -> Journal:
-    journal = Journal(set(), Counter(), Counter(), {})
-    store = await open_store(url)
-    try:
-        async for books in store.books():
-            add_run(journal, books.entries)
-    finally:
-        await store.close()
-    return journal
-
-
-def add_run(journal: Journal, entries: Sequence[Entry]) -> None:
-    started = entries[0].event
-    assert isinstance(started, e.ExecutionStarted)
-    run = int(started.idempotency_key or "")
-    places = {step_account(StepId(f"root.{number}")): number for number in range(STEPS)}
-    for entry in entries:
-        event = entry.event
-        if isinstance(event, e.InvokeCompleted):
-            assert event.ok
-            journal.completed.add((run, places[step_account(event.promise_id)]))
-        elif isinstance(event, e.InvokeStarted):
-            journal.started[run, places[step_account(event.promise_id)]] += 1
-        elif isinstance(event, e.Posted):
-            assert event.label == "in doubt: retry"
-            (posting,) = event.postings
-            journal.doubted[run, places[posting.account]] += 1
-        elif isinstance(event, e.ExecutionCompleted):
-            journal.results[run] = event.payload
 
 
 class Victim:
@@ -193,16 +139,6 @@ def assert_repeats_are_accounted_for(journal: Journal, lines: list[Line]) -> int
     begun = Counter((run, step) for run, step, _ in bodies)
     assert set(begun) == set(journal.started), "a result without a body"
     return sum(count - 1 for count in begun.values())
-
-
-async def assert_clean(url: str, runs: int) -> None:
-    store = await open_store(url)
-    try:
-        for report in (await audit(store), await verify(store)):
-            assert report.findings == []
-            assert report.runs == runs
-    finally:
-        await store.close()
 
 
 def test_five_hundred_runs_survive_kills(tmp_path: Path, record_property: Property) -> None:

@@ -1,6 +1,7 @@
 """Queued tasks: executed by whichever engine serves the queue, one outcome each."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,15 @@ import perdure
 from perdure import Engine, Retry, RunCancelled, Settings, task, workflow
 from perdure.authoring import registry
 from perdure.core.journal import events as e
-from tests.client.engines import journal, opened, recorded, store_of, until, until_recorded
+from tests.client.engines import (
+    journal,
+    opened,
+    recorded,
+    store_of,
+    until,
+    until_recorded,
+    until_store,
+)
 
 SHORT_LEASE = Settings(lease=0.2)
 
@@ -190,6 +199,44 @@ async def test_a_task_whose_engine_died_is_executed_by_another_once_its_lease_en
         async with opened(shared_url, SHORT_LEASE, ("mail",)):
             assert await run.result(10) == "by the second"
     assert len(begun) == 2
+
+
+async def test_a_claim_that_is_heard_of_too_late_begins_nothing(shared_url: str) -> None:
+    """The host was paused or cut off in between; another one has done the work."""
+    begun: list[str] = []
+    heard = asyncio.Event()
+
+    @task(queue="mail")
+    async def brief() -> str:
+        begun.append("begun")
+        return "done"
+
+    @workflow
+    async def waiting() -> str:
+        return await brief()
+
+    async with opened(shared_url) as owner, opened(shared_url, SHORT_LEASE, ("mail",)) as sleepy:
+        store = store_of(sleepy)
+        claim_work = store.claim_work
+
+        async def late(*arguments: Any) -> Any:
+            claims = await claim_work(*arguments)
+            if claims and not heard.is_set():
+                await heard.wait()
+            return claims
+
+        store.claim_work = late
+        run = await owner.start(waiting())
+        await until_store(lambda: _is_claimed(owner))
+        async with opened(shared_url, SHORT_LEASE, ("mail",)):
+            assert await run.result(10) == "done"
+            heard.set()
+            await asyncio.sleep(0.1)
+    assert begun == ["begun"]
+
+
+async def _is_claimed(engine: Engine) -> bool:
+    return bool(await store_of(engine).claimants())
 
 
 async def test_an_outcome_that_comes_twice_completes_the_step_once(shared_url: str) -> None:

@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 
 from perdure.core.errors import (
@@ -34,6 +35,7 @@ from tests.store.builders import (
     together,
 )
 from tests.store.failing import (
+    LOST,
     SlowCommit,
     confuse_the_driver,
     deadlock,
@@ -206,6 +208,36 @@ async def test_a_result_that_is_too_late_is_refused_after_a_loss_too(
     with pytest.raises(StaleToken):
         await postgres.commit(result)
     assert await postgres.messages(run.run_id) == []
+
+
+async def test_a_result_that_another_host_was_quicker_with_is_refused_after_a_loss_too(
+    postgres: PostgresStore, fresh_postgres: str
+) -> None:
+    """The task is off its queue, but not by us: the run must hear of the claim that counts."""
+    run = await begun(postgres)
+    putting = Bundle()
+    putting.put_work(run.fence, run.work())
+    await postgres.commit(putting)
+    await postgres.claim_work(HOST, ["gpu"], "old", NOW, 1000, 1)
+
+    def result(kind: str, token: str) -> Bundle:
+        bundle = sending(msgspec.structs.replace(run.message("result"), kind=kind))
+        bundle.finish_work(run.run_id, run.work().step, token)
+        return bundle
+
+    async def lose_to_another(_: Any, transaction: Any) -> None:
+        await transaction.rollback()
+        other = await open_store(fresh_postgres)
+        await other.claim_work(OTHER_HOST, ["gpu"], "new", NOW + 1000, 1000, 1)
+        await other.commit(result("completed:2:retry", "new"))
+        await other.close()
+        raise LOST
+
+    fail_once(postgres, lose_to_another)
+    with pytest.raises(StaleToken):
+        await postgres.commit(result("completed", "old"))
+    ((message, _, _),) = await postgres.messages(run.run_id)
+    assert message.kind == "completed:2:retry"
 
 
 async def test_a_start_that_the_server_is_still_committing_is_not_taken_for_a_strangers(

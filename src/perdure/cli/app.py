@@ -20,6 +20,11 @@ app.command(
     name="demo",
     help="Kill a worker in the middle of a step, and watch its run go on.",
 )
+app.command(
+    "perdure.cli.worker.command:worker",
+    name="worker",
+    help="Run an engine in one or more processes, and keep them running.",
+)
 
 
 def run_command(arguments: Sequence[str]) -> int:

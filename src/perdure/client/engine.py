@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from itertools import repeat
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -49,14 +50,28 @@ class Engine:
         settings: Settings | None = None,
         codec: Codec | None = None,
     ) -> None:
-        if isinstance(queues, str):
-            raise InputError(f"queues is {queues!r}", f"pass a sequence: [{queues!r}]")
         self._url = require_text("the URL of a store", url, MAX_KEY_LENGTH)
-        self._queues = tuple(require_name("queue", queue) for queue in queues)
+        self._queues = _names_of(queues)
         self._settings = _checked(settings)
         self._codec = reading_old_shapes(codec or JsonCodec())
         self._store: Store | None = None
         self._hosting: Hosting | None = None
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    def replace(
+        self, *, queues: Sequence[str] | None = None, settings: Settings | None = None
+    ) -> "Engine":
+        """An engine like this one, not open, with other queues or settings where they are given."""
+        other = copy(self)
+        other._store = other._hosting = None
+        if queues is not None:
+            other._queues = _names_of(queues)
+        if settings is not None:
+            other._settings = _checked(settings)
+        return other
 
     async def open(self) -> None:
         """Open the store and begin; `async with` does it for you."""
@@ -224,6 +239,12 @@ class Engine:
         if self._hosting is None:
             raise EngineClosed("the engine is not open", "use it inside `async with Engine(...)`")
         return self._hosting
+
+
+def _names_of(queues: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(queues, str):
+        raise InputError(f"queues is {queues!r}", f"pass a sequence: [{queues!r}]")
+    return tuple(require_name("queue", queue) for queue in queues)
 
 
 def _checked(settings: object) -> Settings:

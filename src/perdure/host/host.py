@@ -157,8 +157,8 @@ class Host:
                     return False
                 if run.is_held:
                     async with run.turn:
-                        continue
-                if await self._act(run, act):
+                        pass  # whoever holds it is through; it may have left memory meanwhile
+                elif await self._act(run, act):
                     return True
             except (StaleFence, RunExists):
                 # Somebody else has the run, or had it and made its children: the next load tells.

@@ -8,6 +8,7 @@ from perdure.core.errors import PerdureError, UnknownName
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.engine.replay.warm import WarmRun
+from perdure.host.reading import Reader
 from perdure.host.residents import Residents
 from perdure.host.watching import Watchers
 from perdure.store.bundle import Bundle
@@ -33,6 +34,7 @@ class Loader:
         replay: Replay,
     ) -> None:
         self._store = store
+        self._reader = Reader(store)
         self._host_id = host_id
         self._residents = residents
         self._watchers = watchers
@@ -45,7 +47,6 @@ class Loader:
         if loading is None:
             loading = asyncio.ensure_future(self._read(run_id))
             self._loading[run_id] = loading
-            loading.add_done_callback(lambda _: self._loading.pop(run_id, None))
         self._residents.await_run(run_id)
         try:
             return await asyncio.shield(loading)
@@ -53,8 +54,12 @@ class Loader:
             self._residents.got_run(run_id)
 
     async def _read(self, run_id: RunId) -> WarmRun | None:
-        found = await self._store.load([run_id])
-        return await self._revive(*found[0]) if found else None
+        try:
+            found = await self._reader.read(run_id)
+            return await self._revive(*found) if found else None
+        finally:
+            # Not in a callback, which comes later: whoever asks in between would be given what is past.
+            del self._loading[run_id]
 
     async def _revive(self, run: Run, entries: Sequence[Entry]) -> WarmRun | None:
         """Make a stored run warm. One that this host can't advance is parked, with the reason."""

@@ -59,7 +59,12 @@ class QueueWorker:
                 host.host_id, self._queues, token, now, self._lease_ms, free
             )
             for claim in claims:
-                await self._begin(claim)
+                is_late = host.sources.now_ms() - now > self._lease_ms / 2
+                if is_late and self._held(claim.work) is None:
+                    # This process stood still, or its store did: another host may have done it by now.
+                    await self._give_back(claim, 0)
+                else:
+                    await self._begin(claim)
             if len(claims) < free:
                 self.next_due_ms = await store.next_work(self._queues)
                 return

@@ -141,12 +141,12 @@ class State:
             self.open_steps,
             self.semaphore,
         ) = mark
-        for index, key, old in reversed(self.undo):
+        while self.undo:
+            index, key, old = self.undo.pop()
             if old is _ABSENT:
                 del index[key]
             else:
                 index[key] = old
-        self.undo.clear()
 
 
 def payload_digest(payload: bytes | None) -> bytes | None:

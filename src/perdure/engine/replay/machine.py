@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from perdure.authoring.call import Branch, Call, Operation
@@ -69,6 +69,7 @@ class Machine:
         self.sources = sources
         self.record = Record(recorded, self._place, partial(is_upcast, self))
         self.signals = Signals(self.record, self.settle)
+        self.patches = Patches(self.record)
         self.promises: dict[StepId, DurablePromise] = {}
         """Everything that is open."""
         self.unstarted: list[DurablePromise] = []
@@ -419,10 +420,6 @@ class Machine:
             value = int.from_bytes(self.sources.entropy(8), "big") >> 1
         event: e.RandomGenerated = self.record.emit(e.RandomGenerated(step, value))
         return event.value
-
-    @cached_property
-    def patches(self) -> Patches:
-        return Patches(self.record)
 
     def patched(self, patch: str) -> bool:
         self._turn()

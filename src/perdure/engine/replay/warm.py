@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
@@ -54,11 +53,14 @@ class WarmRun:
         """Whether who has its turn has it alone: the run takes in no fact meanwhile."""
         self._loaded = loaded
         self._new = row if isinstance(row, NewRun) else None
+        self._turn: asyncio.Lock | None = None
 
-    @cached_property
+    @property
     def turn(self) -> asyncio.Lock:
         """Held from a fact to its commit where the parts of it are committed apart, or with a user's rows."""
-        return asyncio.Lock()
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        return self._turn
 
     @property
     def journal(self) -> Journal:

@@ -193,12 +193,23 @@ async def landed(connection: Connection, group: Group) -> bool:
 
 
 async def _forget_finished(connection: Connection, group: Group) -> None:
-    """Do not finish again what is off its queue: who held its token took it off, or its run dropped it.
+    """Do not finish again what is off its queue: our own commit took it off, or its run dropped it.
 
-    If that was another host, after our lease had ended, its result has the same GUID as ours. If the
-    run dropped it, our result comes late, and the run judges it like any late message.
+    Then our result is there already, or comes late, and the run judges it like any late message. But if another host
+    finished it, after our lease had ended, and its result waits under the same GUID, ours is too late.
     """
-    if group.finished:
-        rows = await connection.fetch(_SQL["lock_work"], *_columns(group.finished)[:2])
-        there = {(row[0], row[1]) for row in rows}
-        group.finished = [finished for finished in group.finished if finished[:2] in there]
+    if not group.finished:
+        return
+    rows = await connection.fetch(_SQL["lock_work"], *_columns(group.finished)[:2])
+    kept = {(row[0], row[1]) for row in rows}
+    results = {
+        (message.run_id, message.guid): ((run_id, step), message.kind)
+        for run_id, step, _ in group.finished
+        if (run_id, step) not in kept
+        for message in group.bundles[group.finishers[run_id, step]].messages
+    }
+    if results:
+        columns = _columns([(*name, kind) for name, (_, kind) in results.items()])
+        rows = await connection.fetch(_SQL["select_other_results"], *columns)
+        kept |= {results[row[0], row[1]][0] for row in rows}
+    group.finished = [finished for finished in group.finished if finished[:2] in kept]

@@ -174,6 +174,13 @@ FROM perdure.work AS work
 JOIN unnest($1::text[], $2::text[]) AS b (run_id, step) ON work.run_id = b.run_id AND work.step = b.step
 FOR UPDATE OF work
 
+-- name: select_other_results
+-- Which of these messages are there with another kind: as the result of another claim of the same task.
+SELECT message.run_id, message.guid
+FROM perdure.message AS message
+JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, guid, kind)
+  ON message.run_id = b.run_id AND message.guid = b.guid AND message.kind <> b.kind
+
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and on nobody's lease.
 -- A host that claims again what it has claimed does not count: it knows whether it has begun it.

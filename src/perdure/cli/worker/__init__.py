@@ -1,0 +1,1 @@
+"""`perdure worker`: processes that run an engine each, and the supervisor that keeps them running."""

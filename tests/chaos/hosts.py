@@ -1,0 +1,160 @@
+"""Hosts as processes: each in its place, all with one log, and none outlives whoever started them."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+import msgspec
+
+from perdure.core.errors import StoreError
+from perdure.store.opening import open_store
+from perdure.store.store import Store
+from tests.chains import Journal, read_journal
+from tests.chaos.evidence import Line, lines_of
+from tests.chaos.host import Order
+
+ROOT = Path(__file__).parent.parent.parent
+PATIENCE_S = 120.0
+
+T = TypeVar("T")
+
+
+class Place(NamedTuple):
+    """Where a host runs: how it reaches the store, and what its command begins with."""
+
+    url: str
+    prefix: tuple[str, ...] = ()
+
+
+class Hosts:
+    """A context manager. `url` is how this process reaches the store."""
+
+    def __init__(
+        self, url: str, places: Sequence[Place], folder: Path, *, runs: int, pace_s: float
+    ) -> None:
+        self._url = url
+        self._places = places
+        self._folder = folder
+        self._runs = runs
+        self._pace_s = pace_s
+        self._log = folder / "log"
+        self._log.touch()
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        # The hosts' input, which ends when this process does, whatever ends it.
+        self._lifeline = os.pipe()
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        for number in range(len(self._places)):
+            self.spawn(number)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for host in self._processes.values():
+            host.kill()
+            host.wait()
+        for end in self._lifeline:
+            os.close(end)
+        self._runner.close()
+
+    def spawn(self, number: int) -> None:
+        place, count = self._places[number], len(self._places)
+        order = Order(place.url, str(self._log), self._runs, count, number, self._pace_s)
+        command = [sys.executable, "-m", "tests.chaos.host", msgspec.json.encode(order).decode()]
+        with (self._folder / f"said-{number}").open("ab") as said:
+            self._processes[number] = subprocess.Popen(
+                [*place.prefix, *command],
+                cwd=ROOT,
+                stdin=self._lifeline[0],
+                stdout=said,
+                stderr=said,
+            )
+
+    def send(self, number: int, sent: signal.Signals) -> None:
+        self._processes[number].send_signal(sent)
+
+    def bury(self, number: int) -> None:
+        """It was killed, and is gone when this returns."""
+        assert self._processes[number].wait() == -signal.SIGKILL
+
+    def pid(self, number: int) -> int:
+        return self._processes[number].pid
+
+    def lines(self) -> list[Line]:
+        return lines_of(self._log.read_bytes())
+
+    def owned(self, number: int) -> frozenset[int]:
+        """The runs of that host, by their keys."""
+        pid = str(self.pid(number))
+
+        async def find(store: Store) -> frozenset[int]:
+            owners = [owner for owner in await store.owners() if owner.split("_")[4] == pid]
+            pages = [await store.open_runs(owner, limit=10_000) for owner in owners]
+            return frozenset(int(run.key or "") for page in pages for run in page)
+
+        return self.ask(find)
+
+    def is_all_done(self) -> bool:
+        begun = {line.run for line in self.lines()}
+        return len(begun) == self._runs and not self.ask(lambda store: store.open_ids(None, 1))
+
+    def journal(self) -> Journal:
+        return self._runner.run(_insist(lambda: read_journal(self._url)))
+
+    def ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """Ask the store, however often it takes."""
+
+        async def once() -> T:
+            store = await open_store(self._url)
+            try:
+                return await question(store)
+            finally:
+                await store.close()
+
+        return self._runner.run(_insist(once))
+
+    def wait_until(self, what: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not what():
+            self.check()
+            assert time.monotonic() < deadline, "\n".join(map(self._said, self._processes))
+            time.sleep(0.05)
+
+    def check(self) -> None:
+        """None ended by itself."""
+        for number, host in self._processes.items():
+            code = host.poll()
+            assert code in (None, -signal.SIGKILL), f"exit code {code}: {self._said(number)}"
+
+    def drain(self) -> None:
+        """Let all of them stop in good order."""
+        for host in self._processes.values():
+            host.terminate()
+        for number, host in self._processes.items():
+            code = host.wait(PATIENCE_S)
+            # One that was started just now may not know the signal yet; it has nothing to drain.
+            assert code in (0, -signal.SIGTERM), f"exit code {code}: {self._said(number)}"
+
+    def _said(self, number: int) -> str:
+        return (self._folder / f"said-{number}").read_text()[-4000:]
+
+
+async def _insist(do: Callable[[], Awaitable[T]]) -> T:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await do()
+            except StoreError:
+                await asyncio.sleep(0.05)

@@ -1,0 +1,62 @@
+"""What the tests of `perdure worker` serve. Its store and its log are named by the environment.
+
+Every body leaves a line in the log: run, step, and the process that it runs in.
+"""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from perdure import Engine, Settings, SyncEngine, task, workflow
+
+STEPS = 20
+
+engine = Engine(os.environ.get("WORKER_URL", "sqlite:///:memory:"), settings=Settings(grace=20))
+a_number = 42
+a_sync_engine = SyncEngine("sqlite:///:memory:")
+
+
+def make_engine() -> Engine:
+    return engine
+
+
+def fail() -> Engine:
+    raise RuntimeError("no engine today")
+
+
+def make_nothing() -> None:
+    return None
+
+
+def crash() -> Engine:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def mark(run: int, step: int) -> None:
+    with Path(os.environ["WORKER_LOG"]).open("a") as log:
+        log.write(f"{run} {step} {os.getpid()}\n")
+
+
+@task(name="worker_app.step")
+async def step(run: int, number: int, seconds: float) -> int:
+    mark(run, number)
+    await asyncio.sleep(seconds)
+    return number
+
+
+@task(name="worker_app.there", queue="there")
+async def there(run: int, number: int, seconds: float) -> int:
+    mark(run, number)
+    await asyncio.sleep(seconds)
+    return number
+
+
+@workflow(name="worker_app.stepping")
+async def stepping(run: int, steps: int, seconds: float) -> int:
+    """The first step is for a queue, so that whoever starts the run begins nothing."""
+    total = 0
+    for number in range(steps):
+        total += await (step if number % 4 else there)(run, number, seconds)
+    return total
