@@ -26,6 +26,18 @@ app.command(
     help="Run an engine in one or more processes, and keep them running.",
 )
 
+operations = App(name="op", help="Operations of several processes: who takes part, and their end.")
+app.command(operations)
+for _name, _function, _help in (
+    ("list", "list_operations", "List the operations under way, and with --all those in backup."),
+    ("show", "show", "Show who takes part in an operation, their calls and heartbeats."),
+    ("watch", "watch", "Show an operation until it ends."),
+    ("log", "log", "Print the log of an operation."),
+    ("abort", "abort", "Let an operation fail, and say who will clean up."),
+    ("recover", "recover", "See to the end of an operation whose participants are gone."),
+):
+    operations.command(f"perdure.cli.op.commands:{_function}", name=_name, help=_help)
+
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command. Returns its exit code."""

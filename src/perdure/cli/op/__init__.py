@@ -1,0 +1,1 @@
+"""`perdure op`: operations of several processes, seen and ended from outside."""

@@ -1,0 +1,91 @@
+"""The ledger that a command was given, and the operation in it."""
+
+import math
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from perdure.core.errors import InputError, UnknownOperation
+from perdure.operations import Ledger, LedgerSettings
+
+STALENESS_S = LedgerSettings().staleness
+
+_FORMS = (
+    "pass the directory that the participants use, or the URL of their store: "
+    "'sqlite:////absolute/path.db', 'postgresql://user@host/database'"
+)
+
+
+@asynccontextmanager
+async def opened(place: str, staleness_s: float = STALENESS_S) -> AsyncIterator[Ledger]:
+    """The ledger of a directory or a store that exists. Nothing is made where there is none."""
+    settings = settings_of(staleness_s)
+    if "://" in place:
+        _require_file_of(place)
+        ledger = Ledger(store=place, settings=settings)
+    else:
+        _require_directory(place)
+        ledger = Ledger(place, settings=settings)
+    async with ledger:
+        yield ledger
+
+
+async def named(ledger: Ledger, text: str) -> str:
+    """The id that `text` is, or is part of: of the operations under way, else of those in backup."""
+    candidates: list[str] = []
+    for backups in (False, True):
+        ids = await ledger.operation_ids(backups=backups)
+        candidates = [one for one in ids if text in one]
+        if text in candidates or len(candidates) == 1:
+            return text if text in candidates else candidates[0]
+        if candidates:
+            break
+    if not text or not candidates:
+        raise UnknownOperation(
+            f"there is no operation {text!r}", "see those that there are: perdure op list --all"
+        )
+    raise InputError(
+        f"{text!r} is part of {len(candidates)} ids", f"pass one of {', '.join(candidates[-5:])}"
+    )
+
+
+def _require_directory(place: str) -> None:
+    path = Path(place)
+    if path.is_dir():
+        return
+    if path.exists():
+        raise InputError(f"{place!r} is not a directory", _FORMS)
+    raise InputError(f"there is no directory {place!r}", _FORMS)
+
+
+def _require_file_of(url: str) -> None:
+    """A SQLite store would be made where there is none. What else is wrong with a URL, its store says."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return
+    if parts.scheme == "sqlite" and parts.path[1:] and not Path(parts.path[1:]).is_file():
+        raise InputError(f"there is no file {parts.path[1:]!r}", _FORMS)
+
+
+def shown(place: str) -> str:
+    """The place as a word of a command line, without a password."""
+    has_password = "://" in place and urlsplit(place).password is not None
+    return "URL" if has_password else shlex.quote(place)
+
+
+def settings_of(staleness_s: float) -> LedgerSettings:
+    """Settings in which everything is as long, beside the threshold, as it is by default."""
+    if not 0 < staleness_s < math.inf:
+        raise InputError(f"--staleness is {staleness_s:g}", "pass seconds, more than 0")
+    return LedgerSettings(
+        heartbeat_shortest=0.4 * staleness_s,
+        heartbeat_longest=0.5 * staleness_s,
+        look_every=0.1 * staleness_s,
+        staleness=staleness_s,
+        notice=staleness_s,
+        self_cleanup=staleness_s,
+        backup_delay=staleness_s,
+    )
