@@ -169,8 +169,10 @@ class Ledger:
         home = await self._opened()
         part = self._bystander(operation_id)
         settings, clock = self._place.settings, self._place.clock
-        began_ms = clock.monotonic_ms()
         patience_ms = settings.staleness_ms + round(2 * settings.heartbeat_longest * 1000)
+        if await self._is_abandoned(data, patience_ms):
+            await home.run(part.abort("nobody takes part any more"))
+        began_ms = clock.monotonic_ms()
         while (await home.run(part.heartbeat())).ledger_exists:
             data = await self.read_operation(operation_id)
             is_well = data.operation_state is OperationState.RUNNING and not data.aborted
@@ -178,6 +180,17 @@ class Ledger:
                 return data
             await asyncio.sleep(settings.heartbeat_shortest / 4)
         return await self.read_operation(operation_id)
+
+    async def _is_abandoned(self, data: LedgerData, patience_ms: int) -> bool:
+        """Whether it has no calls, so that nobody can be missed, and nobody is heard of either."""
+        clock = self._place.clock
+        first, began_ms = data, clock.monotonic_ms()
+        while data == first and not (data.stack or data.aborted or data.is_over):
+            if clock.monotonic_ms() - began_ms > patience_ms:
+                return True
+            await asyncio.sleep(self._place.settings.heartbeat_shortest / 4)
+            data = await self.read_operation(data.operation_id)
+        return False
 
     async def _opened(self) -> Home:
         if self._is_disposed:
