@@ -1,7 +1,7 @@
 """What `perdure op abort` and `recover` do: they end operations from outside."""
 
 from perdure.cli.op.looking import FAILED, console
-from perdure.cli.op.picture import View, participants, printable, span
+from perdure.cli.op.picture import View, heard_of, participants, printable, span
 from perdure.cli.op.place import named, opened, shown
 from perdure.core.errors import OperationOver
 from perdure.operations import LedgerData, OperationState
@@ -31,24 +31,17 @@ def _who_acts(data: LedgerData, view: View, words: str) -> str:
     """Who will see the flag, and what to do if nobody does."""
     if data.is_over:
         return "its clean-up is done"
-    if data.coordinator is not None and not view.is_stale(data.last_heartbeat):
-        return f"{data.coordinator} coordinates its clean-up; see it end: perdure op watch {words}"
-    living = [
-        frame for frame in data.stack if frame.is_live and not view.is_stale(frame.last_heartbeat)
-    ]
+    watch = f"See it end: perdure op watch {words}"
+    silence = span(view.age_s(heard_of(data)))
+    living = [f for f in data.stack if f.is_live and not view.is_stale(f.last_heartbeat)]
+    if any(frame.owner == data.coordinator for frame in living):
+        return f"{data.coordinator} coordinates its clean-up. {watch}"
     if living:
-        return (
-            f"{participants(living)} will clean up; who sees it first coordinates. "
-            f"See it end: perdure op watch {words}"
-        )
-    silence_s = view.age_s(data.last_heartbeat)
-    if not view.is_stale(data.last_heartbeat):
-        return (
-            f"no call is under way; somebody who takes part was heard of {span(silence_s)} ago and "
-            f"will act on it. See it end: perdure op watch {words}"
-        )
+        return f"{participants(living)} will clean up; who sees it first coordinates. {watch}"
+    if not view.is_stale(heard_of(data)):
+        return f"whoever was heard of {silence} ago, without a call, will act on it. {watch}"
     return (
-        f"nobody was heard of for {span(silence_s)}, so nobody will act on it. "
+        f"nobody was heard of for {silence}, so nobody will act on it. "
         f"Clean up from here: perdure op recover {words}"
     )
 

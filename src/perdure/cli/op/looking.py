@@ -1,6 +1,7 @@
 """What `perdure op list`, `show`, `watch` and `log` do: they read, and change nothing."""
 
 import asyncio
+import sys
 
 from rich.console import Console
 from rich.live import Live
@@ -21,6 +22,9 @@ _PIPED_WIDTH = 1000
 
 
 def console() -> Console:
+    """Colours and folding in a terminal; plain lines in a pipe, whatever its encoding lacks."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
     found = Console(highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
         found.width = _PIPED_WIDTH

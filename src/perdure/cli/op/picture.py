@@ -80,10 +80,17 @@ def table_of(rows: Sequence[Row], view: View) -> Table:
             _state(data, is_backup=row.is_backup),
             f"{span(view.age_s(data.start_time))} ago",
             str(len(data.stack)),
-            Text("") if data.is_over else _heartbeat(data.last_heartbeat, view),
+            Text("") if data.is_over else _heartbeat(heard_of(data), view),
             Text(printable(data.failure_reason or data.description or "")),
         )
     return table
+
+
+def heard_of(data: LedgerData) -> datetime:
+    """When anybody who takes part last said so. In a clean-up only their calls tell."""
+    return max(
+        data.last_heartbeat, *(frame.last_heartbeat for frame in data.stack), data.start_time
+    )
 
 
 def participants(frames: Iterable[StackFrame]) -> str:
@@ -118,7 +125,7 @@ def _head(data: LedgerData, view: View, *, is_backup: bool) -> Text:
         head.append(f"  {printable(data.description)}")
     head.append(f"\nby {printable(data.initiator_id)}, {span(view.age_s(data.start_time))} ago")
     if not data.is_over:
-        head.append(", heartbeat ").append_text(_heartbeat(data.last_heartbeat, view))
+        head.append(", heartbeat ").append_text(_heartbeat(heard_of(data), view))
     if data.failure_reason:
         head.append(f"\n{printable(data.failure_reason)}", style="red")
     return head
@@ -126,10 +133,11 @@ def _head(data: LedgerData, view: View, *, is_backup: bool) -> Text:
 
 def _participant(data: LedgerData, frames: Sequence[StackFrame], view: View) -> Text:
     owner = frames[0].owner
-    text = Text.assemble(
-        (printable(owner.participant_id), "bold"), f"  pid {owner.pid}  heartbeat "
-    )
-    text.append_text(_heartbeat(max(frame.last_heartbeat for frame in frames), view))
+    text = Text.assemble((printable(owner.participant_id), "bold"), f"  pid {owner.pid}")
+    if all(frame.state is FrameState.CLEANED_UP for frame in frames):
+        return text.append("  has cleaned up", style="green")
+    heard = max(frame.last_heartbeat for frame in frames)
+    text.append("  heartbeat ").append_text(_heartbeat(heard, view))
     if owner == data.coordinator:
         text.append("  coordinates the clean-up", style="yellow")
     return text
