@@ -42,14 +42,25 @@ class Interleavings(RuleBasedStateMachine):
         self.is_aborted = False
         self.required_lost = False
 
-    @initialize(count=st.integers(1, 4), skews=st.lists(st.integers(-9999, 9999), min_size=4))
-    def begin(self, count: int, skews: list[int]) -> None:
-        for n in range(count):
+    @initialize(
+        calls=st.lists(st.sampled_from([None, True, False]), min_size=2, max_size=4),
+        skews=st.lists(st.integers(-9999, 9999), min_size=4, max_size=4),
+    )
+    def begin(self, calls: list[bool | None], skews: list[int]) -> None:
+        """Everybody has a call that must not crash, or one that may, or none."""
+        for n in range(len(calls)):
             # Two of them share their name and their pid.
             self.actors.append(actor(f"p{n // 2}", 7, skew_s=skews[n], origin_ms=skews[n] * 1000))
             self.actors[-1].me = self.actors[-1].me._replace(session=f"s{n}")
             self.actors[-1].watch.me = self.actors[-1].me
         self.scene.create(self.actors[0])
+        for who, fail_on_crash in zip(self.actors, calls, strict=True):
+            if fail_on_crash is not None:
+                self.scene.start(who, fail_on_crash=fail_on_crash)
+
+    def has_several(self) -> bool:
+        """Whether there is somebody left to see what happens to another."""
+        return sum(who.is_up and self.runs(who) and not who.is_fenced for who in self.actors) > 1
 
     def one(self, data: Any, *, running: bool = True) -> Actor:
         able = [a for a in self.actors if a.is_up and self.runs(a) == running and not a.is_fenced]
@@ -88,6 +99,7 @@ class Interleavings(RuleBasedStateMachine):
         if who in self.actors:
             self.scene.beat(who)
 
+    @precondition(has_several)
     @rule(data=st.data())
     def beat_and_die(self, data: Any) -> None:
         """The heartbeat is committed, and what follows from it is left undone."""
@@ -95,10 +107,12 @@ class Interleavings(RuleBasedStateMachine):
         if who in self.actors:
             self.scene.beat(who, dies=True)
 
+    @precondition(has_several)
     @rule(data=st.data())
     def kill(self, data: Any) -> None:
         self.one(data).is_up = False
 
+    @precondition(has_several)
     @rule(data=st.data())
     def stop(self, data: Any) -> None:
         who = self.one(data)
@@ -110,7 +124,7 @@ class Interleavings(RuleBasedStateMachine):
         """Whoever was stopped comes back at any moment, with everything that it believed."""
         self.stopped.discard(self.one(data, running=False).me.session)
 
-    @rule(data=st.data(), ms=st.integers(1, 4000), times=st.integers(1, 6))
+    @rule(data=st.data(), ms=st.integers(500, 4000), times=st.integers(1, 8))
     def let_time_pass(self, data: Any, ms: int, times: int) -> None:
         """In steps so short that whoever runs is not late; each beats before the longest interval is over."""
         for _ in range(times):
@@ -120,6 +134,12 @@ class Interleavings(RuleBasedStateMachine):
                 if who.is_up and self.runs(who) and late and not who.is_fenced:
                     self.scene.beat(who)
 
+    @rule(ms=st.integers(11_000, 100_000))
+    def suspend(self, ms: int) -> None:
+        """The machine sleeps, and everybody with it."""
+        self.scene.now_ms += ms
+
+    @precondition(lambda self: self.scene.now_ms > 60_000)
     @rule(data=st.data())
     def complete(self, data: Any) -> None:
         who, ledger = self.one(data), self.scene.ledger
@@ -134,7 +154,7 @@ class Interleavings(RuleBasedStateMachine):
         else:
             assert not ledger.stack
 
-    @precondition(lambda self: self.scene.now_ms > 20_000)
+    @precondition(lambda self: self.scene.now_ms > 60_000)
     @rule(data=st.data())
     def abort(self, data: Any) -> None:
         who, ledger = self.one(data), self.scene.ledger
@@ -214,8 +234,8 @@ class Interleavings(RuleBasedStateMachine):
 
 TestInterleavings = Interleavings.TestCase
 TestInterleavings.settings = settings(
-    max_examples=150,
-    stateful_step_count=40,
+    max_examples=200,
+    stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
