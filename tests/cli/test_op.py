@@ -199,6 +199,20 @@ async def test_watch_of_one_that_succeeds_ends_well(
     assert (said.code, said.out.splitlines()[-2]) == (0, f"{a.operation_id}  completed")
 
 
+@pytest.mark.parametrize("command", [["watch"], ["log", "--follow"]])
+async def test_an_operation_whose_backup_is_not_kept_ends_without_an_outcome(
+    folder: Place, op: Op, command: list[str]
+) -> None:
+    async with Ledger(folder.name, participant_id="cli", max_backups=0) as ledger:
+        a = await ledger.create_operation()
+        looking = op(*command, folder.name, a.operation_id)
+        await asyncio.sleep(0.5)
+        await a.complete()
+        said = await asyncio.wait_for(looking, PATIENCE_S)
+    assert said.code == REFUSED
+    assert f"{a.operation_id!r} is over, and not in backup any more" in said.err
+
+
 async def test_watch_in_a_terminal_redraws_until_it_is_interrupted(
     folder: Place, opening: AsyncExitStack
 ) -> None:
@@ -304,10 +318,16 @@ async def test_a_part_of_an_id_is_enough_if_it_is_of_one(
     first, second = [await ledger.create_operation() for _ in range(2)]
     said = await op("show", folder.name, first.operation_id[-8:])
     assert said.out.startswith(first.operation_id)
+    await first.complete()
+    said = await op("show", folder.name, "cli")
+    assert said.out.startswith(second.operation_id)
+    third = await ledger.create_operation()
     said = await op("show", folder.name, "cli")
     assert (said.code, said.out) == (REFUSED, "")
     assert "'cli' is part of 2 ids" in said.err
-    assert second.operation_id in said.err
+    assert f"pass one of {second.operation_id}, {third.operation_id}" in said.err
+    said = await op("show", folder.name, "")
+    assert (said.code, "there is no operation ''" in said.err) == (REFUSED, True)
 
 
 async def test_what_a_program_wrote_does_not_steer_the_terminal(

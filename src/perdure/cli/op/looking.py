@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.live import Live
@@ -62,10 +64,9 @@ async def watch_one(place: str, text: str, staleness_s: float) -> int:
     screen = console()
     async with opened(place, staleness_s) as ledger:
         operation_id = await named(ledger, text)
-        if screen.is_terminal:
-            data = await _watch_live(screen, ledger, operation_id, staleness_s)
-        else:
-            data = await _watch_piped(screen, ledger, operation_id, staleness_s)
+        watch = _watch_live if screen.is_terminal else _watch_piped
+        with _kept(operation_id):
+            data = await watch(screen, ledger, operation_id, staleness_s)
     return FAILED if data.operation_state is OperationState.FAILED else 0
 
 
@@ -104,13 +105,26 @@ async def print_log(place: str, text: str, *, debug: bool, follow: bool) -> int:
         operation_id = await named(ledger, text)
         while True:
             is_last = not follow or operation_id not in await ledger.operation_ids()
-            lines = await ledger.read_log(operation_id, debug=debug)
+            with _kept(operation_id):
+                lines = await ledger.read_log(operation_id, debug=debug)
             for line in lines[told:]:
                 screen.print(printable(line), soft_wrap=True)
             told = len(lines)
             if is_last:
                 return 0
             await asyncio.sleep(_REFRESH_S)
+
+
+@contextmanager
+def _kept(operation_id: str) -> Iterator[None]:
+    """Say what it means that an operation which was there is not there any more."""
+    try:
+        yield
+    except UnknownOperation as error:
+        raise UnknownOperation(
+            f"operation {operation_id!r} is over, and not in backup any more",
+            "let its ledger keep more backups (max_backups) to see how operations ended",
+        ) from error
 
 
 async def _rows(ledger: Ledger, *, is_backup: bool) -> list[Row]:

@@ -34,20 +34,20 @@ async def opened(place: str, staleness_s: float = STALENESS_S) -> AsyncIterator[
 
 async def named(ledger: Ledger, text: str) -> str:
     """The id that `text` is, or is part of: of the operations under way, else of those in backup."""
-    candidates: list[str] = []
-    for backups in (False, True):
-        ids = await ledger.operation_ids(backups=backups)
-        candidates = [one for one in ids if text in one]
-        if text in candidates or len(candidates) == 1:
-            return text if text in candidates else candidates[0]
-        if candidates:
-            break
-    if not text or not candidates:
-        raise UnknownOperation(
-            f"there is no operation {text!r}", "see those that there are: perdure op list --all"
-        )
-    raise InputError(
-        f"{text!r} is part of {len(candidates)} ids", f"pass one of {', '.join(candidates[-5:])}"
+    # In this order: an operation may move to the backups in between, and never back.
+    places = [await ledger.operation_ids(), await ledger.operation_ids(backups=True)]
+    if any(text in ids for ids in places):
+        return text
+    for ids in places:
+        found = [one for one in ids if text and text in one]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InputError(
+                f"{text!r} is part of {len(found)} ids", f"pass one of {', '.join(found[-5:])}"
+            )
+    raise UnknownOperation(
+        f"there is no operation {text!r}", "see those that there are: perdure op list --all"
     )
 
 
