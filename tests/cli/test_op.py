@@ -287,15 +287,20 @@ async def test_what_nobody_acts_on_is_recovered(place: Place, op: Op) -> None:
         assert await ledger.operation_ids() == []
 
 
+@pytest.mark.parametrize("has_calls", [True, False])
 async def test_what_somebody_carries_on_is_not_recovered(
-    folder: Place, op: Op, opening: AsyncExitStack
+    folder: Place, op: Op, opening: AsyncExitStack, has_calls: bool
 ) -> None:
-    a, _ = await pair(folder, opening)
+    ledger = await opening.enter_async_context(folder.ledger("cli"))
+    a = await ledger.create_operation()
+    if has_calls:
+        await a.start_call()
     said = await op("recover", folder.name, a.operation_id, *SHORTLY)
     assert (said.code, said.out.splitlines()[-1]) == (
         0,
         f"{a.operation_id}: somebody carries it on, nothing to do",
     )
+    await asyncio.sleep(3 * SHORT.look_every)
     assert a.failure is None
 
 
