@@ -157,11 +157,17 @@ class Stage:
 
     def cleaned(self) -> Counter[str]:
         """How often the clean-up of each call was begun, and ended: both must be the same."""
-        lines = self.evidence()
-        begun = Counter(line.replace(" begins ", "/") for line in lines if " begins " in line)
-        ended = Counter(line.replace(" cleaned ", "/") for line in lines if " cleaned " in line)
+        begun, ended = self._noted("begins"), self._noted("cleaned")
         assert begun == ended
         return ended
+
+    def told(self) -> Counter[str]:
+        """How often each call was told that the operation failed."""
+        return self._noted("told")
+
+    def _noted(self, what: str) -> Counter[str]:
+        lines = (line.split(maxsplit=2) for line in self.evidence())
+        return Counter(f"{name}/{label}" for name, verb, label in lines if verb == what)
 
     async def events(self) -> list[str]:
         """What the log tells, in order: `event participant`. The place must take another operation at once."""

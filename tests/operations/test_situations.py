@@ -110,7 +110,7 @@ async def test_initiator_crashes_during_a_call(stage: Stage) -> None:
     assert await fails(b) == ("OperationFailed", f"participant 'a' (pid {a.pid}) crashed")
     data = await stage.ended(FAILED)
     assert data.crashed_call_ids == (lost,)
-    assert stage.cleaned() == {"b/work": 1}
+    assert stage.cleaned() == stage.told() == {"b/work": 1}
     assert_failed(await stage.events(), begun("a", "b") + started("a", "b"), {"b"})
 
 
@@ -160,7 +160,7 @@ async def test_participant_crashes_in_a_call(stage: Stage) -> None:
     assert await fails(a) == ("OperationFailed", f"participant 'b' (pid {b.pid}) crashed")
     data = await stage.ended(FAILED)
     assert data.crashed_call_ids == (lost,)
-    assert stage.cleaned() == {"a/outer": 1, "c/work": 1}
+    assert stage.cleaned() == stage.told() == {"a/outer": 1, "c/work": 1}
     assert_failed(await stage.events(), begun("a", "b", "c") + started("a", "b", "c"), {"a", "c"})
 
 
@@ -176,7 +176,7 @@ async def test_participant_hangs(stage: Stage) -> None:
     assert kind == "ParticipantFenced"
     data = await stage.ended(FAILED)
     assert data.crashed_call_ids == (lost,)
-    assert stage.cleaned() == {"a/outer": 1, "b/work": 1}
+    assert stage.cleaned() == stage.told() == {"a/outer": 1, "b/work": 1}
     assert_failed(await stage.events(), begun("a", "b") + started("a", "b"), {"a"})
 
 
@@ -223,6 +223,7 @@ async def test_a_program_outside_fails(stage: Stage) -> None:
     data = await stage.ended(FAILED)
     assert (data.aborted, data.crashed_call_ids) == (True, ())
     assert stage.cleaned() == {"a/outer": 1, "b/broken": 1}
+    assert stage.told() == {"a/outer": 1}
     events = await stage.events()
     assert events[:6] == [
         *begun("a", "b"),
@@ -244,7 +245,7 @@ async def test_a_user_aborts(stage: Stage, who: str) -> None:
         assert await fails(actor) == ("OperationFailed", f"aborted by {who!r}: changed my mind")
     data = await stage.ended(FAILED)
     assert (data.aborted, data.crashed_call_ids) == (True, ())
-    assert stage.cleaned() == {"a/outer": 1, "b/work": 1}
+    assert stage.cleaned() == stage.told() == {"a/outer": 1, "b/work": 1}
     before = [*begun("a", "b"), *started("a", "b"), f"OPERATION_ABORTED {who}"]
     events = await stage.events()
     coordinator = events[len(before)].removeprefix("CLEANUP_STARTED ")

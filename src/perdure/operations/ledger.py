@@ -163,7 +163,8 @@ class Ledger:
         """See to the end of an operation whose participants may all be gone.
 
         Watches for as long as it takes to tell the living from the dead, cleans up after a crash, and moves what is
-        over to the backups. One without calls, of which nobody is heard, it aborts. Returns what the ledger says then: still running, if nothing was wrong.
+        over to the backups. One without calls, of which nobody is heard, it aborts. Returns what the ledger says
+        then: still running, if nothing was wrong.
         """
         data = await self.read_operation(operation_id)
         home = await self._opened()
