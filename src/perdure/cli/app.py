@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -26,7 +26,11 @@ app.command(
     help="Run an engine in one or more processes, and keep them running.",
 )
 
-operations = App(name="op", help="Operations of several processes: who takes part, and their end.")
+operations = App(
+    name="op",
+    help="Operations of several processes: who takes part, and how they end.",
+    default_parameter=Parameter(negative=()),
+)
 app.command(operations)
 for _name, _function, _help in (
     ("list", "list_operations", "List the operations under way, and with --all those in backup."),

@@ -64,16 +64,14 @@ def tree_of(data: LedgerData, view: View, *, is_backup: bool = False) -> Tree:
 
 def table_of(rows: Sequence[Row], view: View) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("OPERATION", no_wrap=True, overflow="fold")
-    for name in ("STATE", "STARTED", "CALLS", "HEARTBEAT", "ABOUT"):
-        table.add_column(name, justify="right" if name == "CALLS" else "left")
+    for name in ("OPERATION", "STATE", "STARTED", "CALLS", "HEARTBEAT"):
+        table.add_column(name, justify="right" if name == "CALLS" else "left", no_wrap=True)
+    table.add_column("ABOUT")  # It alone gives way in a narrow terminal, where its end is cut.
     for row in rows:
         data = row.data
         if data is None:
-            trouble = Text(printable(row.trouble), style="red")
-            table.add_row(
-                printable(row.operation_id), Text("unreadable", "red"), "", "", "", trouble
-            )
+            told = Text("unreadable", style="red")
+            table.add_row(printable(row.operation_id), told, "", "", "", _about(row.trouble))
             continue
         table.add_row(
             printable(row.operation_id),
@@ -81,16 +79,14 @@ def table_of(rows: Sequence[Row], view: View) -> Table:
             f"{span(view.age_s(data.start_time))} ago",
             str(len(data.stack)),
             Text("") if data.is_over else _heartbeat(heard_of(data), view),
-            Text(printable(data.failure_reason or data.description or "")),
+            _about(data.failure_reason or data.description or ""),
         )
     return table
 
 
 def heard_of(data: LedgerData) -> datetime:
     """When anybody who takes part last said so. In a clean-up only their calls tell."""
-    return max(
-        data.last_heartbeat, *(frame.last_heartbeat for frame in data.stack), data.start_time
-    )
+    return max([data.last_heartbeat, *(frame.last_heartbeat for frame in data.stack)])
 
 
 def participants(frames: Iterable[StackFrame]) -> str:
@@ -151,6 +147,10 @@ def _call(frame: StackFrame, view: View) -> Text:
     if frame.description:
         text.append(f"  {printable(frame.description)}")
     return text
+
+
+def _about(text: str) -> Text:
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
 def _state(data: LedgerData, *, is_backup: bool) -> Text:
