@@ -207,6 +207,9 @@ class Interleavings(RuleBasedStateMachine):
         if not alive or self.scene.is_over():
             return
         self.scene.run(120, *alive)
+        alive = [who for who in alive if not who.is_fenced]
+        if not alive:
+            return
         ledger = self.scene.last
         assert ledger is not None
         if self.scene.is_over():
@@ -214,7 +217,6 @@ class Interleavings(RuleBasedStateMachine):
             return
         assert ledger.operation_state is R
         assert not ledger.aborted
-        alive = [a for a in alive if not a.is_fenced]
         assert {f.call_id for f in ledger.stack} == set().union(*(a.held for a in alive))
 
 
