@@ -416,6 +416,17 @@ class Host:
             if isinstance(outcome, Exception):
                 self.on_failure(outcome)
 
+    def become(self, host_id: HostId) -> None:
+        """Go on as another host: whatever is in memory may be somebody else's by now."""
+        self.host_id = self.loader.host_id = host_id
+        for run in self.residents:
+            self.evict(run)
+
+    @property
+    def room(self) -> int:
+        """How many steps more could begin now. None, while one waits for a slot."""
+        return 0 if any(self._waiting.values()) else self.bodies.spare_slots()
+
     # Life
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:

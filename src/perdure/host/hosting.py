@@ -6,7 +6,9 @@ from perdure.core.codec import Codec
 from perdure.core.ids import HostId, RunId
 from perdure.engine.sources import Sources
 from perdure.host.bodies import Bodies
+from perdure.host.census import Census
 from perdure.host.host import Host
+from perdure.host.membership import Membership
 from perdure.host.polling import Poller
 from perdure.host.publishing import Publisher
 from perdure.host.queues import QueueWorker
@@ -17,7 +19,7 @@ from perdure.host.transactions import Transactions
 from perdure.store.store import Store
 
 POLL_MS = 1000
-"""How often an idle host asks its store what happened that nobody told it."""
+"""How often whoever gives no signs of life asks its store what happened that nobody told it."""
 
 
 class Hosting:
@@ -49,7 +51,9 @@ class Hosting:
         self.transactions = Transactions(self.host, settings.transaction_timeout)
         self.bodies.transact = self.transactions.execute
         self.worker = QueueWorker(self.host, queues, round(settings.lease * 1000))
-        self.poller = Poller(self.host, self.worker, POLL_MS)
+        census = Census(self.host, round(settings.stale_after * 1000))
+        self.poller = Poller(self.host, self.worker, census, POLL_MS)
+        self.membership = Membership(self.host, self.worker, self.poller, census, queues, settings)
 
     def _make_bodies(self, codec: Codec, settings: Settings) -> Bodies:
         return Bodies(codec, settings.concurrency, settings.threads, self._publish)
@@ -62,6 +66,7 @@ class Hosting:
 
     async def start(self) -> None:
         """Take up what is left from before, then go on by itself."""
+        await self.membership.join()
         await self.poller.poll()
         self.poller.start()
 
@@ -72,11 +77,13 @@ class Hosting:
         try:
             await self.host.stop(self._settings.grace)
             await self.worker.stop()
+            await self.membership.leave()
         finally:
             self.kill()
 
     def kill(self) -> None:
         """Stop at once and tell nobody, as a crash would."""
+        self.membership.kill()
         self.poller.kill()
         self.worker.close()
         self.host.kill()

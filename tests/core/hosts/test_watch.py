@@ -55,8 +55,8 @@ def test_a_row_that_vanished_is_news_of_its_own() -> None:
 def test_an_observer_that_was_deaf_for_long_judges_nobody() -> None:
     watch = looked(*every_second(4_000), (60_000, 1))
     assert not watch.is_gone(QUIET, 60_000)
-    watch.look([Peer(QUIET, 1, LIMIT_MS)], [], 65_001)
-    watch.look([Peer(QUIET, 1, LIMIT_MS)], [], 70_001)
+    watch.look([Peer(QUIET, 1, LIMIT_MS)], [], 65_000)
+    watch.look([Peer(QUIET, 1, LIMIT_MS)], [], 70_000)
     assert watch.is_gone(QUIET, 70_001)
 
 
