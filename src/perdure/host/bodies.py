@@ -70,10 +70,6 @@ class Bodies:
         """How many bodies of either kind could start now."""
         return min(self._free.values()) if self._is_open else 0
 
-    def spare_slots(self) -> int:
-        """How many bodies of one kind could start now."""
-        return max(self._free.values()) if self._is_open else 0
-
     @property
     def runs(self) -> list[RunId]:
         """The runs of this host that have bodies here."""

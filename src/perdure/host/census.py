@@ -6,11 +6,12 @@ host goes last.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from perdure.authoring.registry import names
-from perdure.core.hosts.sharing import allowance
+from perdure.core.hosts.sharing import allowance, room_after
 from perdure.core.hosts.watch import Watch
 from perdure.core.ids import HostId
 from perdure.host.clock import steady_ms
@@ -34,8 +35,8 @@ class Census:
         self._host = host
         self._watch = Watch(stale_after_ms)
         self._clock = clock
-        self._piles: set[HostId | None] = set()
-        """Of whom runs were left when this host looked last."""
+        self._looks: Counter[HostId | None] = Counter()
+        """How often this host has looked at what is left of whom."""
 
     async def take(self, glance: Glance) -> bool:
         """Take what this host may take. Returns whether there was anything.
@@ -49,7 +50,8 @@ class Census:
         others = registered | glance.holders - {host.host_id}
         gone = {each for each in others if is_dead(each) or self._watch.is_gone(each, now)}
         alive = 1 + len(registered - gone)
-        self._piles &= gone | ({None} if glance.has_unowned else set())
+        piles = {*gone, None} if glance.has_unowned else gone
+        self._looks = Counter({pile: self._looks[pile] + 1 for pile in piles})
         took = False
         for dead in sorted(gone):
             took |= await self._succeed(dead, alive, self._watch.silent_ms(dead, now) / 1000)
@@ -77,16 +79,16 @@ class Census:
         return bool(took or returned)
 
     async def _share(self, owner: HostId | None, alive: int, take: Take) -> int:
-        """Take this host's share of a pile, batch by batch, as far as it has room. Returns how many it took."""
+        """Take this host's share of a pile, batch by batch, as far as it has slots. Returns how many it took."""
         host, taken = self._host, 0
         left = await host.store.count_open(owner)
-        is_new = owner not in self._piles
-        while count := allowance(left, alive, taken, host.room, is_new=is_new):
+        room = free = host.bodies.free_slots()
+        while count := allowance(left, alive, taken, room, looks=self._looks[owner]):
             runs = await take(count)
             if not runs:
                 break
             await host.resume(runs)
             taken, left = taken + len(runs), left - len(runs)
-        if left:
-            self._piles.add(owner)
+            before, free = free, host.bodies.free_slots()
+            room = room_after(count, before, free)
         return taken

@@ -422,11 +422,6 @@ class Host:
         for run in self.residents:
             self.evict(run)
 
-    @property
-    def room(self) -> int:
-        """How many steps more could begin now. None, while one waits for a slot."""
-        return 0 if any(self._waiting.values()) else self.bodies.spare_slots()
-
     # Life
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:

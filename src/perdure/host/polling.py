@@ -185,5 +185,6 @@ class Poller:
         if self._is_stopping or self._glance is not None or (until is not None and until <= now):
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if until is None else (until - now) / 1000):
+            # Rounded up: a moment too early nothing would be due.
+            async with asyncio.timeout(None if until is None else (until - now + 1) / 1000):
                 await self._awake.wait()
