@@ -434,8 +434,8 @@ UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :glance
 -- name: glance
 -- What concerns a host, in one snapshot: all hosts; who owns open runs, and who has claimed work; whether there are
 -- runs of nobody for it; when the next message and the next work are due. Through indexes, as the statements of
--- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner to the next, so that it costs
--- by owners and not by runs.
+-- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
+-- that it costs by hosts and not by runs or work.
 SELECT
 (SELECT coalesce(json_agg(json_build_array(host.id, host.beat, host.stale_after_ms)), '[]') FROM perdure.host AS host),
 (WITH RECURSIVE found (owner) AS (
@@ -446,7 +446,13 @@ SELECT
     FROM found WHERE owner IS NOT NULL
  )
  SELECT coalesce(json_agg(owner), '[]') FROM found WHERE owner IS NOT NULL),
-(SELECT coalesce(json_agg(DISTINCT work.host), '[]') FROM perdure.work AS work WHERE work.host IS NOT NULL),
+(WITH RECURSIVE found (host) AS (
+    SELECT min(host) FROM perdure.work WHERE host IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(work.host) FROM perdure.work AS work WHERE work.host > found.host)
+    FROM found WHERE host IS NOT NULL
+ )
+ SELECT coalesce(json_agg(host), '[]') FROM found WHERE host IS NOT NULL),
 EXISTS (SELECT 1 FROM perdure.run AS run
         WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.program = ANY ($3::text[])),
 (SELECT m.due_at_ms

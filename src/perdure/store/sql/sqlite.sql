@@ -326,8 +326,8 @@ UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :glance
 -- name: glance
 -- What concerns a host, in one snapshot: all hosts; who owns open runs, and who has claimed work; whether there are
 -- runs of nobody for it; when the next message and the next work are due. Through indexes, as the statements of
--- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner to the next, so that it costs
--- by owners and not by runs.
+-- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
+-- that it costs by hosts and not by runs or work.
 SELECT
 (SELECT json_group_array(json_array(id, beat, stale_after_ms)) FROM perdure_host),
 (WITH RECURSIVE found (owner) AS (
@@ -337,7 +337,13 @@ SELECT
     FROM found WHERE owner IS NOT NULL
  )
  SELECT json_group_array(owner) FROM found WHERE owner IS NOT NULL),
-(SELECT json_group_array(DISTINCT host) FROM perdure_work WHERE host IS NOT NULL),
+(WITH RECURSIVE found (host) AS (
+    SELECT min(host) FROM perdure_work WHERE host IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(host) FROM perdure_work WHERE host > found.host)
+    FROM found WHERE host IS NOT NULL
+ )
+ SELECT json_group_array(host) FROM found WHERE host IS NOT NULL),
 EXISTS (SELECT 1 FROM perdure_run WHERE owner IS NULL AND closed_at_ms IS NULL
           AND program IN (SELECT value FROM json_each(:programs))),
 (SELECT m.due_at_ms
