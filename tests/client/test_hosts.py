@@ -436,6 +436,27 @@ async def test_a_host_at_its_limit_takes_no_more_and_the_rest_is_left_for_others
             await until_all_are_over(full)
 
 
+async def test_a_dead_host_has_its_row_until_all_that_it_had_is_taken(shared_url: str) -> None:
+    async with lost(shared_url) as silent:
+        await silent.start_many([lingering() for _ in range(10)])
+        await until(lambda: len(begun) == 10)
+        dead = host_of(silent)
+    limit = HASTY.concurrency
+    async with opened(shared_url, HASTY) as full:
+        await until(lambda: bodies_of(full) == limit)
+        await asyncio.sleep(0.2)
+        assert await store_of(full).count_open(dead) == 10 - limit
+        assert dead in await rows(full)
+        released.set()
+        await until_all_are_over(full)
+
+        async def has_gone() -> bool:
+            return dead not in await rows(full)
+
+        await until_store(has_gone)
+        await silent.close()
+
+
 async def test_a_full_host_goes_on_with_the_rest_as_its_slots_become_free(shared_url: str) -> None:
     await leave_behind(shared_url, 10)
     released.set()
