@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +15,7 @@ from perdure import Engine, Handle, InputError, Settings, task, workflow
 from perdure.core.errors import StoreUnavailable
 from perdure.core.ids import HostId
 from perdure.core.journal import events as e
-from perdure.host import identity
+from perdure.host import hosting, identity
 from perdure.store.hosts import Scope
 from perdure.store.postgres.lifeline import PostgresLifeline
 from perdure.store.sqlite.lifeline import SqliteLifeline
@@ -26,6 +27,7 @@ from tests.client.engines import (
     until_recorded,
     until_store,
 )
+from tests.postgres_server import PostgresServer
 from tests.store.builders import raw
 
 pytestmark = pytest.mark.asyncio
@@ -517,3 +519,61 @@ async def test_an_idle_store_of_one_process_is_asked_once_a_second(
         statements.clear()
         await asyncio.sleep(3)
         assert 2 <= len(statements) <= 4, statements
+
+
+# Outages
+
+
+@pytest.mark.postgres
+async def test_calls_wait_for_a_database_that_is_away(private_postgres: PostgresServer) -> None:
+    async with opened(private_postgres.url(), QUICK) as engine:
+        before = await engine.start(napping())
+        await asyncio.to_thread(private_postgres.stop, immediate=True)
+        starting = asyncio.ensure_future(engine.start(napping(), key="during"))
+        waiting = asyncio.ensure_future(before.result())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await engine.start(napping(), key="during")
+        assert not starting.done()
+        assert not waiting.done()
+        await asyncio.to_thread(private_postgres.start)
+        assert await waiting == "woke"
+        during = await starting
+        again = await engine.start(napping(), key="during")
+        assert again.run_id == during.run_id
+        assert await during.result(timeout=10) == "woke"
+
+
+@pytest.mark.postgres
+async def test_an_engine_closes_while_its_database_is_away(
+    private_postgres: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(hosting, "LONGEST_FAREWELL_S", 0.5)
+    engine = Engine(private_postgres.url(), settings=QUICK)
+    await engine.open()
+    handle = await engine.start(lingering())
+    await until(lambda: len(begun) == 1)
+    await asyncio.to_thread(private_postgres.stop, immediate=True)
+    async with asyncio.timeout(20):
+        await engine.close()
+    assert "others go on with this host's runs" in caplog.text
+    await asyncio.to_thread(private_postgres.start)
+    released.set()
+    async with opened(private_postgres.url(), QUICK) as heir:
+        mine: Handle[str] = heir.handle(handle.run_id)
+        assert await mine.result(timeout=10) == "done"
+        assert await rows(heir) == [host_of(heir)]
+
+
+@pytest.mark.postgres
+async def test_a_server_that_goes_without_a_word_is_noticed_by_the_system(
+    fresh_postgres: str,
+) -> None:
+    async with opened(fresh_postgres, QUICK) as engine:
+        peer = store_of(engine)._connection._transport.get_extra_info("socket")
+        assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle = getattr(socket, "TCP_KEEPIDLE", None)
+        if idle is not None:
+            assert peer.getsockopt(socket.IPPROTO_TCP, idle) == 10

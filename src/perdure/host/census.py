@@ -14,7 +14,6 @@ from perdure.authoring.registry import names
 from perdure.core.hosts.sharing import allowance, room_after
 from perdure.core.hosts.watch import Watch
 from perdure.core.ids import HostId
-from perdure.host.clock import steady_ms
 from perdure.host.host import Host
 from perdure.host.identity import is_dead
 from perdure.store.hosts import Glance
@@ -29,32 +28,33 @@ Take = Callable[[int], Awaitable[Sequence[Run]]]
 class Census:
     """What one host knows of the others, and what it takes from those that are gone."""
 
-    def __init__(
-        self, host: Host, stale_after_ms: int, clock: Callable[[], int] = steady_ms
-    ) -> None:
+    def __init__(self, host: Host, stale_after_ms: int) -> None:
         self._host = host
         self._watch = Watch(stale_after_ms)
-        self._clock = clock
         self._looks: Counter[HostId | None] = Counter()
         """How often this host has looked at what is left of whom."""
 
+    def see(self, glance: Glance, at_ms: int) -> None:
+        """Take note of who gave a sign of life, by the steady clock. What follows from it may have to wait."""
+        self._watch.look(glance.peers, glance.holders, at_ms)
+
     async def take(self, glance: Glance) -> bool:
-        """Take what this host may take. Returns whether there was anything.
+        """Take what this host may take, given what was seen last. Returns whether there was anything.
 
         Who waits here for a run of another host looks at the same time.
         """
-        host, now = self._host, self._clock()
+        host, watch = self._host, self._watch
         host.watchers.look(host.residents)
-        self._watch.look(glance.peers, glance.holders, now)
         registered = {peer.host for peer in glance.peers} - {host.host_id}
         others = registered | glance.holders - {host.host_id}
-        gone = {each for each in others if is_dead(each) or self._watch.is_gone(each, now)}
+        gone = {each for each in others if is_dead(each) or watch.is_gone(each)}
+        silent_s = {each: watch.silent_ms(each) / 1000 for each in gone}
         alive = 1 + len(registered - gone)
         piles = {*gone, None} if glance.has_unowned else gone
         self._looks = Counter({pile: self._looks[pile] + 1 for pile in piles})
         took = False
         for dead in sorted(gone):
-            took |= await self._succeed(dead, alive, self._watch.silent_ms(dead, now) / 1000)
+            took |= await self._succeed(dead, alive, silent_s[dead])
         if glance.has_unowned:
             claim = partial(host.store.claim_runs, host.host_id, programs=names("workflow"))
             took |= await self._share(None, alive, claim) > 0

@@ -1,5 +1,7 @@
 """A whole host, put together: the runs that it advances, its bodies, its poller, its queues."""
 
+import asyncio
+import logging
 from collections.abc import Sequence
 
 from perdure.core.codec import Codec
@@ -20,6 +22,12 @@ from perdure.store.store import Store
 
 POLL_MS = 1000
 """How often whoever gives no signs of life asks its store what happened that nobody told it."""
+
+
+LONGEST_FAREWELL_S = 10.0
+"""How long a stop waits for a store that does not answer."""
+
+log = logging.getLogger("perdure.host")
 
 
 class Hosting:
@@ -76,10 +84,22 @@ class Hosting:
         await self.poller.stop(self._settings.grace)
         try:
             await self.host.stop(self._settings.grace)
-            await self.worker.stop()
-            await self.membership.leave()
+            await self._hand_back()
         finally:
             self.kill()
+
+    async def _hand_back(self) -> None:
+        """Let go of all runs and work, and then of the host's row."""
+        try:
+            async with asyncio.timeout(LONGEST_FAREWELL_S):
+                await self.host.store.release_runs(self.host.host_id)
+                await self.worker.stop()
+                await self.membership.leave()
+        except TimeoutError:
+            log.warning(
+                "%s did not answer for %g s: others go on with this host's runs when its heartbeats are missed",
+                *(self.host.store.name, LONGEST_FAREWELL_S),
+            )
 
     def kill(self) -> None:
         """Stop at once and tell nobody, as a crash would."""

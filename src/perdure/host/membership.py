@@ -9,7 +9,7 @@ from perdure.authoring.registry import names
 from perdure.core.errors import StoreClosed, StoreError
 from perdure.core.ids import HostId
 from perdure.host.census import Census
-from perdure.host.clock import HostSources, elapsed_ms
+from perdure.host.clock import HostSources, elapsed_ms, steady_ms
 from perdure.host.gate import Gate
 from perdure.host.host import Host, nothing
 from perdure.host.identity import new_host, retire
@@ -95,15 +95,15 @@ class Membership:
     def _told(self, host_id: HostId, glance: Glance | None, began_ms: int) -> None:
         # The loop may be gone, and with it whoever wants to know.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._hear, host_id, glance, began_ms)
+            self._loop.call_soon_threadsafe(self._hear, host_id, glance, began_ms, steady_ms())
 
-    def _hear(self, host_id: HostId, glance: Glance | None, began_ms: int) -> None:
+    def _hear(self, host_id: HostId, glance: Glance | None, began_ms: int, seen_ms: int) -> None:
         """A beat arrived; or there is no row to beat in."""
         if self._is_leaving or self._is_rejoining or host_id != self._host.host_id:
             return
         if glance is not None:
             self._gate.confirm(began_ms)
-            self._poller.show(glance)
+            self._poller.show(glance, seen_ms)
             return
         self._is_rejoining = True
         self._host.spawn(self._rejoin())

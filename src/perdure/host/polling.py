@@ -13,6 +13,7 @@ from perdure.core.errors import StoreClosed, StoreError
 from perdure.core.messages import Message, Work
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.census import Census
+from perdure.host.clock import steady_ms
 from perdure.host.delivery import Delivery
 from perdure.host.host import Host
 from perdure.host.patience import Patience
@@ -52,8 +53,9 @@ class Poller:
         host.on_slot = self._freed
         host.on_unfinished = self._go_on
 
-    def show(self, glance: Glance) -> None:
-        """What the store holds now, as the heartbeat saw it."""
+    def show(self, glance: Glance, at_ms: int) -> None:
+        """What the store held at that time of the steady clock, as the heartbeat saw it."""
+        self._census.see(glance, at_ms)
         self._glance = glance
         self._is_shown = True
         self._awake.set()
@@ -108,6 +110,7 @@ class Poller:
             glance = await host.store.glance(
                 Scope(host.host_id, queues, programs, now + HORIZON_MS)
             )
+            self._census.see(glance, steady_ms())
         if glance is not None:
             self._next_census_ms = now + self._interval_ms
         return glance

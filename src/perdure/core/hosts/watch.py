@@ -23,7 +23,7 @@ class Peer(NamedTuple):
 
 
 class Watch:
-    """What one host has seen of the others. Times are of its own monotonic clock."""
+    """What one host has seen of the others. Times are of its own monotonic clock; it judges as of its last look."""
 
     def __init__(self, stale_after_ms: int) -> None:
         self._stale_after_ms = stale_after_ms
@@ -47,14 +47,13 @@ class Watch:
         beats |= {peer.host: peer.beat for peer in peers}
         self._sightings.observe(beats, now_ms)
 
-    def silent_ms(self, host: HostId, now_ms: int) -> int:
-        """For how long the host has given no sign of life, as far as this observer knows."""
-        return self._sightings.age_ms(host, now_ms)
+    def silent_ms(self, host: HostId) -> int:
+        """For how long the host had given no sign of life, as far as this observer knows."""
+        return self._sightings.age_ms(host, self._looked_ms or 0)
 
-    def is_gone(self, host: HostId, now_ms: int) -> bool:
+    def is_gone(self, host: HostId) -> bool:
         """Whether the host has been silent for longer than it promised; one without a row, than we allow."""
-        threshold_ms = self._thresholds.get(host, self._stale_after_ms)
-        return self.silent_ms(host, now_ms) > threshold_ms
+        return self.silent_ms(host) > self._thresholds.get(host, self._stale_after_ms)
 
 
 def is_fresh(confirmed_ms: int, now_ms: int, stale_after_ms: int) -> bool:
