@@ -351,6 +351,22 @@ async def test_no_body_begins_while_the_last_heartbeat_is_old(
     assert sum("heartbeats arrive again" in text for text in said) == 1
 
 
+async def test_no_work_is_claimed_while_the_last_heartbeat_is_old(
+    shared_url: str, deaf: Callable[[bool], None]
+) -> None:
+    """It would be in doubt if the host turned out to be taken for dead, though it never began."""
+    async with opened(shared_url, QUICK, ("lingering",)) as engine:
+        deaf(True)
+        await asyncio.sleep(QUICK.stale_after)
+        handle = await engine.start(lingering_there())
+        await asyncio.sleep(0.2)
+        assert await raw(store_of(engine), "SELECT claims FROM {}work") == [(0,)]
+        deaf(False)
+        await until(lambda: len(begun) == 1)
+        released.set()
+        assert await handle.result(timeout=5) == "done"
+
+
 async def test_a_body_that_waits_to_begin_can_be_cancelled(
     shared_url: str, deaf: Callable[[bool], None]
 ) -> None:

@@ -8,10 +8,11 @@ import asyncpg
 import pytest
 
 from perdure.core.streams.chunks import ROOT, NewChunk
+from perdure.store.hosts import NewHost, Scope
 from perdure.store.opening import open_store
 from perdure.store.schema import migrations
 from perdure.store.sqlite.opening import migrate
-from tests.store.builders import TABLES, begun
+from tests.store.builders import HOST, TABLES, begun
 
 Shape = dict[str, Any]
 
@@ -207,6 +208,8 @@ async def assert_up_to_date(url: str) -> None:
     bundle.append_chunk(NewChunk(run.run_id, "tokens", ROOT, 0, b"1", 0))
     await store.commit(bundle)
     assert await store.streams(run.run_id) == {"tokens": 1}
+    await store.register_host(NewHost(HOST, 1, (), 0))
+    assert [peer.host for peer in (await store.glance(Scope(HOST, (), (), 0))).peers] == [HOST]
     ((found, _),) = await store.load([run.run_id])
     assert (found.parked, await store.published(run.run_id)) == ("why", {"progress": b"1"})
     await store.close()

@@ -68,7 +68,8 @@ class Bodies:
 
     def free_slots(self) -> int:
         """How many bodies of either kind could start now."""
-        return min(self._free.values()) if self._is_open else 0
+        may_begin = self._is_open and (self.gate is None or self.gate.is_open)
+        return min(self._free.values()) if may_begin else 0
 
     @property
     def runs(self) -> list[RunId]:

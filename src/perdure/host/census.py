@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from perdure.authoring.registry import names
-from perdure.core.hosts.sharing import allowance, room_after
+from perdure.core.hosts.sharing import BATCH, allowance, room_after
 from perdure.core.hosts.watch import Watch
 from perdure.core.ids import HostId
 from perdure.host.host import Host
@@ -61,8 +61,12 @@ class Census:
         return took
 
     async def inherit(self, former: HostId) -> None:
-        """Take all that this host itself still had under a name that it has given up."""
-        await self._succeed(former, 1, 0)
+        """Take all that this host itself still had under a name that it has given up, whatever room it has."""
+        host, store = self._host, self._host.store
+        while runs := await store.take_over(former, host.host_id, BATCH):
+            await host.resume(runs)
+        await store.return_work(former, host.sources.now_ms())
+        await store.remove_host(former)
 
     async def _succeed(self, dead: HostId, alive: int, silent_s: float) -> bool:
         """Go on with what a dead host had. Its row goes when nothing of it is left."""

@@ -136,8 +136,7 @@ class Membership:
                 host.become(host_id)
             # What this host began after its row was gone is its own yet; of all the rest the bodies end.
             await self._census.inherit(former)
-            for run_id in host.bodies.runs:
-                await host.advance(run_id, nothing)
+            await asyncio.gather(*(host.advance(run_id, nothing) for run_id in host.bodies.runs))
         except StoreClosed:
             raise
         except StoreError as error:

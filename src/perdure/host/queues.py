@@ -48,7 +48,7 @@ class QueueWorker:
 
     def show(self, next_work_ms: int | None, now_ms: int) -> bool:
         """When work may be claimed next, as the store says. Returns whether to poll now."""
-        if self.is_full or not self.queues or not self._is_open:
+        if not self.queues or not self._is_open or not self._host.bodies.free_slots():
             return False
         self.next_due_ms = next_work_ms
         return next_work_ms is not None and next_work_ms <= now_ms

@@ -41,11 +41,6 @@ class Glance(msgspec.Struct, frozen=True):
     next_work_ms: int | None
     """When the next work of the host's queues may be claimed; `None` if there is none."""
 
-    @property
-    def absent(self) -> frozenset[HostId]:
-        """Who holds something and has no row."""
-        return self.holders - {peer.host for peer in self.peers}
-
 
 class Lifeline(Protocol):
     """A connection of its own for heartbeats. Belongs to the thread that beats."""
