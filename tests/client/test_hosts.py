@@ -32,8 +32,8 @@ from tests.store.builders import raw
 
 pytestmark = pytest.mark.asyncio
 
-QUICK = Settings(heartbeat=0.05, stale_after=0.6, transaction_timeout=0.2, grace=0.1)
-HASTY = Settings(heartbeat=0.05, stale_after=0.6, transaction_timeout=0.2, grace=0.1, concurrency=3)
+QUICK = Settings(heartbeat=0.05, stale_after=1, transaction_timeout=0.2, grace=0.1)
+HASTY = Settings(heartbeat=0.05, stale_after=1, transaction_timeout=0.2, grace=0.1, concurrency=3)
 STRANGER = HostId("stranger")
 
 begun: list[str] = []
@@ -275,7 +275,7 @@ async def test_a_host_whose_row_is_gone_goes_on_as_another_and_keeps_what_nobody
         assert await rows(engine) == [host_of(engine)]
     (warning,) = [r for r in caplog.records if "was taken for dead" in r.getMessage()]
     assert warning.levelno == logging.WARNING
-    for word in (former, "it allows 0.6 s", "Settings.stale_after"):
+    for word in (former, "it allows 1 s", "Settings.stale_after"):
         assert word in warning.getMessage()
 
 

@@ -12,7 +12,7 @@
 --   perdure_published  named values that a program lets clients read                 key: run, name
 --   perdure_stream     how long each stream of chunks is                             key: run, name
 --   perdure_chunk      what programs append to streams, in order                     key: run, name, position
---   perdure_host       who owns runs and does work, and that it is alive                   key: host
+--   perdure_host       who owns runs and does work, and that it is alive             key: host
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
