@@ -1,6 +1,7 @@
 """Heartbeats on Postgres: a connection of their own, in an event loop of their own thread."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
@@ -22,17 +23,17 @@ class PostgresLifeline:
         self._connection: Connection | None = None
 
     def beat(self, scope: Scope, limit_s: float) -> Glance | None:
-        require_storable([scope.host, scope.queues, scope.programs])
+        values = scope_values(scope)
         if self._runner is None:
             self._runner = asyncio.Runner()
-        return self._runner.run(self._beat(scope, limit_s))
+        return self._runner.run(self._beat(values, limit_s))
 
-    async def _beat(self, scope: Scope, limit_s: float) -> Glance | None:
+    async def _beat(self, values: Sequence[Any], limit_s: float) -> Glance | None:
         try:
             async with asyncio.timeout(limit_s):
                 if self._connection is None or self._connection.is_closed():
                     self._connection = await self._address.connect()
-                row = await self._connection.fetchrow(beat("postgres"), *scope_values(scope))
+                row = await self._connection.fetchrow(beat("postgres"), *values)
         except (*LOST, *CONFLICT, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             self._drop()
             raise StoreUnavailable(
@@ -63,4 +64,6 @@ class PostgresLifeline:
 
 def scope_values(scope: Scope) -> tuple[Any, ...]:
     """The arguments of `glance` and `beat`."""
-    return scope.host, list(scope.queues), list(scope.programs), scope.until_ms
+    values = scope.host, list(scope.queues), list(scope.programs), scope.until_ms
+    require_storable(values)
+    return values

@@ -172,6 +172,7 @@ class PostgresStore:
         return cast("int", count)
 
     async def register_host(self, host: NewHost) -> None:
+        require_storable(host.queues)
         queues = msgspec.json.encode(host.queues).decode()
         values = host.host, host.stale_after_ms, queues, host.started_at_ms
         await self._count("register_host", *values)

@@ -28,7 +28,6 @@ class SqliteLifeline:
     def beat(self, scope: Scope, limit_s: float) -> Glance | None:
         until_s = time.monotonic() + limit_s
         values = scope_values(scope)
-        require_storable(values.values())
         while True:
             try:
                 rows = self._connected().execute(beat("sqlite"), values).fetchall()
@@ -66,6 +65,7 @@ class SqliteLifeline:
 
 def scope_values(scope: Scope) -> dict[str, Any]:
     """The arguments of `glance` and `beat`."""
+    require_storable([scope.host, scope.queues, scope.programs, scope.until_ms])
     return {
         "host": scope.host,
         "queues": _json(scope.queues),

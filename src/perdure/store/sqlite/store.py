@@ -191,6 +191,7 @@ class SqliteStore:
         return cast("int", count)
 
     async def register_host(self, host: NewHost) -> None:
+        require_storable(host.queues)
         await self._count(
             "register_host",
             host=host.host,
