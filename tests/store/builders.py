@@ -201,6 +201,8 @@ TABLES: Final = (
     "stream",
     "chunk",
     "host",
+    "operation",
+    "operation_log",
 )
 
 

@@ -50,6 +50,16 @@
     │   ├── TransactionOver        used after its end, or after a statement of it failed
     │   ├── TransactionInterrupted ended by the database, and by no fault of its own
     │   └── NotCommitted           a question about a run that is not committed yet
+    ├── OperationError             an operation of `perdure.operations`
+    │   ├── OperationFailed        a participant crashed, or somebody aborted it
+    │   │   └── ParticipantFenced  this participant was taken for dead
+    │   ├── OperationOver          it is completed, and takes nothing more
+    │   ├── UnknownOperation       there is no operation of that id
+    │   ├── CallsOpen              it can't be completed while calls are under way
+    │   ├── CallOver               a call that has ended, or has no result yet
+    │   ├── CallFailed             a call that has no result, and never will
+    │   ├── WorkerFailed           a process that ended without a result
+    │   └── CorruptOperation       a ledger that can't be read
     ├── EngineClosed               used after it was stopped
     └── StoreError                 the store itself
         ├── StoreUnavailable       can't be opened or reached
@@ -61,7 +71,10 @@
 An error says what is wrong and which value, then what to do next.
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from perdure.core.operations.data import OperationFailedInfo
 
 
 class PerdureError(Exception):
@@ -346,6 +359,76 @@ class NotCommitted(TransactionError):
     """The transaction that a run or a question belongs to is not committed yet."""
 
     code = "not-committed"
+
+
+class OperationError(PerdureError):
+    """An operation of `perdure.operations` that can not do what it was asked to."""
+
+    code = "operation"
+
+
+class OperationFailed(OperationError):
+    """A participant crashed, or somebody aborted the operation: its clean-up has begun. `info` says why."""
+
+    code = "operation-failed"
+
+    def __init__(self, what: str, remedy: str, info: "OperationFailedInfo") -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, info)
+        self.info = info
+
+
+class ParticipantFenced(OperationFailed):
+    """This participant was not heard of for too long and taken for dead: its calls were given up."""
+
+    code = "participant-fenced"
+
+
+class OperationOver(OperationError):
+    """The operation is completed, and takes nothing more."""
+
+    code = "operation-over"
+
+
+class UnknownOperation(OperationError):
+    """There is no operation of that id."""
+
+    code = "unknown-operation"
+
+
+class CallsOpen(OperationError):
+    """The operation can't be completed while calls are under way."""
+
+    code = "calls-open"
+
+
+class CallOver(OperationError):
+    """The call has ended already, or has no result yet."""
+
+    code = "call-over"
+
+
+class CallFailed(OperationError):
+    """The call has no result. What its work raised is the cause."""
+
+    code = "call-failed"
+
+
+class WorkerFailed(OperationError):
+    """A process ended without a result; `exit_code` is negative if a signal ended it."""
+
+    code = "worker-failed"
+
+    def __init__(self, what: str, remedy: str, exit_code: int) -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, exit_code)
+        self.exit_code = exit_code
+
+
+class CorruptOperation(OperationError):
+    """The ledger of an operation that can't be read."""
+
+    code = "corrupt-operation"
 
 
 class EngineClosed(PerdureError):

@@ -19,6 +19,7 @@ from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
 from perdure.store.hosts import Glance, Lifeline, NewHost, Scope
+from perdure.store.operations import OperationTable
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 from perdure.store.transaction import JoinedTransaction, OpenTransaction
@@ -30,6 +31,11 @@ class Store(Protocol):
     @property
     def name(self) -> str:
         """The database, without credentials: for messages to people."""
+        ...
+
+    @property
+    def operations(self) -> OperationTable:
+        """The operations of `perdure.operations` that are kept here."""
         ...
 
     async def close(self) -> None:

@@ -23,6 +23,7 @@ from perdure.store.group import Group
 from perdure.store.hosts import Glance, NewHost, Scope, glance_from
 from perdure.store.postgres.lifeline import PostgresLifeline, scope_values
 from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
+from perdure.store.postgres.operations import PostgresOperations
 from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, next_books
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
@@ -80,6 +81,10 @@ class PostgresStore:
     @property
     def name(self) -> str:
         return self._address.name
+
+    @property
+    def operations(self) -> PostgresOperations:
+        return PostgresOperations(self._use)
 
     async def close(self) -> None:
         async with self._closing:

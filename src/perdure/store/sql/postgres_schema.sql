@@ -13,6 +13,8 @@
 --   perdure.stream     how long each stream of chunks is                             key: run, name
 --   perdure.chunk      what programs append to streams, in order                     key: run, name, position
 --   perdure.host       who owns runs and does work, and that it is alive             key: host
+--   perdure.operation  what several processes carry out together: the ledger of each    key: operation
+--   perdure.operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
@@ -216,3 +218,28 @@ CREATE TABLE perdure.host (
     queues         text NOT NULL,
     started_at_ms  bigint NOT NULL
 ) WITH (fillfactor = 50);
+
+-- id              names the operation: begins with the time of its creation, so later ones sort later
+-- state           'running', 'cleanup', 'failed' or 'completed', as in the data
+-- data            the ledger as JSON: participants' calls, heartbeats, resources
+-- backed_up       1 once it is over and kept for reference only, else 0
+CREATE TABLE perdure.operation (
+    id        text COLLATE "C" NOT NULL PRIMARY KEY,
+    state     text NOT NULL,
+    data      text NOT NULL,
+    backed_up integer NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
+-- What is going on, and which backups are the oldest.
+CREATE INDEX operation_backup ON perdure.operation (backed_up, id);
+
+-- operation_id, number place in the log of an operation; whoever appends has locked the operation's row
+-- level           'debug', 'info', 'warning' or 'error'
+-- line            as people read it
+CREATE TABLE perdure.operation_log (
+    operation_id text COLLATE "C" NOT NULL,
+    number       bigint NOT NULL,
+    level        text NOT NULL,
+    line         text NOT NULL,
+    PRIMARY KEY (operation_id, number)
+);

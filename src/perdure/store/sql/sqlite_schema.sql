@@ -13,6 +13,8 @@
 --   perdure_stream     how long each stream of chunks is                             key: run, name
 --   perdure_chunk      what programs append to streams, in order                     key: run, name, position
 --   perdure_host       who owns runs and does work, and that it is alive             key: host
+--   perdure_operation  what several processes carry out together: the ledger of each    key: operation
+--   perdure_operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
@@ -212,4 +214,29 @@ CREATE TABLE perdure_host (
     stale_after_ms INTEGER NOT NULL,
     queues         TEXT NOT NULL,
     started_at_ms  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- id              names the operation: begins with the time of its creation, so later ones sort later
+-- state           'running', 'cleanup', 'failed' or 'completed', as in the data
+-- data            the ledger as JSON: participants' calls, heartbeats, resources
+-- backed_up       1 once it is over and kept for reference only, else 0
+CREATE TABLE perdure_operation (
+    id        TEXT NOT NULL PRIMARY KEY,
+    state     TEXT NOT NULL,
+    data      TEXT NOT NULL,
+    backed_up INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+-- What is going on, and which backups are the oldest.
+CREATE INDEX perdure_operation_backup ON perdure_operation (backed_up, id);
+
+-- operation_id, number place in the log of an operation; whoever appends has locked the operation's row
+-- level           'debug', 'info', 'warning' or 'error'
+-- line            as people read it
+CREATE TABLE perdure_operation_log (
+    operation_id TEXT NOT NULL,
+    number       INTEGER NOT NULL,
+    level        TEXT NOT NULL,
+    line         TEXT NOT NULL,
+    PRIMARY KEY (operation_id, number)
 ) STRICT, WITHOUT ROWID;

@@ -39,6 +39,7 @@ from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.inline import InlineConnection
 from perdure.store.sqlite.lifeline import SqliteLifeline, scope_values
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, patiently
+from perdure.store.sqlite.operations import SqliteOperations
 from perdure.store.sqlite.pace import Pace
 from perdure.store.sqlite.reading import load, next_books
 from perdure.store.sqlite.rows import execute_rows
@@ -100,6 +101,10 @@ class SqliteStore:
     @property
     def name(self) -> str:
         return f"sqlite:///{self._path}"
+
+    @property
+    def operations(self) -> SqliteOperations:
+        return SqliteOperations(self._change_by, self._read)
 
     async def close(self) -> None:
         async with self._closing:

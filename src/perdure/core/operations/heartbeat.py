@@ -1,0 +1,146 @@
+"""One heartbeat: say that you are alive, see who is not, and learn what is yours to do."""
+
+from collections.abc import Collection
+from datetime import datetime
+from enum import Enum, auto
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from perdure.core.operations.data import (
+    FrameState,
+    LedgerData,
+    OperationState,
+    Participant,
+    with_frames,
+)
+from perdure.core.operations.log import LogLine
+from perdure.core.operations.transitions import Change, detect, is_fenced, take_over
+from perdure.core.operations.watch import Watch
+
+
+class Duty(Enum):
+    """What follows from a heartbeat, for the participant whose it is."""
+
+    NONE = auto()
+    STOP = auto()
+    """It was taken for dead: stop."""
+    SWEEP = auto()
+    """Clean up after contained crashes."""
+    CLEAN_SELF = auto()
+    """The operation has failed: clean up your own calls."""
+    REMOVE = auto()
+    """You coordinate, and everybody had time: clean up what is left, and remove the frames."""
+    BACK_UP = auto()
+    """Move the operation to the backups."""
+
+
+class Moment(NamedTuple):
+    """Now: for people, and by the observer's own clock that only goes forward."""
+
+    at: datetime
+    ms: int
+
+
+class Beat(NamedTuple):
+    """The ledger after a heartbeat, what the log says, and what to do next."""
+
+    data: LedgerData
+    lines: tuple[LogLine, ...]
+    duty: Duty
+
+
+class HeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a heartbeat found and did. Ages are by this participant's own clock, since it first saw each heartbeat."""
+
+    abort_flag: bool = False
+    ledger_exists: bool = True
+    heartbeat_updated: bool = False
+    stack_depth: int = 0
+    temp_resource_count: int = 0
+    heartbeat_age_ms: int = 0
+    is_stale: bool = False
+    stack_participants: tuple[str, ...] = ()
+    participant_heartbeat_ages: dict[str, int] = {}
+    stale_participants: tuple[str, ...] = ()
+    has_stale_children: bool = False
+    data_before: LedgerData | None = None
+    data_after: LedgerData | None = None
+
+
+def beat(
+    data: LedgerData, me: Participant, held: Collection[str], watch: Watch, now: Moment
+) -> Beat:
+    """`held` are the calls that the participant believes to be under way."""
+    watch.observe(data, now.ms)
+    if is_fenced(data, me, held):
+        return Beat(data, (), Duty.STOP)
+    if data.operation_state is OperationState.RUNNING:
+        return _beat_running(data, me, held, watch, now)
+    if data.operation_state is OperationState.CLEANUP:
+        return _beat_in_cleanup(data, me, held, watch, now)
+    return Beat(data, (), Duty.BACK_UP if watch.is_backup_due(now.ms) else Duty.NONE)
+
+
+def _beat_running(
+    data: LedgerData, me: Participant, held: Collection[str], watch: Watch, now: Moment
+) -> Beat:
+    change = Change(replace(_refreshed(data, me, held, now.at), last_heartbeat=now.at))
+    stale = watch.stale(now.ms)
+    if stale or data.aborted:
+        change = detect(change.data, me, stale, now.at)
+    duty = Duty.NONE
+    if change.data.operation_state is OperationState.CLEANUP:
+        duty = Duty.CLEAN_SELF
+    elif any(frame.state is FrameState.CRASHED for frame in change.data.stack):
+        duty = Duty.SWEEP
+    return Beat(change.data, change.lines, duty)
+
+
+def _beat_in_cleanup(
+    data: LedgerData, me: Participant, held: Collection[str], watch: Watch, now: Moment
+) -> Beat:
+    change = Change(_refreshed(data, me, held, now.at))
+    gone = [owner for owner in watch.stale(now.ms) if owner == data.coordinator]
+    if gone or data.coordinator is None:
+        change = take_over(change.data, me, gone, now.at)
+    is_mine = change.data.coordinator == me
+    duty = Duty.REMOVE if is_mine and watch.is_removal_due(now.ms) else Duty.CLEAN_SELF
+    return Beat(change.data, change.lines, duty)
+
+
+def _refreshed(
+    data: LedgerData, me: Participant, held: Collection[str], at: datetime
+) -> LedgerData:
+    """The participant's own frames beat. One that it does not hold is of a start that was given up, and goes."""
+    frames = []
+    for frame in data.stack:
+        if frame.owner != me or not frame.is_live:
+            frames.append(frame)
+        elif frame.call_id in held or frame.state is FrameState.CLEANING_UP:
+            frames.append(replace(frame, last_heartbeat=at, beats=frame.beats + 1))
+    return with_frames(data, frames)
+
+
+def report(before: LedgerData, after: LedgerData, watch: Watch, now: Moment) -> HeartbeatResult:
+    """What a heartbeat found, in full; to be asked before the watch observes the ledger after it."""
+    ages: dict[str, int] = {}
+    for owner, age_ms in watch.ages_ms(now.ms).items():
+        ages[owner.participant_id] = max(age_ms, ages.get(owner.participant_id, 0))
+    stale = tuple(dict.fromkeys(owner.participant_id for owner in watch.stale(now.ms)))
+    age_ms = watch.operation_age_ms(now.ms)
+    return HeartbeatResult(
+        abort_flag=after.aborted,
+        heartbeat_updated=after != before,
+        stack_depth=len(after.stack),
+        temp_resource_count=len(after.temp_resources),
+        heartbeat_age_ms=age_ms,
+        is_stale=watch.is_too_old(age_ms),
+        stack_participants=tuple(dict.fromkeys(f.participant_id for f in after.stack)),
+        participant_heartbeat_ages=ages,
+        stale_participants=stale,
+        has_stale_children=bool(stale),
+        data_before=before,
+        data_after=after,
+    )

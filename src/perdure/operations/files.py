@@ -1,0 +1,239 @@
+"""Ledgers in files: the layout of the specification, atomic replacement, and a lock that dies with its holder.
+
+    <id>.operation.json        the ledger; replaced as a whole, so that no reader ever sees half of it
+    <id>.operation.log         lines for people
+    <id>.operation.debug.log   the same and more
+    <id>.operation.lock        locked with flock while the ledger changes; holds the pid of the last holder
+    backup/<id>/               operation.json, operation.log and operation.debug.log, once it is over
+
+The kernel releases the lock when its holder dies. The lock file is never replaced; it is removed, by its holder, with
+the move to the backups. Whoever waited for the removed file then holds a lock on nothing: so a lock counts only if
+the path still leads to the file that was locked.
+"""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from perdure.core.errors import StoreUnavailable
+from perdure.core.operations.data import LedgerData, decode, encode
+from perdure.core.operations.log import LogLevel, LogLine
+from perdure.core.operations.names import require_operation_id
+from perdure.core.operations.transitions import Change, Changed, Decide
+
+_JSON, _LOG, _DEBUG = "operation.json", "operation.log", "operation.debug.log"
+_LOCK = "operation.lock"
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.02
+
+
+class FileBackend:
+    """Ledgers in one directory. Works across programs that share nothing else, on one machine."""
+
+    def __init__(self, base_path: Path, lock_timeout_s: float) -> None:
+        self._base = base_path
+        self._backups = base_path / "backup"
+        self._lock_timeout_s = lock_timeout_s
+
+    @property
+    def name(self) -> str:
+        return str(self._base)
+
+    async def open(self) -> None:
+        with self._typed_errors():
+            self._base.mkdir(parents=True, exist_ok=True)
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    async def create(self, change: Change) -> bool:
+        operation_id = change.data.operation_id
+        path = self._path(operation_id, _JSON)
+        async with self._locked(operation_id):
+            with self._typed_errors():
+                if path.exists() or (self._backups / operation_id).exists():
+                    return False
+                _replace(path, encode(change.data))
+            self._append(operation_id, change.lines)
+            return True
+
+    async def change(self, operation_id: str, decide: Decide) -> Changed | None:
+        path = self._path(operation_id, _JSON)
+        if not path.exists():
+            return None
+        async with self._locked(operation_id) as lock:
+            with self._typed_errors():
+                before = _read(path)
+                if before is None:
+                    lock.unlink(missing_ok=True)
+                    return None
+                change = decide(before)
+                if change.data != before:
+                    _replace(path, encode(change.data))
+            self._append(operation_id, change.lines)
+            return Changed(before, change.data)
+
+    async def load(self, operation_id: str) -> LedgerData | None:
+        with self._typed_errors():
+            return _read(self._path(operation_id, _JSON))
+
+    async def load_backup(self, operation_id: str) -> LedgerData | None:
+        with self._typed_errors():
+            return _read(self._backups / require_operation_id(operation_id) / _JSON)
+
+    async def back_up(self, operation_id: str, keep: int) -> None:
+        """The ledger moves last: until then the move can be done again by anybody."""
+        path = self._path(operation_id, _JSON)
+        if path.exists():
+            async with self._locked(operation_id) as lock:
+                with self._typed_errors():
+                    self._move(operation_id)
+                    lock.unlink(missing_ok=True)
+        for old in (await self.operation_ids(backups=True))[: -keep or None]:
+            shutil.rmtree(self._backups / old, ignore_errors=True)
+
+    def _move(self, operation_id: str) -> None:
+        folder = self._backups / operation_id
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind in (_LOG, _DEBUG, _JSON):
+            try:
+                os.replace(self._path(operation_id, kind), folder / kind)
+            except FileNotFoundError:
+                continue
+        for place in (folder, self._backups, self._base):
+            _sync_folder(place)
+
+    async def operation_ids(self, *, backups: bool) -> list[str]:
+        with self._typed_errors():
+            if backups:
+                found = self._backups.iterdir() if self._backups.is_dir() else iter(())
+                return sorted(path.name for path in found if path.is_dir())
+            end = f".{_JSON}"
+            return sorted(path.name.removesuffix(end) for path in self._base.glob(f"*{end}"))
+
+    async def read_log(self, operation_id: str, *, debug: bool) -> list[str]:
+        kind = _DEBUG if debug else _LOG
+        places = (self._path(operation_id, kind), self._backups / operation_id / kind)
+        with self._typed_errors():
+            for path in places:
+                try:
+                    return path.read_text(encoding="utf-8", errors="replace").splitlines()
+                except FileNotFoundError:
+                    continue
+        return []
+
+    def _path(self, operation_id: str, kind: str) -> Path:
+        return self._base / f"{require_operation_id(operation_id)}.{kind}"
+
+    def _append(self, operation_id: str, lines: Sequence[LogLine]) -> None:
+        """After the commit that the lines tell of. A line that can't be written does not undo that."""
+        told = [line for line in lines if line.level is not LogLevel.DEBUG]
+        for kind, chosen in ((_LOG, told), (_DEBUG, lines)):
+            if chosen:
+                text = "".join(f"{line}\n" for line in chosen)
+                try:
+                    _append_to(self._path(operation_id, kind), text.encode())
+                except OSError:
+                    continue
+
+    @asynccontextmanager
+    async def _locked(self, operation_id: str) -> AsyncIterator[Path]:
+        path = self._path(operation_id, _LOCK)
+        end = time.monotonic() + self._lock_timeout_s
+        wait_s = _SHORTEST_WAIT_S
+        while (held := self._try_lock(path)) is None:
+            if time.monotonic() >= end:
+                raise StoreUnavailable(
+                    f"{path} is locked since {self._lock_timeout_s:g} seconds, by {_holder(path)}",
+                    "continue or end that process: its lock goes with it",
+                )
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        try:
+            yield path
+        finally:
+            os.close(held)
+
+    def _try_lock(self, path: Path) -> int | None:
+        """The descriptor that holds the lock; `None` if another one does."""
+        with self._typed_errors():
+            opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not _leads_to(path, opened):
+                    raise BlockingIOError
+                os.ftruncate(opened, 0)
+                os.pwrite(opened, b"%d\n" % os.getpid(), 0)
+            except BlockingIOError:
+                os.close(opened)
+                return None
+            except BaseException:
+                os.close(opened)
+                raise
+            return opened
+
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreUnavailable(
+                f"the ledgers in {self._base} can't be read or written ({error})",
+                "see that it is a directory of this user, and that the disk has room",
+            ) from error
+
+
+def _leads_to(path: Path, opened: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(opened))
+    except FileNotFoundError:
+        return False
+
+
+def _holder(path: Path) -> str:
+    try:
+        return f"process {int(path.read_text())}"
+    except (OSError, ValueError):
+        return "a process that did not say which"
+
+
+def _read(path: Path) -> LedgerData | None:
+    try:
+        return decode(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return None
+
+
+def _replace(path: Path, raw: bytes) -> None:
+    """Durable when it returns, and all or nothing when it does not. The lock makes the name of the draft ours."""
+    draft = path.with_name(f"{path.name}.tmp")
+    try:
+        with open(draft, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _append_to(path: Path, text: bytes) -> None:
+    opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(opened, text)
+    finally:
+        os.close(opened)

@@ -1,0 +1,113 @@
+"""Operations in a Postgres store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from perdure.core.operations.data import LedgerData, decode, encode
+from perdure.core.operations.log import LogLine
+from perdure.core.operations.transitions import Change, Changed, Decide
+from perdure.store.postgres.writing import Connection
+from perdure.store.statements import statements
+
+T = TypeVar("T")
+_SQL = statements("postgres_operations")
+_OUTCOME = statements("postgres")["select_outcome"]
+_LOOK_AGAIN_S = 0.05
+
+
+class Use(Protocol):
+    """Runs a job on a free connection of the store; again on a new one if that is lost."""
+
+    def __call__(self, job: Callable[[Connection], Awaitable[T]], /) -> Awaitable[T]: ...
+
+
+class PostgresOperations:
+    """Changes of one operation wait for each other at its row."""
+
+    def __init__(self, use: Use) -> None:
+        self._use = use
+
+    async def create(self, change: Change) -> bool:
+        async def job(connection: Connection) -> bool:
+            found = await connection.fetch(_SQL["create_operation"], *_row(change.data))
+            if found:
+                await _append(connection, change.data.operation_id, change.lines)
+            return bool(found)
+
+        return await self._use(_Once(job))
+
+    async def change(self, operation_id: str, decide: Decide) -> Changed | None:
+        async def job(connection: Connection) -> Changed | None:
+            found = await connection.fetchrow(_SQL["lock_operation"], operation_id)
+            if found is None:
+                return None
+            before = _data(operation_id, found)
+            change = decide(before)
+            if change.data != before:
+                await connection.execute(_SQL["update_operation"], *_row(change.data))
+            await _append(connection, operation_id, change.lines)
+            return Changed(before, change.data)
+
+        return await self._use(_Once(job))
+
+    async def load(self, operation_id: str, *, backups: bool) -> LedgerData | None:
+        rows = await self._rows("select_operation", operation_id, int(backups))
+        return _data(operation_id, rows[0]) if rows else None
+
+    async def back_up(self, operation_id: str, keep: int) -> None:
+        async def job(connection: Connection) -> None:
+            await connection.execute(_SQL["back_up_operation"], operation_id)
+            await connection.execute(_SQL["delete_old_backups"], keep)
+
+        await self._use(job)
+
+    async def ids(self, *, backups: bool) -> list[str]:
+        return [row[0] for row in await self._rows("select_operation_ids", int(backups))]
+
+    async def lines(self, operation_id: str, *, debug: bool) -> list[str]:
+        return [row[0] for row in await self._rows("select_lines", operation_id, debug)]
+
+    async def _rows(self, name: str, *values: Any) -> list[Any]:
+        return await self._use(lambda connection: connection.fetch(_SQL[name], *values))
+
+
+class _Once(Generic[T]):
+    """A job in a transaction of its own. Tried again after a lost connection, it first sees what became of that."""
+
+    def __init__(self, job: Callable[[Connection], Awaitable[T]]) -> None:
+        self._job = job
+        self._tried: tuple[str, T] | None = None
+
+    async def __call__(self, connection: Connection) -> T:
+        if self._tried is not None:
+            transaction, result = self._tried
+            if await _is_committed(connection, transaction):
+                return result
+        self._tried = None
+        async with connection.transaction():
+            result = await self._job(connection)
+            self._tried = (await connection.fetchval(_SQL["select_transaction"]), result)
+        return result
+
+
+async def _is_committed(connection: Connection, transaction: str) -> bool:
+    while True:
+        status = await connection.fetchval(_OUTCOME, transaction)
+        if status != "in progress":
+            return bool(status == "committed")
+        await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+async def _append(connection: Connection, operation_id: str, lines: Sequence[LogLine]) -> None:
+    if lines:
+        levels, texts = [line.level.value for line in lines], [str(line) for line in lines]
+        await connection.execute(_SQL["append_lines"], operation_id, levels, texts)
+
+
+def _row(data: LedgerData) -> tuple[str, str, str]:
+    return (data.operation_id, data.operation_state.value, encode(data).decode())
+
+
+def _data(operation_id: str, row: Any) -> LedgerData:
+    return decode(row[0].encode(), f"operation {operation_id!r}")

@@ -1,0 +1,49 @@
+-- Statements of the Postgres store for operations. Whoever changes one locks its row first, then writes lines of its
+-- log, which belong to that row. No other row is locked with it.
+
+-- name: create_operation
+-- Commits: a new operation. An id that is taken inserts nothing: the count tells.
+INSERT INTO perdure.operation (id, state, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id
+
+-- name: lock_operation
+-- Nobody else changes the operation until the commit.
+SELECT data FROM perdure.operation WHERE id = $1 AND backed_up = 0 FOR UPDATE
+
+-- name: update_operation
+-- Commits: what the ledger says from now on.
+UPDATE perdure.operation SET state = $2, data = $3 WHERE id = $1
+
+-- name: append_lines
+-- Commits: more lines of the log, in their order.
+INSERT INTO perdure.operation_log (operation_id, number, level, line)
+SELECT $1, last.number + new.place, new.level, new.line
+FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS new (level, line, place),
+     (SELECT coalesce(max(number), 0) AS number FROM perdure.operation_log WHERE operation_id = $1) AS last
+
+-- name: back_up_operation
+-- Commits: the operation is in the backups.
+UPDATE perdure.operation SET backed_up = 1 WHERE id = $1
+
+-- name: delete_old_backups
+-- Commits: only the newest backups are left. Whoever meets another that does the same leaves it to that.
+WITH old AS (
+    SELECT id FROM perdure.operation WHERE id IN (
+        SELECT id FROM perdure.operation WHERE backed_up = 1 ORDER BY id DESC OFFSET $1
+    ) FOR UPDATE SKIP LOCKED
+), lines AS (
+    DELETE FROM perdure.operation_log WHERE operation_id IN (SELECT id FROM old)
+)
+DELETE FROM perdure.operation WHERE id IN (SELECT id FROM old)
+
+-- name: select_operation
+SELECT data FROM perdure.operation WHERE id = $1 AND backed_up = $2
+
+-- name: select_operation_ids
+SELECT id FROM perdure.operation WHERE backed_up = $1 ORDER BY id
+
+-- name: select_lines
+SELECT line FROM perdure.operation_log WHERE operation_id = $1 AND ($2 OR level <> 'debug') ORDER BY number
+
+-- name: select_transaction
+-- The id by which the outcome of this transaction can be asked for.
+SELECT pg_current_xact_id()::text

@@ -1,0 +1,282 @@
+"""The four phases, by the clocks of those who take part."""
+
+import pytest
+
+from perdure.core.errors import CallsOpen, InputError, OperationFailed, ParticipantFenced
+from perdure.core.operations import transitions as t
+from perdure.core.operations.data import FrameState, OperationState
+from perdure.core.operations.heartbeat import Duty, beat, report
+from perdure.core.operations.timing import LedgerSettings
+from tests.core.operations.scenes import Actor, Scene, actor
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def begun(scene: Scene, *actors: Actor, fail_on_crash: bool = True) -> None:
+    """Everybody has a call, and has seen the others."""
+    scene.create(actors[0])
+    for who in actors:
+        scene.start(who, fail_on_crash=fail_on_crash)
+    scene.run(1, *actors, every_ms=1000)
+    look(scene, *actors)
+
+
+def look(scene: Scene, *actors: Actor) -> None:
+    """Everybody sees the last heartbeat of everybody."""
+    assert scene.ledger is not None
+    for who in actors:
+        who.watch.observe(scene.ledger, scene.moment(who).ms)
+
+
+def states(scene: Scene) -> dict[str, FrameState]:
+    assert scene.ledger is not None
+    return {frame.participant_id: frame.state for frame in scene.ledger.stack}
+
+
+def test_each_phase_comes_at_its_time(scene: Scene) -> None:
+    a, b, c = actor("a"), actor("b", skew_s=3600), actor("c", skew_s=-86400)
+    begun(scene, a, b, c)
+    crashed_at = scene.now_ms
+    times: dict[str, int] = {}
+    while "backup" not in times:
+        scene.run(0.1, a, b, every_ms=100)
+        phase = "backup" if scene.is_over() else scene.state
+        times.setdefault(phase, scene.now_ms - crashed_at)
+    assert times == {"running": 100, "cleanup": 10_100, "failed": 30_100, "backup": 40_200}
+
+
+def test_the_first_to_see_a_crash_coordinates_and_the_others_clean_up_themselves(
+    scene: Scene,
+) -> None:
+    a, b, c = actor("a"), actor("b"), actor("c")
+    begun(scene, a, b, c)
+    scene.run(10, a, b)
+    assert scene.state is OperationState.RUNNING
+    scene.run(5, b)
+    assert states(scene) == {
+        "a": FrameState.ACTIVE,
+        "b": FrameState.CLEANING_UP,
+        "c": FrameState.CRASHED,
+    }
+    scene.run(5, a)
+    assert states(scene)["a"] is FrameState.CLEANED_UP
+    assert scene.ledger is not None
+    assert "'c' (pid 1) crashed" in (scene.ledger.failure_reason or "")
+    assert scene.ledger.coordinator == b.me
+
+
+def test_a_coordinator_that_crashes_is_replaced_even_by_one_that_has_cleaned_up(
+    scene: Scene,
+) -> None:
+    a, b, c = actor("a"), actor("b"), actor("c")
+    begun(scene, a, b, c)
+    scene.run(10, a, b)
+    scene.run(5, b)
+    scene.run(5, a)
+    assert states(scene)["a"] is FrameState.CLEANED_UP
+    scene.run(15, a)
+    assert states(scene) == {
+        "a": FrameState.CLEANING_UP,
+        "b": FrameState.CRASHED,
+        "c": FrameState.CRASHED,
+    }
+    scene.run(40, a)
+    assert scene.is_over()
+    assert scene.last is not None
+    assert scene.last.operation_state is OperationState.FAILED
+
+
+def test_a_coordinator_that_crashes_after_it_removed_the_frames_is_replaced_later(
+    scene: Scene,
+) -> None:
+    a, b, c = actor("a"), actor("b"), actor("c")
+    begun(scene, a, b, c)
+    scene.run(15, a, b)
+    coordinator, other = (a, b) if states(scene)["a"] is FrameState.CLEANING_UP else (b, a)
+    while scene.state is not OperationState.FAILED:
+        scene.run(5, a, b)
+    scene.run(15, other)
+    assert not scene.is_over()
+    scene.run(10, other)
+    assert scene.is_over()
+    assert coordinator.me != other.me
+
+
+def test_who_has_no_call_can_coordinate_and_is_marked_by_a_frame(scene: Scene) -> None:
+    a, b = actor("a"), actor("b")
+    begun(scene, a)
+    scene.beat(b)
+    scene.run(15, b)
+    assert scene.ledger is not None
+    assert scene.ledger.coordinator == b.me
+    assert states(scene) == {"a": FrameState.CRASHED, "b": FrameState.CLEANING_UP}
+    scene.run(60, b)
+    assert scene.is_over()
+
+
+def test_who_has_no_call_and_is_gone_harms_nobody(scene: Scene) -> None:
+    a, b = actor("a"), actor("b")
+    begun(scene, a)
+    scene.beat(b)
+    scene.run(60, a)
+    assert scene.state is OperationState.RUNNING
+
+
+def test_a_contained_crash_takes_its_frames_and_nothing_else(scene: Scene) -> None:
+    a, b = actor("a"), actor("b")
+    scene.create(a)
+    scene.start(a)
+    lost = scene.start(b, fail_on_crash=False)
+    scene.run(1, a, b)
+    look(scene, a)
+    scene.run(15, a)
+    assert scene.state is OperationState.RUNNING
+    assert states(scene) == {"a": FrameState.ACTIVE}
+    assert scene.ledger is not None
+    assert scene.ledger.crashed_call_ids == (lost,)
+
+
+def test_one_call_that_must_not_crash_is_enough(scene: Scene) -> None:
+    a, b = actor("a"), actor("b")
+    scene.create(a)
+    scene.start(b, fail_on_crash=False)
+    scene.start(b, fail_on_crash=True)
+    scene.run(1, a, b)
+    look(scene, a)
+    scene.run(15, a)
+    assert scene.state is OperationState.CLEANUP
+
+
+@pytest.mark.parametrize("fail_on_crash", [True, False])
+@pytest.mark.parametrize("later_s", [15, 40])
+def test_who_was_taken_for_dead_learns_it_when_it_comes_back(
+    scene: Scene, fail_on_crash: bool, later_s: int
+) -> None:
+    a, b = actor("a"), actor("b")
+    begun(scene, a, b, fail_on_crash=fail_on_crash)
+    scene.run(later_s, a)
+    assert scene.ledger is not None
+    with pytest.raises(ParticipantFenced, match=r"'b' \(pid 1\) was silent"):
+        scene.start(b)
+    with pytest.raises(ParticipantFenced) as caught:
+        scene.end(b, min(b.held))
+    assert set(caught.value.info.crashed_call_ids) == b.held
+    result = scene.beat(b)
+    assert result is not None
+    assert result.duty is Duty.STOP
+
+
+def test_an_observer_that_was_away_gives_everybody_the_whole_threshold(scene: Scene) -> None:
+    """All of them were stopped at once: whoever wakes first must not take the rest for dead."""
+    a, b = actor("a"), actor("b")
+    begun(scene, a, b)
+    scene.now_ms += 3_600_000
+    scene.beat(a)
+    assert scene.state is OperationState.RUNNING
+    scene.run(10, a, b)
+    assert scene.state is OperationState.RUNNING
+
+
+def test_two_processes_of_one_name_and_pid_are_two(scene: Scene) -> None:
+    a, twin = actor("a"), actor("a")
+    twin.me = twin.watch.me = a.me._replace(session="other")
+    begun(scene, a, twin)
+    scene.run(15, a)
+    assert scene.state is OperationState.CLEANUP
+    assert scene.ledger is not None
+    assert [frame.state for frame in scene.ledger.stack] == [
+        FrameState.CLEANING_UP,
+        FrameState.CRASHED,
+    ]
+
+
+def test_an_abort_is_a_clean_up_that_the_next_who_looks_begins(scene: Scene) -> None:
+    a, b = actor("a"), actor("b")
+    begun(scene, a, b)
+    assert scene.ledger is not None
+    at = scene.moment(b).at
+    scene.keep(t.abort(scene.ledger, b.me, "enough", at))
+    with pytest.raises(OperationFailed, match="aborted by 'b': enough"):
+        scene.start(a)
+    scene.beat(a)
+    assert scene.state is OperationState.CLEANUP
+    assert t.abort(scene.ledger, b.me, "again", at).lines == ()
+
+
+def test_calls_under_way_keep_an_operation_from_being_completed(scene: Scene) -> None:
+    a = actor("a")
+    scene.create(a)
+    call = scene.start(a)
+    assert scene.ledger is not None
+    with pytest.raises(CallsOpen, match=call):
+        t.complete(scene.ledger, a.me, a.held, scene.moment(a).at)
+
+
+def test_a_frame_that_its_participant_does_not_hold_goes(scene: Scene) -> None:
+    """Somebody gave up waiting for the start of a call, and it started all the same."""
+    a = actor("a")
+    scene.create(a)
+    kept, given_up = scene.start(a), scene.start(a)
+    a.held.discard(given_up)
+    scene.beat(a)
+    assert scene.ledger is not None
+    assert [frame.call_id for frame in scene.ledger.stack] == [kept]
+
+
+def test_a_coordinator_that_hands_over_is_replaced_at_once(scene: Scene) -> None:
+    a, b, c = actor("a"), actor("b"), actor("c")
+    begun(scene, a, b, c)
+    scene.run(10, a, b)
+    scene.run(5, b)
+    assert scene.ledger is not None
+    scene.keep(t.hand_over(scene.ledger, b.me))
+    scene.beat(a)
+    assert scene.ledger.coordinator == a.me
+
+
+def test_who_is_no_coordinator_any_more_removes_nothing(scene: Scene) -> None:
+    a, b, c = actor("a"), actor("b"), actor("c")
+    begun(scene, a, b, c)
+    scene.run(15, a)
+    assert scene.ledger is not None
+    assert t.remove_frames(scene.ledger, b.me, scene.moment(b).at).data == scene.ledger
+
+
+def test_a_heartbeat_reports_what_it_found(scene: Scene) -> None:
+    a, b = actor("a"), actor("b")
+    begun(scene, a, b, fail_on_crash=False)
+    scene.run(9, a, every_ms=3000)
+    before = scene.ledger
+    scene.now_ms += 3000
+    assert before is not None
+    result = beat(before, a.me, a.held, a.watch, scene.moment(a))
+    found = report(before, result.data, a.watch, scene.moment(a))
+    assert found.participant_heartbeat_ages == {"a": 3000, "b": 12_000}
+    assert (found.stale_participants, found.has_stale_children) == (("b",), True)
+    assert (found.heartbeat_updated, found.stack_depth, found.is_stale) == (True, 2, False)
+    assert (found.data_before, found.data_after) == (before, result.data)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"staleness": 5.0},
+        {"heartbeat_shortest": 0},
+        {"heartbeat_shortest": 6.0},
+        {"notice": -1},
+        {"backup_delay": float("nan")},
+        {"lock_timeout": True},
+        {"auto_heartbeat": 1},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        LedgerSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_heartbeats_are_spread_over_their_interval() -> None:
+    settings = LedgerSettings()
+    assert (settings.interval(0), settings.interval(0xFFFF)) == (4.0, 5.0)
