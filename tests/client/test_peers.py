@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import apsw
 import pytest
 
 from perdure.core.journal import events as e
@@ -155,6 +156,28 @@ def assert_well(url: str, log: Path, runs: int) -> None:
     assert len(set(begun)) == len(begun), "an attempt began twice"
 
 
+def pause(peer: Peer, url: str) -> None:
+    """Not while it holds the one write lock of a SQLite file: then nobody can do anything."""
+    peer.send(signal.SIGSTOP)
+    while url.startswith("sqlite") and is_locked(url.removeprefix("sqlite:///")):
+        peer.send(signal.SIGCONT)
+        time.sleep(0.01)
+        peer.send(signal.SIGSTOP)
+
+
+def is_locked(path: str) -> bool:
+    """Whether the file stays locked for longer than any commit of a host that is not paused."""
+    connection = apsw.Connection(path)
+    try:
+        connection.set_busy_timeout(1000)
+        connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+    except apsw.BusyError:
+        return True
+    finally:
+        connection.close()
+    return False
+
+
 def under_way(peer: Peer) -> Callable[[], bool]:
     """Each of its runs has begun, and none is over."""
     return lambda: len({line.run for line in peer.lines()}) == RUNS
@@ -192,7 +215,7 @@ def test_a_host_that_was_paused_is_fenced_drops_its_runs_and_goes_on(
     with peers(shared_url, log, "a", "b") as (paused, heir):
         assert paused.ask("start", 0, RUNS) == "started"
         wait_for(under_way(paused))
-        paused.send(signal.SIGSTOP)
+        pause(paused, shared_url)
         stopped = time.monotonic()
         resumed = wait_for(lambda: bool(heir.own_steps()))
         assert heir.ask("await", 0, RUNS) == "ended well"

@@ -4,17 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import apsw
 import pytest
 
-from perdure.core.errors import InputError, StoreUnavailable
+from perdure.core.errors import InputError, StaleFence, StoreUnavailable
 from perdure.core.hosts.watch import Peer
 from perdure.core.ids import HostId, StepId
 from perdure.core.messages import Work
 from perdure.store.bundle import Bundle
 from perdure.store.hosts import Glance, Lifeline, NewHost, Scope
 from perdure.store.opening import open_store
+from perdure.store.postgres import writing
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, OTHER_HOST, begun, raw, sending
 
@@ -191,3 +193,32 @@ async def test_a_beat_connects_again_after_a_loss(fresh_postgres: str) -> None:
     assert await beating.beat() is not None
     await beating.close()
     await store.close()
+
+
+@pytest.mark.postgres
+async def test_a_host_that_is_paused_in_a_commit_does_not_hold_up_a_takeover(
+    fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "LONGEST_PAUSE_MS", 300)
+    paused, heir = await open_store(fresh_postgres), await open_store(fresh_postgres)
+    run = await begun(paused, owner=HOST)
+    write_rows, has_locks = writing.write_rows, asyncio.Event()
+
+    async def pause_once(connection: Any, group: Any) -> Any:
+        misfits = await write_rows(connection, group)
+        if not has_locks.is_set():
+            has_locks.set()
+            await asyncio.sleep(2)
+        return misfits
+
+    monkeypatch.setattr(writing, "write_rows", pause_once)
+    bundle = run.step()
+    bundle.enqueue(run.message("more than one statement"))
+    committing = asyncio.ensure_future(paused.commit(bundle))
+    await has_locks.wait()
+    async with asyncio.timeout(1.5):
+        assert len(await heir.take_over(HOST, OTHER_HOST, 10)) == 1
+    with pytest.raises(StaleFence):
+        await committing
+    await paused.close()
+    await heir.close()
