@@ -18,6 +18,7 @@ LONG_STEPS = 20_000
 TASKS = 1000
 SLEEPERS = 100_000
 IN_FLIGHT = 5000
+TAKEN_OVER = 500
 WARM_RUNS = 2000
 
 TIMES_DBOS = {"sqlite": 30.0, "postgres": 20.0}
@@ -190,6 +191,21 @@ def measure_recovery(bench: Bench, report: Report) -> None:
         report.row(store, *map(_s, moments), _count(runs / figures["over_s"]))
 
 
+def measure_takeover(bench: Bench, report: Report) -> None:
+    """Runs of a host that is killed, or paused, beside another one that lives."""
+    runs = scaled(TAKEN_OVER)
+    report.table(
+        f"{runs:,} runs in flight on one host, and another one beside it; times from the kill, or the pause, on; "
+        "one measurement",
+        *("store", "the host was", "first step", "last step", "all went on"),
+    )
+    for store in STORES:
+        for how in ("killed", "paused"):
+            figures = bench.ours(store, "takeover", runs, how)
+            moments = [figures[name] for name in ("first_s", "last_s", "over_s")]
+            report.row(store, how, *map(_s, moments))
+
+
 def measure_memory(bench: Bench, report: Report) -> None:
     """What a run needs while it waits in memory."""
     report.table(
@@ -279,6 +295,7 @@ PARTS: dict[str, Part] = {
     "long": measure_long,
     "fanout": measure_fanout,
     "recovery": measure_recovery,
+    "takeover": measure_takeover,
     "memory": measure_memory,
     "sleepers": measure_sleepers,
 }

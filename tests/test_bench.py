@@ -24,6 +24,7 @@ PROGRAMS = {
     "latency": ["-m", "bench.latency", "URL", "100"],
     "memory": ["-m", "bench.memory", "URL", "20", "2"],
     "recovery": ["-m", "bench.recovery", "URL", "20"],
+    "takeover": ["-m", "bench.takeover", "URL", "20", "killed"],
 }
 
 

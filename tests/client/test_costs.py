@@ -127,6 +127,7 @@ async def test_a_warm_step_writes_eight_rows_and_nothing_else(engine: Engine) ->
         "published": 0,
         "stream": 0,
         "chunk": 0,
+        "host": 1,
     }
 
 

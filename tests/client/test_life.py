@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +26,7 @@ from perdure import (
 from perdure.core.errors import EngineClosed
 from perdure.core.ids import new_run_id
 from perdure.core.journal import events as e
+from perdure.core.ledger import step_account
 from perdure.engine.replay.warm import WarmRun
 from tests.client.engines import (
     ALWAYS_REPLAY,
@@ -281,27 +283,30 @@ async def test_a_step_in_doubt_that_found_no_slot_is_not_doubted_twice(shared_ur
         return "done"
 
     @workflow
-    async def waiting() -> str:
-        return await hanging()
+    async def waiting() -> tuple[str, str]:
+        return await perdure.gather(hanging(), hanging())
 
     one_slot = Settings(concurrency=1, grace=0)
     async with opened(shared_url, AT_ONCE) as engine:
-        runs = [await engine.start(waiting()) for _ in range(2)]
-        for run in runs:
-            await until_recorded(engine, run, e.InvokeStarted)
+        run = await engine.start(waiting())
+        await until_recorded(engine, run, e.InvokeStarted, 2)
     for _ in range(2):
         async with opened(shared_url, one_slot) as engine:
-            for run in runs:
-                await until_recorded(engine, run, e.Posted)
+            await until_recorded(engine, run, e.Posted, 2)
     release.set()
     async with opened(shared_url) as engine:
-        doubts = [len(await recorded(engine, engine.handle(run.run_id), e.Posted)) for run in runs]
-        for run in runs:
-            assert await engine.handle(run.run_id).result(10) == "done"
-        begun = [
-            len(await recorded(engine, engine.handle(run.run_id), e.InvokeStarted)) for run in runs
-        ]
-    assert [count - 1 for count in begun] == doubts
+        found: Handle[tuple[str, str]] = engine.handle(run.run_id)
+        doubts = Counter(
+            posting.account
+            for posted in await recorded(engine, found, e.Posted)
+            for posting in posted.postings
+        )
+        assert await found.result(10) == ("done", "done")
+        begun = Counter(
+            step_account(started.promise_id)
+            for started in await recorded(engine, found, e.InvokeStarted)
+        )
+    assert {account: count - 1 for account, count in begun.items()} == doubts
 
 
 async def test_a_doubt_does_not_use_up_a_retry(shared_url: str) -> None:

@@ -200,6 +200,7 @@ TABLES: Final = (
     "published",
     "stream",
     "chunk",
+    "host",
     "operation",
     "operation_log",
 )

@@ -19,6 +19,7 @@ from perdure.core.journal import events as e
 from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.store.bundle import Bundle
+from perdure.store.hosts import NewHost, Scope
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim
 from perdure.store.store import Store
@@ -174,6 +175,13 @@ CALLS: dict[str, Callable[[str], Call]] = {
     "claim_runs, program": lambda t: lambda s, _: s.claim_runs(HOST, 1, [t]),
     "release_runs": lambda t: lambda s, _: s.release_runs(HostId(t)),
     "next_due": lambda t: lambda s, _: s.next_due(HostId(t)),
+    "count_open": lambda t: lambda s, _: s.count_open(HostId(t)),
+    "register_host": lambda t: lambda s, _: s.register_host(NewHost(HostId(t), 1, (), NOW)),
+    "register_host, queue": lambda t: lambda s, _: s.register_host(NewHost(HOST, 1, (t,), NOW)),
+    "remove_host": lambda t: lambda s, _: s.remove_host(HostId(t)),
+    "glance": lambda t: lambda s, _: s.glance(Scope(HostId(t), (), (), NOW)),
+    "glance, queue": lambda t: lambda s, _: s.glance(Scope(HOST, (t,), (), NOW)),
+    "glance, program": lambda t: lambda s, _: s.glance(Scope(HOST, (), (t,), NOW)),
     "published": lambda t: lambda s, _: s.published(RunId(t)),
     "streams": lambda t: lambda s, _: s.streams(RunId(t)),
     "chunks": lambda t: lambda s, _: s.chunks(RunId(t), "tokens", 0, 1),
@@ -185,6 +193,10 @@ CALLS: dict[str, Callable[[str], Call]] = {
 }
 
 NUMBERED: dict[str, Call] = {
+    "register_host": lambda s, _: s.register_host(NewHost(HOST, 1, (), HUGE)),
+    "register_host, threshold": lambda s, _: s.register_host(NewHost(HOST, HUGE, (), NOW)),
+    "glance": lambda s, _: s.glance(Scope(HOST, (), (), HUGE)),
+    "next_due": lambda s, _: s.next_due(HOST, HUGE),
     "due_messages": lambda s, _: s.due_messages(HOST, HUGE, 1),
     "due_messages, limit": lambda s, _: s.due_messages(HOST, NOW, HUGE),
     "claim_work, now": lambda s, _: s.claim_work(HOST, ["gpu"], "t", HUGE, 1, 1),

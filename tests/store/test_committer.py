@@ -9,6 +9,7 @@ from perdure.core.errors import CommitRejected, StaleFence, StoreClosed, StoreUn
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer
 from perdure.store.group import Group
+from perdure.store.hosts import NewHost, Scope
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 from perdure.store.writer import Outcomes, write_async
@@ -246,7 +247,10 @@ async def test_a_closed_store_answers_nothing_and_says_so(store_url: str) -> Non
         lambda: closed.return_work(owner, 1),
         lambda: closed.erase_payloads(run_id, 0, 1),
         lambda: closed.release_runs(owner),
-        closed.owners,
+        lambda: closed.glance(Scope(owner, (), (), 0)),
+        lambda: closed.count_open(owner),
+        lambda: closed.register_host(NewHost(owner, 1, (), 0)),
+        lambda: closed.remove_host(owner),
         lambda: closed.next_due(owner),
         lambda: closed.published(run_id),
         lambda: closed.streams(run_id),

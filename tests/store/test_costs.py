@@ -45,6 +45,7 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "published": 0,
         "stream": 0,
         "chunk": 0,
+        "host": 0,
     }
 
 

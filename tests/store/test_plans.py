@@ -6,8 +6,10 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from perdure.core.ids import RunId, StepId
+from perdure.core.ids import HostId, RunId, StepId
+from perdure.core.limits import MAX_TIME_MS
 from perdure.core.streams.chunks import Origin, StoredChunk
+from perdure.store.hosts import Glance, Scope
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.statements import statements
@@ -61,8 +63,16 @@ class Query(NamedTuple):
 
 
 QUERIES = {
-    "owners": Query(lambda s: s.owners(), [HOST, OTHER_HOST], "select_owners", ()),
-    "next_due": Query(lambda s: s.next_due(HOST), NOW + 1, "select_next_due", (HOST,)),
+    "glance": Query(
+        lambda s: s.glance(Scope(HOST, ("gpu", "cpu"), ("q",), NOW)),
+        Glance((), frozenset((HOST, OTHER_HOST)), False, None, 1),
+        "glance",
+        (HOST, ["gpu", "cpu"], ["q"], NOW),
+    ),
+    "next_due": Query(lambda s: s.next_due(HOST), NOW + 1, "select_next_due", (HOST, MAX_TIME_MS)),
+    "next_due of another host": Query(
+        lambda s: s.next_due(HostId("host-c"), NOW), None, "select_next_due", ("host-c", NOW)
+    ),
     "due_messages": Query(
         lambda s: s.due_messages(HOST, NOW, 10), [], "select_due_messages", (HOST, NOW, 10)
     ),

@@ -11,10 +11,12 @@ from perdure.core.errors import StaleFence
 from perdure.core.ids import HostId, StepId
 from perdure.core.messages import Work
 from perdure.store.bundle import Bundle
+from perdure.store.hosts import Scope
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 from tests.store.builders import (
     HOST,
+    NOW,
     OTHER_HOST,
     Driven,
     begun,
@@ -67,29 +69,33 @@ async def test_an_owner_lets_go_of_all_its_open_runs_and_is_fenced_out(store: St
     assert len(await store.claim_runs(OTHER_HOST, 10)) == 3
 
 
+async def holders(store: Store) -> frozenset[HostId]:
+    return (await store.glance(Scope(HOST, (), (), NOW))).holders
+
+
 async def test_the_owners_of_open_runs_are_named_once(store: Store) -> None:
-    assert await store.owners() == []
+    assert await holders(store) == set()
     await begun(store, owner=None)
-    assert await store.owners() == []
+    assert await holders(store) == set()
     for owner in ("host-c", "host-a", "host-b", "host-c", "host-a"):
         await begun(store, owner=HostId(owner))
     closed = await begun(store, owner=HostId("host-d"))
     await store.commit(closed.finish())
-    assert sorted(await store.owners()) == ["host-a", "host-b", "host-c"]
+    assert await holders(store) == {"host-a", "host-b", "host-c"}
 
 
 async def test_the_hosts_that_have_claimed_work_are_named_once(store: Store) -> None:
-    run = await begun(store)
+    run = await begun(store, owner=None)
     bundle = Bundle()
     for step in ("root.1", "root.2", "root.3"):
         bundle.put_work(run.fence, Work(run.run_id, StepId(step), run.guid(step), "q", 0))
     await store.commit(bundle)
-    assert await store.claimants() == []
+    assert await holders(store) == set()
     await store.claim_work(HostId("host-a"), ["q"], "one", 1, 1000, 2)
     await store.claim_work(HostId("host-b"), ["q"], "two", 1, 1000, 1)
-    assert sorted(await store.claimants()) == ["host-a", "host-b"]
+    assert await holders(store) == {"host-a", "host-b"}
     await store.return_work(HostId("host-a"), 2)
-    assert await store.claimants() == ["host-b"]
+    assert await holders(store) == {"host-b"}
 
 
 async def test_runs_are_loaded_with_their_whole_journals_in_the_order_of_ids(

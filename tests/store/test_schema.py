@@ -8,10 +8,11 @@ import asyncpg
 import pytest
 
 from perdure.core.streams.chunks import ROOT, NewChunk
+from perdure.store.hosts import NewHost, Scope
 from perdure.store.opening import open_store
 from perdure.store.schema import migrations
 from perdure.store.sqlite.opening import migrate
-from tests.store.builders import TABLES, begun
+from tests.store.builders import HOST, TABLES, begun
 
 Shape = dict[str, Any]
 
@@ -83,7 +84,7 @@ def test_the_sqlite_schema_page_equals_all_migrations() -> None:
     assert sqlite_shape(page) == sqlite_shape(migrated)
     tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
     assert "perdure_meta" in tables
-    assert len(tables) == 11
+    assert len(tables) == 12
 
 
 @pytest.mark.postgres
@@ -128,7 +129,7 @@ def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
     found = re.findall(
         r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 11
+    assert len(found) == 12
     for comment, table, body in found:
         assert f"--   {table} " in header
         columns = re.findall(
@@ -207,6 +208,8 @@ async def assert_up_to_date(url: str) -> None:
     bundle.append_chunk(NewChunk(run.run_id, "tokens", ROOT, 0, b"1", 0))
     await store.commit(bundle)
     assert await store.streams(run.run_id) == {"tokens": 1}
+    await store.register_host(NewHost(HOST, 1, (), 0))
+    assert [peer.host for peer in (await store.glance(Scope(HOST, (), (), 0))).peers] == [HOST]
     ((found, _),) = await store.load([run.run_id])
     assert (found.parked, await store.published(run.run_id)) == ("why", {"progress": b"1"})
     await store.close()

@@ -51,7 +51,8 @@ def find(noun: str, name: str, version: str | None = None) -> Any | None:
 
 
 def names(noun: str) -> list[str]:
-    return sorted(name for kind, name in _known if kind == noun)
+    # A copy: hosts ask in a thread of their own.
+    return sorted(name for kind, name in list(_known) if kind == noun)
 
 
 def versions_of(noun: str, name: str) -> list[str]:

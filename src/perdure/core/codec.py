@@ -7,6 +7,7 @@ read.
 
 import json
 import math
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -36,7 +37,10 @@ class JsonCodec:
         self._encoder = msgspec.json.Encoder(order="deterministic")
 
     def encode(self, value: object, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
-        payload = self._to_json(value)
+        try:
+            payload = self._encoder.encode(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            payload = self._encode_otherwise(value, error)
         # JSON has no NaN and no infinity: msgspec writes null for them. No null, no need to look.
         if b"null" in payload:
             _refuse_non_finite(value)
@@ -47,28 +51,38 @@ class JsonCodec:
             )
         return payload
 
-    def _to_json(self, value: object) -> bytes:
-        try:
-            return self._encoder.encode(value)
-        except TypeError:
-            # The sorting encoder takes string keys only; an int or enum key has a string form.
-            try:
-                json.loads(msgspec.json.encode(value), object_pairs_hook=_refuse_twins)
-                return self._encoder.encode(_plain(value))
-            except (TypeError, ValueError, RecursionError) as error:
-                raise _not_encodable(value, error) from error
-        except (ValueError, RecursionError) as error:
+    def _encode_otherwise(self, value: object, error: Exception) -> bytes:
+        """What the sorting encoder refused: it takes string keys only; an int or enum key has a string form."""
+        if not isinstance(error, TypeError):
             raise _not_encodable(value, error) from error
+        try:
+            json.loads(msgspec.json.encode(value), object_pairs_hook=_refuse_twins)
+            return self._encoder.encode(_plain(value))
+        except (TypeError, ValueError, RecursionError) as error_again:
+            raise _not_encodable(value, error_again) from error_again
 
     def decode(self, payload: bytes, wanted: type[T]) -> T:
         try:
-            return msgspec.json.decode(payload, type=wanted)
+            value: T = _decoder_of(wanted).decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
             name = getattr(wanted, "__name__", wanted)
             raise NotDecodable(
                 f"payload is not a {name} ({error})",
                 "the annotation must describe the value that was stored",
             ) from error
+        return value
+
+
+def _decoder_of(wanted: Any) -> "msgspec.json.Decoder[Any]":
+    try:
+        return _remembered_decoder_of(wanted)
+    except TypeError:  # it can't be hashed, or can't be decoded: then this raises too
+        return msgspec.json.Decoder(wanted)
+
+
+@lru_cache(maxsize=1024)
+def _remembered_decoder_of(wanted: Any) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(wanted)
 
 
 def _not_encodable(value: object, error: Exception) -> NotEncodable:

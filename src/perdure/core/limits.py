@@ -27,3 +27,6 @@ MAX_NAME_LENGTH: Final = 255
 
 MAX_KEY_LENGTH: Final = 1024
 """A start key or an idempotency key that the caller chooses."""
+
+MAX_TIME_MS: Final = 2**63 - 1
+"""Later than any time: times are 64-bit integers."""

@@ -46,9 +46,7 @@ class UpcastingCodec:
     def __init__(self, inner: Codec, upcasters: Upcasters) -> None:
         self._inner = inner
         self._upcasters = upcasters
-
-    def encode(self, value: object, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
-        return self._inner.encode(value, limit=limit)
+        self.encode = inner.encode
 
     def decode(self, payload: bytes, wanted: type[T]) -> T:
         if not self._upcasters:

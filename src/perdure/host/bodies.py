@@ -20,6 +20,7 @@ from perdure.core.errors import NotDone
 from perdure.core.ids import RunId, StepId
 from perdure.engine.replay.facts import Outcome
 from perdure.host.body import Body, Chunks, Group
+from perdure.host.gate import Gate
 from perdure.host.threads import Threads
 
 PublishFrom = Callable[[RunId, str, bytes], None]
@@ -52,6 +53,8 @@ class Bodies:
         """Called with what reporting an outcome raised."""
         self.chunks_of: Callable[[Body], Chunks]
         """Where a body's chunks go."""
+        self.gate: Gate | None = None
+        """Where bodies wait until they may begin; `None` if they always may."""
 
     def reserve(self, task: Task[..., Any]) -> bool:
         """Take a slot for a body of `task`, if there is one."""
@@ -65,7 +68,13 @@ class Bodies:
 
     def free_slots(self) -> int:
         """How many bodies of either kind could start now."""
-        return min(self._free.values()) if self._is_open else 0
+        may_begin = self._is_open and (self.gate is None or self.gate.is_open)
+        return min(self._free.values()) if may_begin else 0
+
+    @property
+    def runs(self) -> list[RunId]:
+        """The runs of this host that have bodies here."""
+        return [run_id for run_id, is_claimed in self._bodies if not is_claimed]
 
     def give_back(self, task: Task[..., Any]) -> None:
         self._free[task.is_async] += 1
@@ -141,6 +150,8 @@ class Bodies:
     async def _live(self, body: Body) -> None:
         body.has_begun = True
         try:
+            if self.gate is not None and not self.gate.is_open:
+                await self.gate.wait()
             if not body.task.is_transactional:
                 outcome = await self.outcome(body)
             elif (failure := await self._transact(body)) is not None:

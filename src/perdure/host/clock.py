@@ -30,3 +30,16 @@ class HostSources:
         drawn = self._block[self._used : end]
         self._used = end
         return drawn
+
+
+def steady_ms() -> int:
+    """By which a host judges others: it only goes forward, and stands still while this machine sleeps."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def elapsed_ms() -> int:
+    """By which a host judges itself: where the system has one, a clock that goes on while the machine sleeps."""
+    return time.clock_gettime_ns(_ELAPSED) // 1_000_000
+
+
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

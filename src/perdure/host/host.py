@@ -416,6 +416,12 @@ class Host:
             if isinstance(outcome, Exception):
                 self.on_failure(outcome)
 
+    def become(self, host_id: HostId) -> None:
+        """Go on as another host: whatever is in memory may be somebody else's by now."""
+        self.host_id = self.loader.host_id = host_id
+        for run in self.residents:
+            self.evict(run)
+
     # Life
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -438,7 +444,7 @@ class Host:
         return self._background | self.bodies.tasks
 
     async def stop(self, grace_s: float) -> None:
-        """Finish what runs, as far as the time allows, and hand everything back."""
+        """Finish what runs, as far as the time allows."""
         self._is_stopping = True
         self.bodies.drain()
         await self._quiet(grace_s)
@@ -446,7 +452,6 @@ class Host:
         await self._quiet(LONGEST_CLEAN_UP_S)
         for run in self.residents:
             self.evict(run)
-        await self.store.release_runs(self.host_id)
 
     async def _quiet(self, limit_s: float) -> None:
         """Wait until nothing goes on by itself, up to a time. A commit that ends may begin a body yet."""

@@ -1,12 +1,16 @@
 """A whole host, put together: the runs that it advances, its bodies, its poller, its queues."""
 
+import asyncio
+import logging
 from collections.abc import Sequence
 
 from perdure.core.codec import Codec
 from perdure.core.ids import HostId, RunId
 from perdure.engine.sources import Sources
 from perdure.host.bodies import Bodies
+from perdure.host.census import Census
 from perdure.host.host import Host
+from perdure.host.membership import Membership
 from perdure.host.polling import Poller
 from perdure.host.publishing import Publisher
 from perdure.host.queues import QueueWorker
@@ -17,7 +21,13 @@ from perdure.host.transactions import Transactions
 from perdure.store.store import Store
 
 POLL_MS = 1000
-"""How often an idle host asks its store what happened that nobody told it."""
+"""How often whoever gives no signs of life asks its store what happened that nobody told it."""
+
+
+LONGEST_FAREWELL_S = 10.0
+"""How long a stop waits for a store that does not answer."""
+
+log = logging.getLogger("perdure.host")
 
 
 class Hosting:
@@ -49,7 +59,9 @@ class Hosting:
         self.transactions = Transactions(self.host, settings.transaction_timeout)
         self.bodies.transact = self.transactions.execute
         self.worker = QueueWorker(self.host, queues, round(settings.lease * 1000))
-        self.poller = Poller(self.host, self.worker, POLL_MS)
+        census = Census(self.host, round(settings.stale_after * 1000))
+        self.poller = Poller(self.host, self.worker, census, POLL_MS)
+        self.membership = Membership(self.host, self.worker, self.poller, census, queues, settings)
 
     def _make_bodies(self, codec: Codec, settings: Settings) -> Bodies:
         return Bodies(codec, settings.concurrency, settings.threads, self._publish)
@@ -62,6 +74,7 @@ class Hosting:
 
     async def start(self) -> None:
         """Take up what is left from before, then go on by itself."""
+        await self.membership.join()
         await self.poller.poll()
         self.poller.start()
 
@@ -71,12 +84,26 @@ class Hosting:
         await self.poller.stop(self._settings.grace)
         try:
             await self.host.stop(self._settings.grace)
-            await self.worker.stop()
+            await self._hand_back()
         finally:
             self.kill()
 
+    async def _hand_back(self) -> None:
+        """Let go of all runs and work, and then of the host's row."""
+        try:
+            async with asyncio.timeout(LONGEST_FAREWELL_S):
+                await self.host.store.release_runs(self.host.host_id)
+                await self.worker.stop()
+                await self.membership.leave()
+        except TimeoutError:
+            log.warning(
+                "%s did not answer for %g s: others go on with this host's runs when its heartbeats are missed",
+                *(self.host.store.name, LONGEST_FAREWELL_S),
+            )
+
     def kill(self) -> None:
         """Stop at once and tell nobody, as a crash would."""
+        self.membership.kill()
         self.poller.kill()
         self.worker.close()
         self.host.kill()

@@ -35,7 +35,8 @@ class Loader:
     ) -> None:
         self._store = store
         self._reader = Reader(store)
-        self._host_id = host_id
+        self.host_id = host_id
+        """Whose runs may be loaded."""
         self._residents = residents
         self._watchers = watchers
         self._replay = replay
@@ -66,7 +67,7 @@ class Loader:
         warm = self._residents.get(run.run_id)
         if warm is not None:
             return warm
-        if run.owner != self._host_id or run.closed_at_ms is not None:
+        if run.owner != self.host_id or run.closed_at_ms is not None:
             return None
         try:
             warm = self._replay(run, entries)

@@ -6,29 +6,41 @@ Level-triggered: whatever is there is found, however it got there and whatever w
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 from perdure.authoring.registry import names
 from perdure.core.errors import StoreClosed, StoreError
 from perdure.core.messages import Message, Work
 from perdure.engine.replay.warm import WarmRun
+from perdure.host.census import Census
+from perdure.host.clock import steady_ms
 from perdure.host.delivery import Delivery
 from perdure.host.host import Host
-from perdure.host.identity import is_dead
 from perdure.host.patience import Patience
 from perdure.host.queues import QueueWorker
+from perdure.store.hosts import Glance, Scope
 
 log = logging.getLogger("perdure.host")
 
 BATCH = 500
-"""Messages, or runs, that are taken at a time."""
+"""Messages that are taken at a time."""
+
+HORIZON_MS = 5_000
+"""How far ahead a host looks for what is due: further than to its next look, and not through all timers."""
 
 
 class Poller:
-    """Asks the store once per interval while nothing happens, and at once when something is due."""
+    """Looks once per interval while nothing happens, and at once when something is due.
 
-    def __init__(self, host: Host, worker: QueueWorker, interval_ms: int) -> None:
+    A host that gives signs of life is shown what there is with each of them, and asks for nothing itself.
+    """
+
+    def __init__(self, host: Host, worker: QueueWorker, census: Census, interval_ms: int) -> None:
         self._host = host
         self._worker = worker
+        self._census = census
+        self._glance: Glance | None = None
+        self._is_shown = False
         self._delivery = Delivery(host)
         self._interval_ms = interval_ms
         self._next_census_ms = 0
@@ -40,6 +52,13 @@ class Poller:
         host.on_work = self._put
         host.on_slot = self._freed
         host.on_unfinished = self._go_on
+
+    def show(self, glance: Glance, at_ms: int) -> None:
+        """What the store held at that time of the steady clock, as the heartbeat saw it."""
+        self._census.see(glance, at_ms)
+        self._glance = glance
+        self._is_shown = True
+        self._awake.set()
 
     def sent(self, message: Message) -> None:
         """This host sent a message, and it is durable."""
@@ -70,9 +89,11 @@ class Poller:
     async def poll(self) -> None:
         """Look once, and take up what is found. Returns when all of it is dealt with."""
         now = self._host.sources.now_ms()
-        if now >= self._next_census_ms:
-            self._next_census_ms = now + self._interval_ms
-            await self.take_census()
+        glance = await self._look(now)
+        if glance is not None:
+            took = await self._census.take(glance)
+            if not took and not self._is_due(glance, now):
+                return
         await self._deliver_due(now)
         self._next_due_ms = None
         # What is sent while the store is asked may be earlier than its answer.
@@ -80,6 +101,26 @@ class Poller:
         if due is not None:
             self._expect(due)
         await self._worker.poll()
+
+    async def _look(self, now: int) -> Glance | None:
+        """What there is, if it is time to look."""
+        glance, self._glance = self._glance, None
+        if glance is None and not self._is_shown and now >= self._next_census_ms:
+            host, queues, programs = self._host, self._worker.queues, tuple(names("workflow"))
+            glance = await host.store.glance(
+                Scope(host.host_id, queues, programs, now + HORIZON_MS)
+            )
+            self._census.see(glance, steady_ms())
+        if glance is not None:
+            self._next_census_ms = now + self._interval_ms
+        return glance
+
+    def _is_due(self, glance: Glance, now: int) -> bool:
+        """Whether there are messages or work to take now; if not, when."""
+        if glance.next_due_ms is not None:
+            self._expect(glance.next_due_ms)
+        has_work = self._worker.show(glance.next_work_ms, now)
+        return has_work or (self._next_due_ms is not None and self._next_due_ms <= now)
 
     async def _deliver_due(self, now: int) -> None:
         host, tried = self._host, None
@@ -96,31 +137,13 @@ class Poller:
 
     async def _next_due(self, now: int) -> int | None:
         host = self._host
-        due = await host.store.next_due(host.host_id)
+        due = await host.store.next_due(host.host_id, now + HORIZON_MS)
         if due is None or due > now:
             return due
         # What was due and is still there is looked at with the next census: its run is parked, or its
         # task waits for a slot. Until then only what lies ahead counts.
         ahead = await host.store.due_messages(host.host_id, self._next_census_ms, BATCH)
         return min((each.due_at_ms for each in ahead if each.due_at_ms > now), default=None)
-
-    async def take_census(self) -> None:
-        """Take over the runs of hosts that are gone, and those of nobody; put back what they had claimed.
-
-        Who waits here for a run of another host looks at the same time.
-        """
-        host, store = self._host, self._host.store
-        host.watchers.look(host.residents)
-        for claimant in await store.claimants():
-            if is_dead(claimant):
-                await store.return_work(claimant, host.sources.now_ms())
-        for owner in await store.owners():
-            if owner != host.host_id and is_dead(owner):
-                while runs := await store.take_over(owner, host.host_id, BATCH):
-                    await host.resume(runs)
-        programs = names("workflow")
-        while runs := await store.claim_runs(host.host_id, BATCH, programs):
-            await host.resume(runs)
 
     def start(self) -> None:
         self._loop_task = asyncio.get_running_loop().create_task(self._poll_for_ever())
@@ -159,13 +182,12 @@ class Poller:
         """Wait for the next thing that is due, or for the interval."""
         self._awake.clear()
         now = self._host.sources.now_ms()
-        until = self._next_census_ms
-        for due in (self._next_due_ms, self._worker.next_due_ms):
-            if due is not None:
-                until = min(until, due)
-        if until > now and not self._is_stopping:
-            try:
-                async with asyncio.timeout((until - now) / 1000):
-                    await self._awake.wait()
-            except TimeoutError:
-                return
+        census = None if self._is_shown else self._next_census_ms
+        times = (census, self._next_due_ms, self._worker.next_due_ms)
+        until = min((time for time in times if time is not None), default=None)
+        if self._is_stopping or self._glance is not None or (until is not None and until <= now):
+            return
+        with suppress(TimeoutError):
+            # Rounded up: a moment too early nothing would be due.
+            async with asyncio.timeout(None if until is None else (until - now + 1) / 1000):
+                await self._awake.wait()

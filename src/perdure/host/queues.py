@@ -36,7 +36,7 @@ class QueueWorker:
 
     def __init__(self, host: Host, queues: Sequence[str], lease_ms: int) -> None:
         self._host = host
-        self._queues = tuple(queues)
+        self.queues = tuple(queues)
         self._lease_ms = lease_ms
         self._claims: dict[tuple[RunId, StepId], Claim] = {}
         self._renewing: asyncio.Task[None] | None = None
@@ -46,9 +46,16 @@ class QueueWorker:
         self.is_full = False
         """There may be more work than there were slots."""
 
+    def show(self, next_work_ms: int | None, now_ms: int) -> bool:
+        """When work may be claimed next, as the store says. Returns whether to poll now."""
+        if not self.queues or not self._is_open or not self._host.bodies.free_slots():
+            return False
+        self.next_due_ms = next_work_ms
+        return next_work_ms is not None and next_work_ms <= now_ms
+
     async def poll(self) -> None:
         """Claim what is due, as far as there are slots, and begin it."""
-        if not self._queues or not self._is_open:
+        if not self.queues or not self._is_open:
             return
         host, store = self._host, self._host.store
         self.is_full = False
@@ -56,7 +63,7 @@ class QueueWorker:
             now = host.sources.now_ms()
             token = host.sources.entropy(16).hex()
             claims = await store.claim_work(
-                host.host_id, self._queues, token, now, self._lease_ms, free
+                host.host_id, self.queues, token, now, self._lease_ms, free
             )
             for claim in claims:
                 is_late = host.sources.now_ms() - now > self._lease_ms / 2
@@ -66,13 +73,13 @@ class QueueWorker:
                 else:
                     await self._begin(claim)
             if len(claims) < free:
-                self.next_due_ms = await store.next_work(self._queues)
+                self.next_due_ms = await store.next_work(self.queues)
                 return
         self.next_due_ms = None
         self.is_full = True
 
     def serves(self, work: Work) -> bool:
-        return self._is_open and work.queue in self._queues
+        return self._is_open and work.queue in self.queues
 
     async def _begin(self, claim: Claim) -> None:
         host, work = self._host, claim.work
@@ -178,6 +185,12 @@ class QueueWorker:
                         del self._claims[work.run_id, work.step]
                         self._host.bodies.cancel(work.run_id, work.step, is_claimed=True)
 
+    def drop(self) -> None:
+        """This host was taken for dead, and its work is on the queues again: what runs of it ends."""
+        claims, self._claims = self._claims, {}
+        for run_id, step in claims:
+            self._host.bodies.cancel(run_id, step, is_claimed=True)
+
     def pause(self) -> None:
         """Claim nothing more; what runs keeps its lease."""
         self._is_open = False
@@ -186,7 +199,7 @@ class QueueWorker:
         """Claim nothing more; give back what has not ended."""
         self.close()
         self._claims.clear()
-        if self._queues:
+        if self.queues:
             # All of it: a claim that was cut short may be durable, though nothing here knows of it.
             host = self._host
             await host.store.return_work(host.host_id, host.sources.now_ms())

@@ -22,6 +22,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease: float = 30.0
     """How long a queue's task belongs to a host that may have died."""
 
+    heartbeat: float = 1.0
+    """How often a host says that it is alive, and looks for what happened that nobody told it."""
+
+    stale_after: float = 10.0
+    """How long a host may be silent before others take it for dead and go on with its runs. After half of it the
+    host itself begins no task, until it is heard again."""
+
     grace: float = 10.0
     """How long a stop waits for the tasks that run."""
 
@@ -49,10 +56,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if milliseconds(self.lease, "lease") < _SHORTEST_LEASE_MS:
             raise InputError(f"lease is {self.lease!r}", "pass at least 0.1 seconds")
         milliseconds(self.grace, "grace")
+        self._require_signs_of_life()
         if not milliseconds(self.transaction_timeout, "transaction_timeout"):
             raise InputError(
                 f"transaction_timeout is {self.transaction_timeout!r}", "pass more than 0 seconds"
             )
 
+    def _require_signs_of_life(self) -> None:
+        beat_ms = milliseconds(self.heartbeat, "heartbeat")
+        stale_ms = milliseconds(self.stale_after, "stale_after")
+        if beat_ms < _SHORTEST_BEAT_MS:
+            raise InputError(f"heartbeat is {self.heartbeat!r}", "pass at least 0.05 seconds")
+        if stale_ms < _BEATS * beat_ms:
+            raise InputError(
+                f"stale_after is {self.stale_after!r}, and heartbeat {self.heartbeat!r}",
+                f"allow at least {_BEATS} heartbeats: one may be late, and half of the time is a host's own",
+            )
+        if stale_ms < 2 * milliseconds(self.transaction_timeout, "transaction_timeout"):
+            raise InputError(
+                f"stale_after is {self.stale_after!r}, and transaction_timeout {self.transaction_timeout!r}",
+                "let it be at least twice as long: a transaction ends before its host is taken for dead",
+            )
 
+
+_SHORTEST_BEAT_MS = 50
+_BEATS = 4
 _SHORTEST_LEASE_MS = 100

@@ -17,6 +17,13 @@ def statements(dialect: str) -> dict[str, str]:
     }
 
 
+@cache
+def beat(dialect: str) -> str:
+    """The statement by which a host gives a sign of life, and sees what `glance` shows."""
+    sql = statements(dialect)
+    return sql["beat"].replace(":glance", sql["glance"].removeprefix("SELECT"))
+
+
 def _without_comments(sql: str) -> str:
     lines = (line for line in sql.splitlines() if not line.startswith("--"))
     return "\n".join(lines).strip().rstrip(";")

@@ -13,10 +13,12 @@ from perdure.core.books import Books
 from perdure.core.ids import Guid, HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
+from perdure.core.limits import MAX_TIME_MS
 from perdure.core.messages import Message
 from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
+from perdure.store.hosts import Glance, Lifeline, NewHost, Scope
 from perdure.store.operations import OperationTable
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
@@ -91,12 +93,25 @@ class Store(Protocol):
         """Commits: all open runs of that owner have none, each under a new epoch. Returns how many."""
         ...
 
-    async def owners(self) -> list[HostId]:
-        """The owners of open runs, each once. Costs by the number of owners, not of runs."""
+    async def count_open(self, owner: HostId | None) -> int:
+        """How many open runs that owner has, or nobody."""
         ...
 
-    async def claimants(self) -> list[HostId]:
-        """The hosts that have claimed tasks and not finished them, each once."""
+    async def register_host(self, host: NewHost) -> None:
+        """Commits: a host that lives. Before it owns or claims anything: whoever does and has no row is dead."""
+        ...
+
+    async def remove_host(self, host: HostId) -> None:
+        """Commits: the host is gone, and so is all that it had."""
+        ...
+
+    async def glance(self, scope: Scope) -> Glance:
+        """What concerns a host, in one statement and one snapshot."""
+        ...
+
+    def lifeline(self) -> Lifeline | None:
+        """A connection for heartbeats, to be used in a thread of its own. `None` if no other process can open
+        this store: then nobody needs to know who is alive."""
         ...
 
     async def claim_work(
@@ -193,8 +208,11 @@ class Store(Protocol):
         """
         ...
 
-    async def next_due(self, owner: HostId) -> int | None:
-        """When the next message is due that `due_messages` will return; `None` if there is none."""
+    async def next_due(self, owner: HostId, until_ms: int = MAX_TIME_MS) -> int | None:
+        """When the next message is due that `due_messages` will return; `None` if none is until then.
+
+        Costs by the messages of all hosts that are due until then.
+        """
         ...
 
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:

@@ -44,6 +44,7 @@ from perdure.testing.explorer import (
 )
 from perdure.testing.fates import FatefulResidents, Outside, WatchedBodies
 from perdure.testing.interlude import After, Interlude, Script
+from perdure.testing.peers import fateful_glance, fateful_takeover
 from perdure.testing.schedule import Chooser, Schedules
 from perdure.testing.streams import Audience, Streamed, streamed
 from perdure.testing.transactions import Bundles, Commit, end_transactions, fateful_transaction
@@ -184,11 +185,14 @@ class MortalStore:
     def __init__(self, universe: Universe, host_id: HostId) -> None:
         self._universe = universe
         self._host_id = host_id
-        self._late: list[Message] = []
+        self.late: list[Message] = []
+        """What comes again, though it was taken in."""
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.tasks: set[asyncio.Task[None]] = set()
         """Commits that the host did not wait for, and what ends with it."""
         self.transaction = partial(fateful_transaction, universe, self)
+        self.take_over = partial(fateful_takeover, universe, self)
+        self.glance = partial(fateful_glance, universe, self)
         self.open_transactions: set[Any] = set()
 
     def __getattr__(self, name: str) -> Any:
@@ -198,6 +202,11 @@ class MortalStore:
 
     async def _never(self, *_: Any, **__: Any) -> Any:
         await asyncio.get_running_loop().create_future()
+
+    async def require_alive(self) -> None:
+        """Nothing returns to a host that is dead."""
+        if self.death.done():
+            await self._never()
 
     async def die(self) -> None:
         if not self.death.done():
@@ -211,8 +220,7 @@ class MortalStore:
     async def commit_by(self, commit: Commit, bundles: Bundles, may_lose: bool = True) -> None:
         """Let `commit` write the bundles, unless the host dies before."""
         universe = self._universe
-        if self.death.done():
-            await self._never()
+        await self.require_alive()
         universe.commits += 1
         fates = ["commits", "crash before", "crash after"]
         fate = await self.meet_fate(f"commit {universe.commits}", fates, may_lose)
@@ -255,10 +263,9 @@ class MortalStore:
             self._universe.violations.append(str(error))
 
     async def due_messages(self, owner: HostId, now_ms: int, limit: int) -> list[Message]:
-        if self.death.done():
-            await self._never()
+        await self.require_alive()
         due = await self._universe.store.due_messages(owner, now_ms, limit)
-        late, self._late = self._late, []
+        late, self.late = self.late, []
         if not due:
             return late
         options = ["in order", "again at once", "again later"]
@@ -270,7 +277,7 @@ class MortalStore:
         elif fate == "again at once":
             due = [*due, *due]
         elif fate == "again later":
-            self._late = list(due)
+            self.late = list(due)
         return [*late, *due]
 
     async def claim_work(
@@ -282,8 +289,7 @@ class MortalStore:
         lease_ms: int,
         limit: int,
     ) -> list[Claim]:
-        if self.death.done():
-            await self._never()
+        await self.require_alive()
         store = self._universe.store
         claims = await store.claim_work(host, queues, token, now_ms, lease_ms, limit)
         if claims:

@@ -1,6 +1,7 @@
 """Connecting to Postgres, and the schema."""
 
-from typing import Any
+import socket
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
@@ -27,6 +28,14 @@ LOST = (
 
 So is an `InterfaceError` on a connection that is closed; on an open one it is a mistake of ours.
 """
+
+_SILENCE = {
+    "TCP_KEEPIDLE": 10,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 25_000,
+}
+"""A server that is asked something and says nothing: seconds, a count, and milliseconds."""
 
 CONFLICT = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Two transactions met: try again."""
@@ -57,7 +66,23 @@ class Address:
             statement_cache_size=self.statement_cache_size,
             server_settings={"application_name": "perdure"},
         )
+        _notice_silence(connection)
         return connection
+
+
+def _notice_silence(connection: "asyncpg.Connection[Any]") -> None:
+    """Let the system find out that a server is gone that did not say so: a machine that failed, a link that is down.
+
+    By its own defaults that takes two hours. Not for a socket in the file system, which always says so.
+    """
+    # The driver has no other way to its socket.
+    peer = cast("Any", connection)._transport.get_extra_info("socket")
+    if peer is None or peer.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _SILENCE.items():
+        if hasattr(socket, name):
+            peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def first_connection(address: Address) -> "asyncpg.Connection[Any]":

@@ -7,18 +7,21 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import asyncpg
+import msgspec
 
 from perdure.core.books import Books
 from perdure.core.errors import CommitRejected, StoreClosed, StoreUnavailable
 from perdure.core.ids import Guid, HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId, message_account
-from perdure.core.limits import MAX_SEQUENCE
+from perdure.core.limits import MAX_SEQUENCE, MAX_TIME_MS
 from perdure.core.messages import Message
 from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer, Decided
 from perdure.store.group import Group
+from perdure.store.hosts import Glance, NewHost, Scope, glance_from
+from perdure.store.postgres.lifeline import PostgresLifeline, scope_values
 from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
 from perdure.store.postgres.operations import PostgresOperations
 from perdure.store.postgres.pool import Pool
@@ -168,11 +171,25 @@ class PostgresStore:
     async def release_runs(self, owner: HostId) -> int:
         return await self._count("release_runs", owner)
 
-    async def owners(self) -> list[HostId]:
-        return [HostId(row[0]) for row in await self._fetch("select_owners")]
+    async def count_open(self, owner: HostId | None) -> int:
+        named = ("count_unowned",) if owner is None else ("count_open", owner)
+        ((count,),) = await self._fetch(*named)
+        return cast("int", count)
 
-    async def claimants(self) -> list[HostId]:
-        return [HostId(row[0]) for row in await self._fetch("select_claimants")]
+    async def register_host(self, host: NewHost) -> None:
+        require_storable(host.queues)
+        queues = msgspec.json.encode(host.queues).decode()
+        values = host.host, host.stale_after_ms, queues, host.started_at_ms
+        await self._count("register_host", *values)
+
+    async def remove_host(self, host: HostId) -> None:
+        await self._count("remove_host", host)
+
+    async def glance(self, scope: Scope) -> Glance:
+        return glance_from((await self._fetch("glance", *scope_values(scope)))[0])
+
+    def lifeline(self) -> PostgresLifeline:
+        return PostgresLifeline(self._address)
 
     async def claim_work(
         self,
@@ -266,8 +283,8 @@ class PostgresStore:
         rows = await self._fetch("select_due_messages", owner, now_ms, limit)
         return [message_from(row) for row in rows]
 
-    async def next_due(self, owner: HostId) -> int | None:
-        rows = await self._fetch("select_next_due", owner)
+    async def next_due(self, owner: HostId, until_ms: int = MAX_TIME_MS) -> int | None:
+        rows = await self._fetch("select_next_due", owner, until_ms)
         return rows[0][0] if rows else None
 
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:

@@ -322,20 +322,6 @@ SELECT id FROM perdure.run
 WHERE closed_at_ms IS NULL AND id > $1 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
 ORDER BY id LIMIT $2
 
--- name: select_owners
--- From each owner to the next through the index, so that it costs by owners and not by runs.
-WITH RECURSIVE found (owner) AS (
-    SELECT min(owner) FROM perdure.run WHERE closed_at_ms IS NULL AND owner IS NOT NULL
-    UNION ALL
-    SELECT (SELECT min(run.owner) FROM perdure.run AS run
-            WHERE run.closed_at_ms IS NULL AND run.owner > found.owner)
-    FROM found WHERE owner IS NOT NULL
-)
-SELECT owner FROM found WHERE owner IS NOT NULL
-
--- name: select_claimants
-SELECT DISTINCT host FROM perdure.work WHERE host IS NOT NULL
-
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
@@ -374,10 +360,10 @@ WHERE m.state = 'pending'
 ORDER BY m.arrival, m.guid LIMIT $3
 
 -- name: select_next_due
--- When the next message is due that `select_due_messages` will find.
+-- When the next message is due that `select_due_messages` will find, up to a time: beyond it lie other hosts' too.
 SELECT m.due_at_ms
 FROM perdure.message AS m
-WHERE m.state = 'pending'
+WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $2::bigint)
   AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
        FROM perdure.run AS run WHERE run.id = m.run_id)
 ORDER BY m.due_at_ms LIMIT 1
@@ -430,3 +416,66 @@ SELECT pg_current_xact_id()::text FROM set_config('idle_in_transaction_session_t
 -- name: select_outcome
 -- What became of a transaction: 'committed', 'aborted' or 'in progress'.
 SELECT pg_xact_status($1::text::xid8)
+
+-- name: register_host
+-- Commits: a host. Again, if nobody knew whether it was, it is the same one.
+INSERT INTO perdure.host (id, beat, stale_after_ms, queues, started_at_ms)
+VALUES ($1, 0, $2, $3, $4)
+ON CONFLICT (id) DO NOTHING
+
+-- name: remove_host
+-- Commits: the host has no row: what it may still own or claim is a dead host's.
+DELETE FROM perdure.host WHERE id = $1
+
+-- name: count_open
+SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner = $1
+
+-- name: count_unowned
+-- Apart, because an index is not used for IS NOT DISTINCT FROM.
+SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner IS NULL
+
+-- name: beat
+-- Commits: a host's next beat. Returns nothing if it has no row, else what it sees.
+UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :glance
+
+-- name: glance
+-- What concerns a host, in one snapshot: all hosts; who owns open runs, and who has claimed work; whether there are
+-- runs of nobody for it; when the next message and the next work are due. Through indexes, as the statements of
+-- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
+-- that it costs by hosts and not by runs or work.
+SELECT
+(SELECT coalesce(json_agg(json_build_array(host.id, host.beat, host.stale_after_ms)), '[]') FROM perdure.host AS host),
+(WITH RECURSIVE found (owner) AS (
+    SELECT min(owner) FROM perdure.run WHERE closed_at_ms IS NULL AND owner IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(run.owner) FROM perdure.run AS run
+            WHERE run.closed_at_ms IS NULL AND run.owner > found.owner)
+    FROM found WHERE owner IS NOT NULL
+ )
+ SELECT coalesce(json_agg(owner), '[]') FROM found WHERE owner IS NOT NULL),
+(WITH RECURSIVE found (host) AS (
+    SELECT min(host) FROM perdure.work WHERE host IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(work.host) FROM perdure.work AS work WHERE work.host > found.host)
+    FROM found WHERE host IS NOT NULL
+ )
+ SELECT coalesce(json_agg(host), '[]') FROM found WHERE host IS NOT NULL),
+EXISTS (SELECT 1 FROM perdure.run AS run
+        WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.program = ANY ($3::text[])),
+(SELECT m.due_at_ms
+ FROM perdure.message AS m
+ WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $4::bigint)
+   AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
+        FROM perdure.run AS run WHERE run.id = m.run_id)
+ ORDER BY m.due_at_ms LIMIT 1),
+(WITH RECURSIVE level (queue, priority) AS (
+    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name)
+    FROM unnest($2::text[]) AS name
+    UNION ALL
+    SELECT queue, (SELECT max(work.priority) FROM perdure.work AS work
+                   WHERE work.queue = level.queue AND work.priority < level.priority)
+    FROM level WHERE priority IS NOT NULL
+ )
+ SELECT min((SELECT min(available_at_ms) FROM perdure.work AS work
+             WHERE work.queue = level.queue AND work.priority = level.priority))
+ FROM level)

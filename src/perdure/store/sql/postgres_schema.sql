@@ -12,6 +12,7 @@
 --   perdure.published  named values that a program lets clients read                 key: run, name
 --   perdure.stream     how long each stream of chunks is                             key: run, name
 --   perdure.chunk      what programs append to streams, in order                     key: run, name, position
+--   perdure.host       who owns runs and does work, and that it is alive             key: host
 --   perdure.operation  what several processes carry out together: the ledger of each    key: operation
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure.meta       what the store knows of itself: the schema version            key: name
@@ -19,12 +20,13 @@
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
 -- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, forward one that came for a run that
 -- was continued, publish a value or append a chunk. Whoever holds the token of a task may take it off its queue.
+-- A host writes its own row; whoever has taken over all that a dead host had removes it.
 -- Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
 -- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
 -- events, ledger, messages and, in the order of their keys, published values, then streams. Nothing locks a run row
--- after any other row. The claims of work and of unowned runs skip what is locked, so they wait for nobody.
+-- after any other row, and nothing but its own statement locks a host. The claims of work and of unowned runs skip what is locked, so they wait for nobody.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
 -- a message may arrive before its run, and must not lock it. Ids compare bytewise (COLLATE "C"): cheaper, and the
@@ -203,6 +205,19 @@ CREATE TABLE perdure.chunk (
 -- A chunk that is written again, because nobody knew whether it was, is the same chunk. And which chunks an
 -- attempt has.
 CREATE UNIQUE INDEX chunk_number ON perdure.chunk (run_id, name, step, attempt, claim, number) INCLUDE (position);
+
+-- id              says on which machine, since which boot, by which process it was made
+-- beat            grows while it lives; what it is means nothing, only that it changes
+-- stale_after_ms  how long its beat may stand still before others take it for dead
+-- queues          whose tasks it does, as a JSON list
+-- started_at_ms   when it registered
+CREATE TABLE perdure.host (
+    id             text COLLATE "C" NOT NULL PRIMARY KEY,
+    beat           bigint NOT NULL,
+    stale_after_ms bigint NOT NULL,
+    queues         text NOT NULL,
+    started_at_ms  bigint NOT NULL
+) WITH (fillfactor = 50);
 
 -- id              names the operation: begins with the time of its creation, so later ones sort later
 -- state           'running', 'cleanup', 'failed' or 'completed', as in the data

@@ -218,19 +218,6 @@ WHERE closed_at_ms IS NULL AND id > :after
   AND (:programs IS NULL OR program IN (SELECT value FROM json_each(:programs)))
 ORDER BY id LIMIT :limit
 
--- name: select_owners
--- From each owner to the next through the index, so that it costs by owners and not by runs.
-WITH RECURSIVE found (owner) AS (
-    SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND owner IS NOT NULL
-    UNION ALL
-    SELECT (SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND owner > found.owner)
-    FROM found WHERE owner IS NOT NULL
-)
-SELECT owner FROM found WHERE owner IS NOT NULL
-
--- name: select_claimants
-SELECT DISTINCT host FROM perdure_work WHERE host IS NOT NULL
-
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
@@ -266,10 +253,10 @@ WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms AND (run.owner = :owner OR 
 ORDER BY m.arrival, m.guid LIMIT :limit
 
 -- name: select_next_due
--- When the next message is due that `select_due_messages` will find.
+-- When the next message is due that `select_due_messages` will find, up to a time: beyond it lie other hosts' too.
 SELECT m.due_at_ms
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
-WHERE m.state = 'pending' AND (run.owner = :owner OR run.owner IS NULL)
+WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms AND (run.owner = :owner OR run.owner IS NULL)
   AND (run.parked IS NULL OR m.kind = 'cancel')
 ORDER BY m.due_at_ms LIMIT 1
 
@@ -318,3 +305,59 @@ SELECT min(id) FROM (
     UNION ALL SELECT min(run_id) FROM perdure_event WHERE run_id > :after
     UNION ALL SELECT min(run_id) FROM perdure_ledger WHERE run_id > :after
 )
+
+-- name: register_host
+-- Commits: a host. Again, if nobody knew whether it was, it is the same one.
+INSERT INTO perdure_host (id, beat, stale_after_ms, queues, started_at_ms)
+VALUES (:host, 0, :stale_after_ms, :queues, :started_at_ms)
+ON CONFLICT (id) DO NOTHING
+
+-- name: remove_host
+-- Commits: the host has no row: what it may still own or claim is a dead host's.
+DELETE FROM perdure_host WHERE id = :host
+
+-- name: count_open
+SELECT count(*) FROM perdure_run WHERE closed_at_ms IS NULL AND owner IS :owner
+
+-- name: beat
+-- Commits: a host's next beat. Returns nothing if it has no row, else what it sees.
+UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :glance
+
+-- name: glance
+-- What concerns a host, in one snapshot: all hosts; who owns open runs, and who has claimed work; whether there are
+-- runs of nobody for it; when the next message and the next work are due. Through indexes, as the statements of
+-- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
+-- that it costs by hosts and not by runs or work.
+SELECT
+(SELECT json_group_array(json_array(id, beat, stale_after_ms)) FROM perdure_host),
+(WITH RECURSIVE found (owner) AS (
+    SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND owner IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND owner > found.owner)
+    FROM found WHERE owner IS NOT NULL
+ )
+ SELECT json_group_array(owner) FROM found WHERE owner IS NOT NULL),
+(WITH RECURSIVE found (host) AS (
+    SELECT min(host) FROM perdure_work WHERE host IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(host) FROM perdure_work WHERE host > found.host)
+    FROM found WHERE host IS NOT NULL
+ )
+ SELECT json_group_array(host) FROM found WHERE host IS NOT NULL),
+EXISTS (SELECT 1 FROM perdure_run WHERE owner IS NULL AND closed_at_ms IS NULL
+          AND program IN (SELECT value FROM json_each(:programs))),
+(SELECT m.due_at_ms
+ FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
+ WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms AND (run.owner = :host OR run.owner IS NULL)
+   AND (run.parked IS NULL OR m.kind = 'cancel')
+ ORDER BY m.due_at_ms LIMIT 1),
+(WITH RECURSIVE level (queue, priority) AS (
+    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
+    UNION ALL
+    SELECT queue, (SELECT max(work.priority) FROM perdure_work AS work
+                   WHERE work.queue = level.queue AND work.priority < level.priority)
+    FROM level WHERE priority IS NOT NULL
+ )
+ SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
+             WHERE work.queue = level.queue AND work.priority = level.priority))
+ FROM level)

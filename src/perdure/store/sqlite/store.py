@@ -19,11 +19,12 @@ from perdure.core.errors import InputError, StoreClosed
 from perdure.core.ids import Guid, HostId, RunId
 from perdure.core.journal.entry import Entry, erase
 from perdure.core.ledger import AccountId, message_account
-from perdure.core.limits import MAX_SEQUENCE
+from perdure.core.limits import MAX_SEQUENCE, MAX_TIME_MS
 from perdure.core.messages import Message
 from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer, Decided
+from perdure.store.hosts import Glance, NewHost, Scope, glance_from
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 from perdure.store.rowforms import (
@@ -36,6 +37,7 @@ from perdure.store.rowforms import (
 )
 from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.inline import InlineConnection
+from perdure.store.sqlite.lifeline import SqliteLifeline, scope_values
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, patiently
 from perdure.store.sqlite.operations import SqliteOperations
 from perdure.store.sqlite.pace import Pace
@@ -189,11 +191,28 @@ class SqliteStore:
     async def release_runs(self, owner: HostId) -> int:
         return await self._count("release_runs", owner=owner)
 
-    async def owners(self) -> list[HostId]:
-        return [HostId(owner) for (owner,) in await self._select("select_owners")]
+    async def count_open(self, owner: HostId | None) -> int:
+        ((count,),) = await self._select("count_open", owner=owner)
+        return cast("int", count)
 
-    async def claimants(self) -> list[HostId]:
-        return [HostId(host) for (host,) in await self._select("select_claimants")]
+    async def register_host(self, host: NewHost) -> None:
+        require_storable(host.queues)
+        await self._count(
+            "register_host",
+            host=host.host,
+            stale_after_ms=host.stale_after_ms,
+            queues=_json(host.queues),
+            started_at_ms=host.started_at_ms,
+        )
+
+    async def remove_host(self, host: HostId) -> None:
+        await self._count("remove_host", host=host)
+
+    async def glance(self, scope: Scope) -> Glance:
+        return glance_from((await self._select("glance", **scope_values(scope)))[0])
+
+    def lifeline(self) -> SqliteLifeline | None:
+        return None if self._path == MEMORY else SqliteLifeline(self._path)
 
     async def claim_work(
         self,
@@ -333,8 +352,8 @@ class SqliteStore:
         rows = await self._select("select_due_messages", owner=owner, now_ms=now_ms, limit=limit)
         return [message_from(row) for row in rows]
 
-    async def next_due(self, owner: HostId) -> int | None:
-        rows = await self._select("select_next_due", owner=owner)
+    async def next_due(self, owner: HostId, until_ms: int = MAX_TIME_MS) -> int | None:
+        rows = await self._select("select_next_due", owner=owner, until_ms=until_ms)
         return rows[0][0] if rows else None
 
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:

@@ -1,0 +1,9 @@
+-- Hosts, and the signs of life that they give each other.
+
+CREATE TABLE perdure_host (
+    id             TEXT NOT NULL PRIMARY KEY,
+    beat           INTEGER NOT NULL,
+    stale_after_ms INTEGER NOT NULL,
+    queues         TEXT NOT NULL,
+    started_at_ms  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,224 @@
+"""The rows of hosts, their heartbeats, and what one sees of its store at one glance."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import apsw
+import pytest
+
+from perdure.core.errors import InputError, StaleFence, StoreUnavailable
+from perdure.core.hosts.watch import Peer
+from perdure.core.ids import HostId, StepId
+from perdure.core.messages import Work
+from perdure.store.bundle import Bundle
+from perdure.store.hosts import Glance, Lifeline, NewHost, Scope
+from perdure.store.opening import open_store
+from perdure.store.postgres import writing
+from perdure.store.store import Store
+from tests.store.builders import HOST, NOW, OTHER_HOST, begun, raw, sending
+
+pytestmark = pytest.mark.asyncio
+
+SCOPE = Scope(HOST, ("gpu",), ("checkout",), NOW + 5000)
+
+
+def host(name: HostId = HOST) -> NewHost:
+    return NewHost(name, 10_000, ("gpu",), NOW)
+
+
+@pytest.fixture
+async def shared(shared_url: str) -> AsyncIterator[Store]:
+    """A store that other processes may open."""
+    store = await open_store(shared_url)
+    yield store
+    await store.close()
+
+
+class Beating:
+    """A lifeline in a thread of its own, as a host uses it."""
+
+    def __init__(self, store: Store) -> None:
+        line = store.lifeline()
+        assert line is not None
+        self._line: Lifeline = line
+
+    async def beat(self, scope: Scope = SCOPE, limit_s: float = 5) -> Glance | None:
+        return await asyncio.to_thread(self._line.beat, scope, limit_s)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._line.close)
+
+
+@pytest.fixture
+async def beating(shared: Store) -> AsyncIterator[Beating]:
+    beating = Beating(shared)
+    yield beating
+    await beating.close()
+
+
+async def test_an_empty_store_shows_nothing(store: Store) -> None:
+    assert await store.glance(SCOPE) == Glance((), frozenset(), False, None, None)
+
+
+async def test_a_host_registers_once_and_is_removed(store: Store) -> None:
+    for _ in range(2):
+        await store.register_host(host())
+    assert (await store.glance(SCOPE)).peers == (Peer(HOST, 0, 10_000),)
+    assert await raw(store, "SELECT queues, started_at_ms FROM {}host") == [('["gpu"]', NOW)]
+    for _ in range(2):
+        await store.remove_host(HOST)
+    assert (await store.glance(SCOPE)).peers == ()
+
+
+async def test_who_holds_something_is_seen_with_a_row_or_without(store: Store) -> None:
+    await store.register_host(host())
+    await begun(store, owner=HOST)
+    await begun(store, owner=OTHER_HOST)
+    assert (await store.glance(SCOPE)).holders == {HOST, OTHER_HOST}
+
+
+async def test_runs_of_nobody_are_seen_by_hosts_that_have_their_program(store: Store) -> None:
+    await begun(store, owner=None)
+    assert (await store.glance(SCOPE)).has_unowned
+    assert not (await store.glance(Scope(HOST, (), ("other",), NOW))).has_unowned
+    assert await store.count_open(None) == 1
+    await store.claim_runs(HOST, 1)
+    assert not (await store.glance(SCOPE)).has_unowned
+    assert (await store.count_open(None), await store.count_open(HOST)) == (0, 1)
+
+
+async def test_what_is_due_soon_is_seen_by_the_owner_of_its_run(store: Store) -> None:
+    run = await begun(store, owner=HOST)
+    await store.commit(sending(run.message("later", due_at_ms=SCOPE.until_ms + 1)))
+    assert (await store.glance(SCOPE)).next_due_ms is None
+    await store.commit(sending(run.message("soon", due_at_ms=SCOPE.until_ms)))
+    assert (await store.glance(SCOPE)).next_due_ms == SCOPE.until_ms
+    assert (await store.glance(Scope(OTHER_HOST, (), (), SCOPE.until_ms))).next_due_ms is None
+
+
+async def test_work_is_seen_by_hosts_that_serve_its_queue(store: Store) -> None:
+    run = await begun(store)
+    bundle = Bundle()
+    bundle.put_work(run.fence, Work(run.run_id, StepId("root.1"), run.guid("1"), "gpu", NOW + 7))
+    await store.commit(bundle)
+    assert (await store.glance(SCOPE)).next_work_ms == NOW + 7
+    assert (await store.glance(Scope(HOST, (), (), NOW))).next_work_ms is None
+
+
+async def test_a_store_of_one_process_needs_no_heartbeat() -> None:
+    store = await open_store("sqlite:///:memory:")
+    assert store.lifeline() is None
+    await store.close()
+
+
+async def test_a_beat_is_seen_and_sees(shared: Store, beating: Beating) -> None:
+    await shared.register_host(host())
+    await begun(shared, owner=OTHER_HOST)
+    for _ in range(2):
+        await beating.beat()
+    seen = await beating.beat()
+    assert seen is not None
+    assert seen.holders == {OTHER_HOST}
+    assert (await shared.glance(SCOPE)).peers == (Peer(HOST, 3, 10_000),)
+
+
+async def test_without_a_row_there_is_no_beat(shared: Store, beating: Beating) -> None:
+    assert await beating.beat() is None
+    await shared.register_host(host())
+    assert await beating.beat() is not None
+    await shared.remove_host(HOST)
+    assert await beating.beat() is None
+    assert (await shared.glance(SCOPE)).peers == ()
+
+
+async def test_a_name_that_no_store_keeps_is_refused(shared: Store, beating: Beating) -> None:
+    with pytest.raises(InputError, match="NUL"):
+        await beating.beat(Scope(HostId("a\0b"), (), (), NOW))
+    with pytest.raises(InputError, match="NUL"):
+        await shared.register_host(host(HostId("a\0b")))
+
+
+async def test_a_beat_waits_for_a_writer_and_not_for_ever(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite:///{tmp_path}/store.db")
+    await store.register_host(host())
+    beating = Beating(store)
+    async with store.transaction(5) as transaction:
+        await transaction.execute("CREATE TABLE t (n INTEGER)")
+        began = monotonic()
+        with pytest.raises(StoreUnavailable, match=r"was locked for 0\.2 s"):
+            await beating.beat(limit_s=0.2)
+        assert 0.2 <= monotonic() - began < 2
+        waiting = asyncio.ensure_future(beating.beat())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+    assert await waiting is not None
+    await beating.close()
+    await store.close()
+
+
+async def test_heartbeats_alone_do_not_make_the_log_grow_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.store.sqlite.lifeline.LOG_PAGES", 20)
+    path = tmp_path / "store.db"
+    store = await open_store(f"sqlite:///{path}")
+    await store.register_host(host())
+    beating = Beating(store)
+    for _ in range(200):
+        await beating.beat()
+    assert path.with_name("store.db-wal").stat().st_size < 100 * 4096
+    await beating.close()
+    await store.close()
+    connection = apsw.Connection(str(path))
+    assert connection.execute("SELECT beat FROM perdure_host").get == 200
+    connection.close()
+
+
+@pytest.mark.postgres
+async def test_a_beat_connects_again_after_a_loss(fresh_postgres: str) -> None:
+    store = await open_store(fresh_postgres)
+    await store.register_host(host())
+    beating = Beating(store)
+    assert await beating.beat() is not None
+    await raw(
+        store,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        " AND datname = current_database()",
+    )
+    with pytest.raises(StoreUnavailable, match="took no heartbeat"):
+        await beating.beat()
+    assert await beating.beat() is not None
+    await beating.close()
+    await store.close()
+
+
+@pytest.mark.postgres
+async def test_a_host_that_is_paused_in_a_commit_does_not_hold_up_a_takeover(
+    fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "LONGEST_PAUSE_MS", 300)
+    paused, heir = await open_store(fresh_postgres), await open_store(fresh_postgres)
+    run = await begun(paused, owner=HOST)
+    write_rows, has_locks = writing.write_rows, asyncio.Event()
+
+    async def pause_once(connection: Any, group: Any) -> Any:
+        misfits = await write_rows(connection, group)
+        if not has_locks.is_set():
+            has_locks.set()
+            await asyncio.sleep(2)
+        return misfits
+
+    monkeypatch.setattr(writing, "write_rows", pause_once)
+    bundle = run.step()
+    bundle.enqueue(run.message("more than one statement"))
+    committing = asyncio.ensure_future(paused.commit(bundle))
+    await has_locks.wait()
+    async with asyncio.timeout(1.5):
+        assert len(await heir.take_over(HOST, OTHER_HOST, 10)) == 1
+    with pytest.raises(StaleFence):
+        await committing
+    await paused.close()
+    await heir.close()
