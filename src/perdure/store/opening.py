@@ -4,9 +4,9 @@ import re
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from perdure.core.errors import InvalidUrl
+from perdure.core.texts import require_text
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
-from perdure.store.values import require_text
 
 _FORMS = (
     "use 'sqlite:///file.db', 'sqlite:////absolute/path.db', 'sqlite:///:memory:' or "
