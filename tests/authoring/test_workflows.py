@@ -93,7 +93,7 @@ def test_a_version_may_be_as_long_as_the_limit_and_no_longer() -> None:
 
     longest = "9" * MAX_NAME_LENGTH
     assert workflow(version=longest)(checkout).version == longest
-    with pytest.raises(InputError, match="a version of 256 bytes .*: use at most 255"):
+    with pytest.raises(InputError, match=r"a version of 256 bytes .*: use at most 255"):
         workflow(version=longest + "9")(checkout)
 
 

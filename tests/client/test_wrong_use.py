@@ -477,7 +477,7 @@ async def test_a_used_key_is_free_in_another_scope_and_for_another_workflow(
 
 @pytest.mark.parametrize("key", ["", "k" * (MAX_KEY_LENGTH + 1), "a\0b", "\ud800"])
 async def test_a_key_that_no_store_can_keep_is_refused(memory: Engine, key: str) -> None:
-    with pytest.raises(InputError, match="can't be a key|a key (of 1025 bytes|'.* holds a)"):
+    with pytest.raises(InputError, match=r"can't be a key|a key (of 1025 bytes|'.* holds a)"):
         await memory.start(pays(1), key=key)
 
 
