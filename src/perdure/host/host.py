@@ -15,6 +15,7 @@ from typing import Any
 from perdure.authoring.context import Info
 from perdure.core.codec import Codec
 from perdure.core.errors import (
+    BundleRefused,
     CommitRejected,
     RunExists,
     StaleFence,
@@ -27,6 +28,7 @@ from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message, Work
 from perdure.engine.replay import facts
 from perdure.engine.replay.effects import Birth, Change
+from perdure.engine.replay.facts import Outcome
 from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.programs import explain, program_of, rebuild
 from perdure.engine.replay.promise import DurablePromise
@@ -38,6 +40,7 @@ from perdure.host.batch import Batch, Start, start_of
 from perdure.host.bodies import Bodies
 from perdure.host.body import Body
 from perdure.host.loading import Loader
+from perdure.host.parking import Parking, Told
 from perdure.host.patience import Patience
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
@@ -80,7 +83,8 @@ class Host:
         """Called with each message that this host sent and that is durable."""
         self._mode = Mode.STEPWISE if settings.stepwise else Mode.FUSED
         self.max_doubts = settings.max_doubts
-        self.loader = Loader(store, host_id, residents, self.watchers, self._replay)
+        self.parking = Parking(store, host_id, self.watchers, sources)
+        self.loader = Loader(store, host_id, residents, self.parking, self._replay)
         self.on_work: Callable[[Work], None] = lambda _: None
         """Called with each task that this host put on a queue, when that is durable."""
         self.on_slot: Callable[[], None] = lambda: None
@@ -141,11 +145,23 @@ class Host:
 
     # Advancing
 
-    async def advance(self, run_id: RunId, act: Act) -> bool:
-        """Let `act` feed facts to the run, and commit what follows. False if the run is not ours.
+    async def advance(self, run_id: RunId, act: Act, told: Told | None = None) -> bool:
+        """Let `act` feed facts to the run, and commit what follows. False if the run is not ours, or can't go on.
 
-        `act` may be called again, on a fresh load, if the commit did not come about.
+        `act` may be called again, on a fresh load, if the commit did not come about. What is `told` with it is
+        kept even if the run can't go on.
         """
+        try:
+            return await self._advance(run_id, act)
+        except Exception as error:
+            is_passing = isinstance(error, StoreError | CommitRejected)
+            if is_passing and not isinstance(error, BundleRefused):
+                raise
+            await self.parking.set_aside(run_id, error, told)
+            self.bodies.cancel_run(run_id)
+            return False
+
+    async def _advance(self, run_id: RunId, act: Act) -> bool:
         patience = Patience()
         while True:
             run = self.residents.get(run_id)
@@ -166,7 +182,7 @@ class Host:
             except StoreClosed:
                 raise
             except (StoreError, CommitRejected) as error:
-                if self._is_stopping:
+                if self._is_stopping or isinstance(error, BundleRefused):
                     raise
                 log.warning(
                     "run %s waits %.2f s for its store: %s", run_id, patience.delay_s, error
@@ -347,25 +363,26 @@ class Host:
         is_doubted = promise.doubts > 0
         self.bodies.start(Body(info, task, promise.input, self._ended, is_doubted=is_doubted))
 
-    def _ended(self, body: Body, outcome: facts.Outcome) -> Awaitable[None] | None:
+    def _ended(self, body: Body, outcome: Outcome) -> Awaitable[None] | None:
         """A body of this host ended: its run takes a turn, which nobody waits for."""
-        info = body.info
-        tell = partial(facts.complete, step=info.step, attempt=info.attempt, outcome=outcome)
-        run = self.residents.get(info.run_id)
+        run = self.residents.get(body.info.run_id)
         if run is None or run.is_held or self._mode is Mode.STEPWISE:
-            return self._report(body, tell)
-        self._take_turn(run, tell, partial(self._reported, body, tell))
+            return self._report(body, outcome)
+        try:
+            self._take_turn(run, body.tell(outcome), partial(self._reported, body, outcome))
+        except Exception:  # a fresh load shows whether it is the program
+            return self._report(body, outcome)
         return None
 
-    def _reported(self, body: Body, tell: Act, failure: BaseException | None) -> None:
+    def _reported(self, body: Body, outcome: Outcome, failure: BaseException | None) -> None:
         if failure is None:
             self.bodies.forget(body)
         else:
-            self.spawn(self._report(body, tell))
+            self.spawn(self._report(body, outcome))
 
-    async def _report(self, body: Body, tell: Act) -> None:
+    async def _report(self, body: Body, outcome: Outcome) -> None:
         try:
-            await self.advance(body.info.run_id, tell)
+            await self.advance(body.info.run_id, body.tell(outcome), (body, outcome))
         finally:
             self.bodies.forget(body)
 
