@@ -48,24 +48,47 @@ def exit_in_a_thread() -> None:
 
 
 @task
+async def exit_in_the_loop() -> None:
+    sys.exit(4)
+
+
+@task
+def interrupt_a_thread() -> None:
+    raise KeyboardInterrupt
+
+
+@task
 async def one() -> int:
     return 1
 
 
 @workflow
 async def asks_for_the_unusual(which: int) -> str:
-    call = (raise_unusually, raise_unusually_in_a_thread, exit_in_a_thread)[which]
+    call = (
+        raise_unusually,
+        raise_unusually_in_a_thread,
+        exit_in_a_thread,
+        exit_in_the_loop,
+        interrupt_a_thread,
+    )[which]
     try:
         await call()
     except TaskFailed as error:
-        return error.message
+        return f"{error.type_name.rpartition(':')[2]} {error.message}"
     except RuntimeError as error:
         return str(error)
     return "nothing"
 
 
 @pytest.mark.parametrize(
-    ("which", "said"), [(0, "async"), (1, "thread"), (2, "the task raised SystemExit(3)")]
+    ("which", "said"),
+    [
+        (0, "Unusual async"),
+        (1, "Unusual thread"),
+        (2, "SystemExit 3"),
+        (3, "SystemExit 4"),
+        (4, "the task raised KeyboardInterrupt()"),
+    ],
 )
 async def test_whatever_a_task_raises_is_its_failure(which: int, said: str) -> None:
     async with opened(MEMORY) as engine:
@@ -84,6 +107,43 @@ async def test_whatever_a_workflow_raises_is_its_failure() -> None:
         run = await engine.start(is_unusual())
         with pytest.raises(RunFailed, match="Unusual"):
             await run.result(timeout=10)
+
+
+@workflow
+async def exits(at_once: bool) -> None:
+    await one()
+    if not at_once:
+        await number.receive()
+    sys.exit(7)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_workflow_that_exits_fails_and_its_host_goes_on(at_once: bool) -> None:
+    async with opened(MEMORY) as engine:
+        run, other = await engine.start(exits(at_once)), await engine.start(exits(False))
+        if not at_once:
+            await run.signal(number, 1)
+        with pytest.raises(RunFailed, match="failed with builtins:SystemExit: 7"):
+            await run.result(timeout=10)
+        assert await other.status() == "blocked"
+
+
+async def test_preflight_survives_a_workflow_that_exits() -> None:
+    @workflow(name="stubborn.exiting")
+    async def before() -> None:
+        await number.receive()
+
+    async with opened(MEMORY) as engine:
+        await engine.start(before())
+
+        @workflow(name="stubborn.exiting")
+        async def after() -> None:
+            sys.exit(7)
+
+        found = await engine.preflight()
+        assert [each.program for each in found.divergences] == ["stubborn.exiting"]
+        assert "SystemExit" in str(found)
+        assert after.name == before.name
 
 
 @workflow

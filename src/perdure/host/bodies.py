@@ -205,10 +205,10 @@ class Bodies:
                 raise
             # Nobody cancelled it: the body raised this itself.
             return Outcome(False, encode_failure(self._codec, error))
-        except (KeyboardInterrupt, SystemExit):
-            # Not the body's doing, or meant for the whole process.
+        except KeyboardInterrupt:
+            # Not the body's doing: somebody wants the process to end.
             raise
-        except BaseException as error:  # whatever else a body raises is its outcome
+        except BaseException as error:  # whatever else a body raises is its outcome, an exit too
             failure = encode_failure(self._codec, error)
             return Outcome(False, failure, task.retry.covers(error))
         finally:
@@ -272,8 +272,8 @@ class Bodies:
         thread.add_done_callback(partial(self._left_thread, body))
         # Shielded: a thread goes on when its body is cancelled, and so does its hold on the slot.
         result, error = await asyncio.shield(thread)
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            # A thread can neither be interrupted nor end the process: it raised this by itself.
+        if isinstance(error, KeyboardInterrupt):
+            # A thread can't be interrupted: it raised this by itself.
             raise RuntimeError(f"the task raised {error!r}") from error  # noqa: TRY004 - it is no type
         if error is not None:
             raise error

@@ -249,10 +249,10 @@ class Machine:
                 wait = fiber.coroutine.throw(thrown)
         except StopIteration as stop:
             self._finish(fiber, stop.value, None)
-        except (Diverged, Evicted, KeyboardInterrupt, SystemExit):
+        except (Diverged, Evicted, KeyboardInterrupt):
             # Not the program's word: the engine's, or somebody's who wants the process to end.
             raise
-        except BaseException as error:  # the program's failure is its outcome
+        except BaseException as error:  # the program's failure is its outcome, and so is its exit
             self._finish(fiber, None, error)
         else:
             self._suspend(fiber, wait)
