@@ -207,14 +207,15 @@ class Engine:
         """Replay every open run on the code that is registered here; of these `programs`, if they are given.
 
         Nothing is executed, written or owned. An engine that is not open opens its store for the time of the
-        check, and takes no run up: so new code is checked before it has touched anything.
+        check, and takes no run up: so new code is checked before it has touched anything. A store that is not there,
+        or that this Perdure would have to bring up to date, is refused.
         """
-        if isinstance(programs, str):
+        if isinstance(programs, str) or not isinstance(programs, Iterable | None):
             raise InputError(f"programs is {programs!r}", f"pass a sequence: [{programs!r}]")
         named = None if programs is None else [require_name("workflow", name) for name in programs]
         if self._hosting is not None:
             return await preflight(self._hosting.host.store, self._codec, HostSources(), named)
-        store = await open_store(self._url)
+        store = await open_store(self._url, as_it_is=True)
         try:
             return await preflight(store, self._codec, HostSources(), named)
         finally:

@@ -19,7 +19,14 @@ from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer, Decided
 from perdure.store.group import Group
-from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
+from perdure.store.postgres.opening import (
+    CONFLICT,
+    LOST,
+    Address,
+    first_connection,
+    migrate,
+    require_migrated,
+)
 from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, next_books
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
@@ -64,11 +71,14 @@ class PostgresStore:
         self._closing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, url: str) -> "PostgresStore":
+    async def open(cls, url: str, *, as_it_is: bool = False) -> "PostgresStore":
         address = Address(url)
         connection = await first_connection(address)
         try:
-            await migrate(connection, address.name)
+            if as_it_is:
+                await require_migrated(connection, address.name)
+            else:
+                await migrate(connection, address.name)
         except BaseException:
             await connection.close()
             raise
