@@ -10,7 +10,7 @@ from perdure.authoring.task import Task
 from perdure.core.ids import RunId, StepId
 from perdure.core.replay.identity import idempotency_text
 from perdure.core.transactions import Transaction
-from perdure.engine.replay.facts import Outcome, complete
+from perdure.engine.replay.facts import Outcome, complete, stop
 from perdure.engine.replay.warm import WarmRun
 
 Group = tuple[RunId, bool]
@@ -128,6 +128,15 @@ class Body:
         """What takes its outcome into its run."""
         info = self.info
         return partial(complete, step=info.step, attempt=info.attempt, outcome=outcome)
+
+    def tell_stopped(self, run: WarmRun) -> None:
+        """Let its run know that its host has ended it, in order to stop."""
+        stop(run, self.info.step, self.info.attempt)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.life is None and self.thread is None
 
     def nested(self) -> "NestedCall":
         self._children += 1

@@ -6,7 +6,6 @@ and only then let anything out: bodies start, results are told, messages are pas
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
@@ -44,6 +43,8 @@ from perdure.host.parking import Parking, Told
 from perdure.host.patience import Patience
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
+from perdure.host.stopping import note_stopped
+from perdure.host.waiting import WaitingSteps
 from perdure.host.watching import Ending, Watchers
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided, settle_future
@@ -89,10 +90,7 @@ class Host:
         """Called with each task that this host put on a queue, when that is durable."""
         self.on_slot: Callable[[], None] = lambda: None
         """Called when a slot is free that no step of this host's runs waits for."""
-        self._waiting: dict[bool, OrderedDict[tuple[RunId, StepId], None]] = {
-            is_async: OrderedDict() for is_async in (True, False)
-        }
-        """Steps that found no slot, apart for async bodies and for threads."""
+        self._waiting = WaitingSteps()
         self.on_unfinished: Callable[[Sequence[WarmRun]], None] = lambda _: None
         """Called with the runs that are durable and of which more is decided: `advance` writes it."""
         self._background: set[asyncio.Task[Any]] = set()
@@ -288,7 +286,7 @@ class Host:
             if self.bodies.reserve(task):
                 batch.starts.append((run, promise, facts.start(machine, promise)))
             else:
-                self._waiting[task.is_async][run.run_id, promise.step] = None
+                self._waiting.add(task.is_async, run.run_id, promise.step)
         machine.unstarted.clear()
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []
@@ -350,8 +348,7 @@ class Host:
     def _drop(self, run_id: RunId, step: StepId) -> None:
         """Nobody wants the step any more, whether it runs or waits for a slot."""
         self.bodies.cancel(run_id, step)
-        for waiting in self._waiting.values():
-            waiting.pop((run_id, step), None)
+        self._waiting.drop(run_id, step)
 
     def _execute(self, run: WarmRun, promise: DurablePromise, attempt: int) -> None:
         task = promise.task
@@ -387,16 +384,15 @@ class Host:
             self.bodies.forget(body)
 
     def _fill_free_slot(self, is_async: bool) -> None:
-        if self._waiting[is_async]:
+        if self._waiting.has_any(is_async):
             self.spawn(self._start_waiting(is_async))
         else:
             self.on_slot()
 
     async def _start_waiting(self, is_async: bool) -> None:
         """Start steps that waited, until the slots are taken: not every one is still wanted."""
-        waiting = self._waiting[is_async]
-        while waiting and self.bodies.has_slot(is_async):
-            (run_id, step), _ = waiting.popitem(last=False)
+        while self._waiting.has_any(is_async) and self.bodies.has_slot(is_async):
+            run_id, step = self._waiting.take(is_async)
             await self.advance(run_id, partial(_want, step))
 
     # Memory
@@ -461,6 +457,8 @@ class Host:
         await self._quiet(grace_s)
         self.bodies.close()
         await self._quiet(LONGEST_CLEAN_UP_S)
+        for failure in await note_stopped(self.bodies.stopped, self.advance, LONGEST_CLEAN_UP_S):
+            self.on_failure(failure)
         for run in self.residents:
             self.evict(run)
         await self.store.release_runs(self.host_id)

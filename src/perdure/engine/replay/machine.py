@@ -28,7 +28,7 @@ from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
 from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
-from perdure.core.replay.doubt import doubted_steps, resolution_of
+from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import signal_guid
 from perdure.engine.replay.abandoning import abandon_leaf
 from perdure.engine.replay.awaiting import await_of
@@ -212,7 +212,7 @@ class Machine:
             for step, count in doubted_steps(event):
                 promise = self.promises.get(step)
                 if promise is not None:
-                    promise.doubt(count, resolution)
+                    promise.doubt(count, resolution, is_stopped=is_stopped(event))
 
     def _ignore(self, event: e.Event) -> None:
         """A fact that means nothing to the program."""
