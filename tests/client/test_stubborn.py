@@ -22,6 +22,7 @@ from perdure import (
     task,
     workflow,
 )
+from perdure.core.errors import ForeignAwait
 from tests.client.engines import opened
 
 MEMORY = "sqlite:///:memory:"
@@ -144,6 +145,52 @@ async def test_preflight_survives_a_workflow_that_exits() -> None:
         assert [each.program for each in found.divergences] == ["stubborn.exiting"]
         assert "SystemExit" in str(found)
         assert after.name == before.name
+
+
+ENGINES: list[Engine] = []
+
+
+async def start_one() -> object:
+    return await ENGINES[0].start(starts_others("nothing"), key="sneaky")
+
+
+async def start_many() -> object:
+    return await ENGINES[0].start_many([starts_others("nothing")], keys=["sneaky"])
+
+
+async def open_a_transaction() -> object:
+    async with ENGINES[0].transaction() as tx:
+        return await tx.execute("SELECT 1")
+
+
+async def signal_a_run() -> object:
+    return await ENGINES[0].handle(perdure.info().run_id).signal(number, 1)
+
+
+@workflow(lint="off")
+async def starts_others(how: str) -> str:
+    await one()
+    ways = (start_one, start_many, open_a_transaction, signal_a_run)
+    for way in (each for each in ways if each.__name__ == how):
+        try:
+            await way()
+        except ForeignAwait as error:
+            return str(error)
+    return "nothing"
+
+
+@pytest.mark.parametrize("how", ["start_one", "start_many", "open_a_transaction", "signal_a_run"])
+async def test_a_workflow_that_uses_an_engine_is_refused_before_anything_happens(how: str) -> None:
+    async with opened(MEMORY) as engine:
+        ENGINES[:] = [engine]
+        run = await engine.start(starts_others(how))
+        assert await run.result(timeout=10) == (
+            "workflow 'starts_others' uses an engine: "
+            "start child runs with perdure.start(...), and use engines in tasks"
+        )
+        await asyncio.sleep(0.05)
+        sneaky = await engine.start(starts_others("of another call"), key="sneaky")
+        assert await sneaky.result(timeout=10) == "nothing"
 
 
 @workflow

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from perdure.authoring.call import Call, discard
+from perdure.authoring.context import WORKFLOW
 from perdure.authoring.definition import require_name
 from perdure.authoring.registry import register
 from perdure.authoring.texts import require_text
@@ -15,7 +16,7 @@ from perdure.authoring.upcaster import reading_old_shapes
 from perdure.authoring.workflow import Workflow
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
-from perdure.core.errors import EngineClosed, InputError, KeyReused, RunExists
+from perdure.core.errors import EngineClosed, ForeignAwait, InputError, KeyReused, RunExists
 from perdure.core.ids import RunId, parse_run_id
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.limits import MAX_KEY_LENGTH
@@ -180,11 +181,16 @@ class Engine:
             discard(calls)
             raise InputError(f"start_many was given one call, {calls!r}", "pass a list of calls")
         calls = list(calls)
-        given = list(repeat(None, len(calls)) if keys is None else keys)
-        if len(given) != len(calls):
+        try:
+            self._require_open()
+            given = list(repeat(None, len(calls)) if keys is None else keys)
+            if len(given) != len(calls):
+                what = f"{len(given)} keys for {len(calls)} calls"
+                raise InputError(what, "pass one key for each")
+        except BaseException:
             for call in calls:
                 discard(call)
-            raise InputError(f"{len(given)} keys for {len(calls)} calls", "pass one key for each")
+            raise
         starts = (
             self.start(call, key=key, scope=scope) for call, key in zip(calls, given, strict=True)
         )
@@ -222,6 +228,13 @@ class Engine:
             await store.close()
 
     def _require_open(self) -> Hosting:
+        turn = WORKFLOW.get()
+        if turn is not None:
+            # Before anything is submitted: a workflow can't await it, and would do it again in each replay.
+            raise ForeignAwait(
+                f"workflow {turn.info.program!r} uses an engine",
+                "start child runs with perdure.start(...), and use engines in tasks",
+            )
         if self._hosting is None:
             raise EngineClosed("the engine is not open", "use it inside `async with Engine(...)`")
         return self._hosting
