@@ -164,7 +164,9 @@ async def open_a_transaction() -> object:
 
 
 async def signal_a_run() -> object:
-    return await ENGINES[0].handle(perdure.info().run_id).signal(number, 1)
+    run = ENGINES[0].handle(perdure.info().run_id)
+    await run.signal(number, 1)
+    return run
 
 
 @workflow(lint="off")
