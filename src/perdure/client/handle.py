@@ -306,20 +306,20 @@ class Handle(Generic[R]):
 
     @overload
     def stream(
-        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[False] = False
+        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[True]
+    ) -> AsyncGenerator[Chunk[T], None]: ...
+    @overload  # a union, such as `str | None`, is no `type[T]`
+    def stream(
+        self, name: str, *, of: object = ..., start: int = 0, completed_only: Literal[True]
+    ) -> AsyncGenerator[Chunk[Any], None]: ...
+    @overload
+    def stream(
+        self, name: str, *, of: type[T], start: int = 0, completed_only: bool = False
     ) -> AsyncGenerator[Chunk[T] | Abandoned, None]: ...
     @overload
     def stream(
-        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[True]
-    ) -> AsyncGenerator[Chunk[T], None]: ...
-    @overload
-    def stream(
-        self, name: str, *, start: int = 0, completed_only: Literal[False] = False
+        self, name: str, *, of: object = ..., start: int = 0, completed_only: bool = False
     ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]: ...
-    @overload
-    def stream(
-        self, name: str, *, start: int = 0, completed_only: Literal[True]
-    ) -> AsyncGenerator[Chunk[Any], None]: ...
     def stream(
         self, name: str, *, of: Any = object, start: int = 0, completed_only: bool = False
     ) -> AsyncGenerator[Any, None]:

@@ -141,7 +141,10 @@ class Machine:
     def _place(self) -> str:
         """Where the program is, for people."""
         fiber = self._current or next(iter(self._fibers), None)
-        return self.workflow.place if fiber is None else fiber.line
+        while fiber is not None and fiber.is_ours:
+            fiber = None if fiber.promise is None else fiber.promise.owner
+        where = f"{self.workflow.place} in {self.workflow.fn.__name__}"
+        return where if fiber is None else fiber.line
 
     def _left(self, generator: AsyncGenerator[Any, Any]) -> None:
         """An async generator of the program's is gone. What it does in `finally` can't be durable any more."""
