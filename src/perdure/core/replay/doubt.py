@@ -95,7 +95,7 @@ def step_in_doubt(step: StepId, name: str, policy: Resolution, total: int) -> St
     times = "once" if total == 1 else f"{total} times"
     return StepInDoubt(
         f"step {step} ({name}) was under way {times} when its host died",
-        f"find out whether it kills its process; {remedy}",
+        f"find out whether it kills its process, or outlasts each stop of it as a thread can; {remedy}",
     )
 
 
