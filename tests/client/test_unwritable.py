@@ -230,3 +230,25 @@ async def test_a_run_that_can_not_begin_is_not_started(engine: Engine) -> None:
 
     with pytest.raises(ValueError, match="a defect"):
         await engine.start(at_once())
+
+
+async def test_a_row_that_the_database_refuses_parks_its_run_alone(
+    shared_url: str, poison: pytest.MonkeyPatch
+) -> None:
+    poison.undo()
+    publish = Bundle.publish
+
+    def spoil(bundle: Bundle, run_id: Any, name: str, payload: Any, at_ms: int) -> None:
+        publish(bundle, run_id, name, payload, at_ms)
+        bundle.published = [(run_id, name, None, at_ms)]  # type: ignore[list-item]
+
+    poison.setattr(Bundle, "publish", spoil)
+    async with opened(shared_url) as engine:
+        run_id = (run := await engine.start(after_a_step())).run_id
+        with pytest.raises(RunDiverged, match="BundleRefused: the database refused a row"):
+            await run.result(10)
+        assert len(await recorded(engine, run, e.InvokeCompleted)) == 1
+    poison.undo()
+    async with opened(shared_url) as engine:
+        assert await engine.handle(run_id).result(10) == "once"
+    assert executed == {"once": 1}
