@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perdure.core.ids import StepId
+from perdure.core.ids import HostId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.replay.doubt import MAX_DOUBTS, doubted_steps
+from perdure.store.hosts import Scope
 from perdure.store.inspection import audit, verify
 from perdure.store.opening import open_store
+from perdure.store.store import Store
 
 Step = tuple[int, int]
 """The number of a run, and of a step in it."""
@@ -27,6 +29,12 @@ class Journal(NamedTuple):
         """Steps that have been in doubt so often that they fail if they are once more after the next."""
         doubts = MAX_DOUBTS - 1
         return {s for s, n in self.doubted.items() if n >= doubts} - self.completed
+
+
+async def holders(store: Store) -> frozenset[HostId]:
+    """Who owns open runs, or has claimed work."""
+    glance = await store.glance(Scope(HostId("nobody"), (), (), 0))
+    return glance.holders
 
 
 async def read_journal(url: str) -> Journal:

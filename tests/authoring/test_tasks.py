@@ -101,10 +101,10 @@ def test_a_task_knows_whether_its_function_is_async() -> None:
             {"heartbeat_timeout": 0.0},
             "heartbeat_timeout is 0.0: pass more than 0, or None for no limit",
         ),
-        ({"queue": ""}, "'' can't be the name of a queue: pass a text of 1 to 255 characters"),
-        ({"queue": 5}, "5 can't be the name of a queue: pass a text of 1 to 255 characters"),
-        ({"name": ""}, "'' can't be the name of a task: pass a text of 1 to 255 characters"),
-        ({"name": 5}, "5 can't be the name of a task: pass a text of 1 to 255 characters"),
+        ({"queue": ""}, "'' can't be the name of a queue: pass a text of 1 to 255 bytes"),
+        ({"queue": 5}, "5 can't be the name of a queue: pass a text of 1 to 255 bytes"),
+        ({"name": ""}, "'' can't be the name of a task: pass a text of 1 to 255 bytes"),
+        ({"name": 5}, "5 can't be the name of a task: pass a text of 1 to 255 bytes"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(wrong: dict[str, Any], text: str) -> None:
@@ -125,7 +125,7 @@ def test_a_name_may_be_as_long_as_the_limit_and_no_longer() -> None:
 
     longest = "n" * MAX_NAME_LENGTH
     assert task(name=longest)(charge).name == longest
-    with pytest.raises(InputError, match="can't be the name of a task"):
+    with pytest.raises(InputError, match="the name of a task of 256 bytes"):
         task(name=longest + "n")(charge)
 
 

@@ -74,9 +74,9 @@ def test_what_is_no_function_cant_be_a_workflow(wrong: Any) -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"name": ""}, "'' can't be the name of a workflow: pass a text of 1 to 255 characters"),
-        ({"name": 5}, "5 can't be the name of a workflow: pass a text of 1 to 255 characters"),
-        ({"version": 2}, "version is 2: pass a text of at most 255 characters"),
+        ({"name": ""}, "'' can't be the name of a workflow: pass a text of 1 to 255 bytes"),
+        ({"name": 5}, "5 can't be the name of a workflow: pass a text of 1 to 255 bytes"),
+        ({"version": 2}, "2 can't be a version: pass a text of 0 to 255 bytes"),
         ({"lint": "loud"}, "no such mode of the linter: 'loud': use 'error', 'warn' or 'off'"),
     ],
 )
@@ -93,7 +93,7 @@ def test_a_version_may_be_as_long_as_the_limit_and_no_longer() -> None:
 
     longest = "9" * MAX_NAME_LENGTH
     assert workflow(version=longest)(checkout).version == longest
-    with pytest.raises(InputError, match="at most 255 characters"):
+    with pytest.raises(InputError, match=r"a version of 256 bytes .*: use at most 255"):
         workflow(version=longest + "9")(checkout)
 
 

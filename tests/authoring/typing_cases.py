@@ -60,6 +60,10 @@ async def record(tx: Transaction, order: int, note: str = "") -> str:
     return note
 
 
+@task(transactional=False, on_doubt="fail")
+async def unlink(order: int) -> None: ...
+
+
 @workflow
 async def checkout(order: int) -> str:
     return await charge(order)
@@ -107,6 +111,7 @@ async def wrong_calls() -> None:
 async def transactional_tasks_are_called_without_their_transaction(tx: Transaction) -> None:
     _ = assert_type(record(1), Call[str])
     _ = assert_type(record(order=1, note="a"), Call[str])
+    _ = assert_type(unlink(1), Call[None])
     assert_type(await record(1), str)
     await record.fn(tx, 1)
     record(tx, 1)  # type: ignore[arg-type, unused-awaitable]
@@ -331,7 +336,7 @@ async def wrong_only_when_it_runs(engine: Engine) -> None:
     await twice
 
 
-async def streams(handle: Handle[str]) -> None:
+async def streams(handle: Handle[str], is_patient: bool) -> None:
     tokens = assert_type(perdure.stream("tokens"), Stream)
     tokens.append("any value")
     assert_type(await tokens.flush(), None)
@@ -346,16 +351,22 @@ async def streams(handle: Handle[str]) -> None:
         assert_type(chunk.value, list[int])
     async for plain in handle.stream("tokens", completed_only=True):
         assert_type(plain, Chunk[Any])
+    async for union in handle.stream("tokens", of=str | None, completed_only=True):
+        assert_type(union, Chunk[Any])
+    async for either in handle.stream("tokens", of=str, completed_only=is_patient):
+        assert_type(either, Chunk[str] | Abandoned)
     perdure.stream(1)  # type: ignore[arg-type]
     tokens.flush()  # type: ignore[unused-coroutine]
     handle.stream("tokens", str)  # type: ignore[call-overload]
     handle.stream("tokens", start="3")  # type: ignore[call-overload]
 
 
-def sync_streams(handle: SyncHandle[str]) -> None:
+def sync_streams(handle: SyncHandle[str], is_patient: bool) -> None:
     for item in handle.stream("tokens", of=str):
         assert_type(item, Chunk[str] | Abandoned)
     for chunk in handle.stream("tokens", of=int, completed_only=True):
         assert_type(chunk.value, int)
+    for union in handle.stream("tokens", of=str | None, completed_only=is_patient):
+        assert_type(union, Chunk[Any] | Abandoned)
     for plain in handle.stream("tokens"):
         assert_type(plain, Chunk[Any] | Abandoned)

@@ -38,6 +38,7 @@ class Order(msgspec.Struct, frozen=True):
     pace_s: float
     """How long a step takes."""
     lease_s: float = 1.5
+    stale_after_s: float = 1.5
 
 
 async def begin(run: int, step: int, *, is_queued: bool) -> None:
@@ -86,7 +87,14 @@ async def main() -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
     # A step may be unlucky many times here, and must not be failed for it.
-    settings = Settings(lease=order.lease_s, max_doubts=90, grace=20)
+    settings = Settings(
+        lease=order.lease_s,
+        heartbeat=order.stale_after_s / 8,
+        stale_after=order.stale_after_s,
+        transaction_timeout=order.stale_after_s / 2,
+        max_doubts=90,
+        grace=20,
+    )
     engine = Engine(order.url, queues=["chaos"], settings=settings)
     await insist(engine.open)
     try:

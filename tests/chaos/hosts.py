@@ -16,7 +16,7 @@ import msgspec
 from perdure.core.errors import StoreError
 from perdure.store.opening import open_store
 from perdure.store.store import Store
-from tests.chains import Journal, read_journal
+from tests.chains import Journal, holders, read_journal
 from tests.chaos.evidence import Line, lines_of
 from tests.chaos.host import Order
 
@@ -87,7 +87,7 @@ class Hosts:
 
     def bury(self, number: int) -> None:
         """It was killed, and is gone when this returns."""
-        assert self._processes[number].wait() == -signal.SIGKILL
+        assert self._processes.pop(number).wait() == -signal.SIGKILL
 
     def pid(self, number: int) -> int:
         return self._processes[number].pid
@@ -100,7 +100,7 @@ class Hosts:
         pid = str(self.pid(number))
 
         async def find(store: Store) -> frozenset[int]:
-            owners = [owner for owner in await store.owners() if owner.split("_")[4] == pid]
+            owners = [owner for owner in await holders(store) if owner.split("_")[4] == pid]
             pages = [await store.open_runs(owner, limit=10_000) for owner in owners]
             return frozenset(int(run.key or "") for page in pages for run in page)
 
@@ -136,7 +136,7 @@ class Hosts:
         """None ended by itself."""
         for number, host in self._processes.items():
             code = host.poll()
-            assert code in (None, -signal.SIGKILL), f"exit code {code}: {self._said(number)}"
+            assert code is None, f"exit code {code}: {self._said(number)}"
 
     def drain(self) -> None:
         """Let all of them stop in good order."""

@@ -18,6 +18,7 @@ from perdure.cli.worker.supervision import NOT_DRAINED, UNUSABLE
 from perdure.core.journal import events as e
 from perdure.store.inspection import audit, verify
 from perdure.store.opening import open_store
+from tests.chains import holders
 from tests.cli import worker_app
 from tests.cli.test_demo import COMMAND
 from tests.client.engines import AT_ONCE
@@ -139,8 +140,7 @@ def doubts(url: str) -> int:
         try:
             for report in (await audit(store), await verify(store)):
                 assert report.is_clean, str(report)
-            assert await store.owners() == []
-            assert await store.claimants() == []
+            assert await holders(store) == frozenset()
             async for books in store.books():
                 found += sum(isinstance(entry.event, e.Posted) for entry in books.entries)
         finally:

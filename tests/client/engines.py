@@ -30,6 +30,20 @@ async def opened(
         await assert_sound(engine)
 
 
+@asynccontextmanager
+async def killed(
+    url: str, settings: Settings | None = None, queues: tuple[str, ...] = ()
+) -> AsyncIterator[Engine]:
+    """An engine that hands nothing back and tells nobody, as one whose process dies."""
+    engine = Engine(url, settings=settings, queues=queues)
+    await engine.open()
+    try:
+        yield engine
+        await assert_sound(engine)
+    finally:
+        await engine._abort()
+
+
 async def journal(engine: Engine, handle: Handle[Any]) -> list[e.Event]:
     """What is durable of a run now."""
     return [entry.event for entry in await store_of(engine).entries(handle.run_id)]

@@ -117,6 +117,40 @@ async def test_the_diff_names_the_line_of_the_program(shared_url: str) -> None:
     assert f"{code.co_filename}:{code.co_firstlineno + 2} in changed" in str(parked.value)
 
 
+async def test_a_program_that_takes_other_arguments_is_named_by_its_own_line(
+    shared_url: str,
+) -> None:
+    run_id = await _waiting_run(shared_url)
+
+    @workflow(name=old_code().name)
+    async def takes_more(count: int) -> str:
+        return str(count)
+
+    code = takes_more.fn.__code__
+    async with opened(shared_url) as engine:
+        with pytest.raises(RunDiverged) as parked:
+            await engine.handle(run_id).result(10)
+        (found,) = (await engine.preflight([takes_more.name])).divergences
+    assert found.line == f"{code.co_filename}:{code.co_firstlineno} in takes_more"
+    assert found.line in str(parked.value)
+
+
+async def test_an_operation_in_a_join_set_is_named_by_the_line_of_the_program(
+    shared_url: str,
+) -> None:
+    await _waiting_run(shared_url)
+
+    @workflow(name=old_code().name)
+    async def waits_in_a_set() -> None:
+        waiting = perdure.join_set()
+        waiting.submit(perdure.sleep(1))
+        await waiting.next()
+
+    async with opened(shared_url) as engine:
+        (found,) = (await engine.preflight([waits_in_a_set.name])).divergences
+    assert found.line.startswith(waits_in_a_set.fn.__code__.co_filename)
+
+
 async def test_nothing_is_appended_to_a_run_that_diverged(shared_url: str) -> None:
     run_id = await _waiting_run(shared_url)
     with_another_step()

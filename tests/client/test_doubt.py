@@ -25,9 +25,9 @@ from perdure.core.journal import events as e
 from perdure.core.replay.doubt import MOST_DOUBTS, doubt_entry
 from perdure.engine.replay import facts
 from tests.client.engines import (
-    AT_ONCE,
     assert_sound,
     journal,
+    killed,
     opened,
     recorded,
     store_of,
@@ -76,7 +76,7 @@ async def catching(name: str) -> Any:
 
 async def crash_over(url: str, made: Task[[], Any], begun: Callable[[], bool]) -> Handle[Any]:
     """Start a run, let its task begin, and leave it in doubt."""
-    async with opened(url, AT_ONCE) as engine:
+    async with killed(url) as engine:
         run = await engine.start(catching(made.name))
         await until(begun)
     return run
@@ -142,7 +142,7 @@ async def test_a_journal_of_before_there_were_policies_still_replays(
         before.setattr(
             facts, "doubt_entry", lambda *said: e.Posted("in doubt", doubt_entry(*said).postings)
         )
-        async with opened(shared_url, AT_ONCE):
+        async with killed(shared_url):
             await until(lambda: world.begun == [1, 2])
     async with opened(shared_url) as engine:
         again = engine.handle(run.run_id)
@@ -178,7 +178,7 @@ async def test_a_doubt_that_nobody_catches_fails_the_run(shared_url: str) -> Non
         world.begun.append(1)
         await asyncio.sleep(3600)
 
-    async with opened(shared_url, AT_ONCE) as engine:
+    async with killed(shared_url) as engine:
         run = await engine.start(calling(hanging_alone.name))
         await until(lambda: world.begun == [1])
     async with opened(shared_url) as engine:
@@ -304,7 +304,7 @@ async def test_a_thread_keeps_its_slot_from_the_question_to_the_end_of_the_task(
     async def several() -> int:
         return sum(await perdure.gather(*(counted() for _ in range(3))))
 
-    async with opened(shared_url, AT_ONCE) as engine:
+    async with killed(shared_url) as engine:
         run = await engine.start(several())
         await until(lambda: len(world.begun) == 3)
     at_once.clear()
@@ -333,7 +333,7 @@ async def test_the_question_gets_the_arguments_of_the_step(shared_url: str) -> N
     async def ordering() -> str:
         return await hanging_order(7, by="you")
 
-    async with opened(shared_url, AT_ONCE) as engine:
+    async with killed(shared_url) as engine:
         run = await engine.start(ordering())
         await until(lambda: world.begun == [7])
     async with opened(shared_url) as engine:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from perdure.store.inspection import audit, verify
 from perdure.store.opening import open_store
+from tests.chains import holders
 from tests.client.embedded import OWN, SHARED
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,6 +42,6 @@ async def assert_sound(url: str) -> None:
         for report in (await audit(store), await verify(store)):
             assert report.is_clean, str(report)
             assert report.runs == PROCESSES * OWN + SHARED
-        assert await store.owners() == []
+        assert await holders(store) == frozenset()
     finally:
         await store.close()

@@ -32,6 +32,7 @@ from tests.client.engines import (
     ALWAYS_REPLAY,
     AT_ONCE,
     journal,
+    killed,
     opened,
     recorded,
     until,
@@ -242,7 +243,7 @@ async def test_a_task_that_outlasts_the_grace_is_in_doubt_and_begun_again(
         await again.result(10)
         assert attempts == [1, 2]
         (posted,) = await recorded(engine, again, e.Posted)
-        assert posted.label == "in doubt: retry"
+        assert posted.label == "stopped: retry"
         started = await recorded(engine, again, e.InvokeStarted)
         assert [each.attempt for each in started] == [1, 2]
 
@@ -265,7 +266,7 @@ async def test_a_task_that_was_in_doubt_too_often_fails(shared_url: str) -> None
 
     run_id = ""
     for attempt in range(1, 5):
-        async with opened(shared_url, AT_ONCE) as engine:
+        async with killed(shared_url) as engine:
             if not run_id:
                 run_id = (await engine.start(waiting())).run_id
             await until(lambda attempt=attempt: len(attempts) == attempt)  # type: ignore[misc]
@@ -286,12 +287,12 @@ async def test_a_step_in_doubt_that_found_no_slot_is_not_doubted_twice(shared_ur
     async def waiting() -> tuple[str, str]:
         return await perdure.gather(hanging(), hanging())
 
-    one_slot = Settings(concurrency=1, grace=0)
-    async with opened(shared_url, AT_ONCE) as engine:
+    one_slot = Settings(concurrency=1)
+    async with killed(shared_url) as engine:
         run = await engine.start(waiting())
         await until_recorded(engine, run, e.InvokeStarted, 2)
     for _ in range(2):
-        async with opened(shared_url, one_slot) as engine:
+        async with killed(shared_url, one_slot) as engine:
             await until_recorded(engine, run, e.Posted, 2)
     release.set()
     async with opened(shared_url) as engine:

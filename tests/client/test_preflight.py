@@ -1,8 +1,10 @@
 """Preflight: what would become of every open run, found out without touching one."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from perdure import (
     workflow,
 )
 from perdure.authoring import registry
+from perdure.core.errors import SchemaTooOld, StoreUnavailable, UnknownName
 from perdure.core.journal import events as e
 from perdure.engine.preflight import PatchUse, VersionUse
 from perdure.store.opening import open_store
@@ -88,8 +91,10 @@ async def unchanged(url: str) -> AsyncIterator[None]:
         await store.close()
 
 
-async def test_an_empty_store_is_clean(engine_url: str) -> None:
-    found = await Engine(engine_url).preflight()
+async def test_an_empty_store_is_clean(shared_url: str) -> None:
+    async with opened(shared_url):
+        pass
+    found = await Engine(shared_url).preflight()
     assert found == Preflight(found.place, 0, [], [], [], [])
     assert found.is_clean
 
@@ -254,11 +259,48 @@ async def test_one_program_is_checked_if_it_is_named(shared_url: str) -> None:
         assert (await engine.preflight()).runs == 2
         found = await engine.preflight([OTHER])
         assert [use.program for use in found.versions] == [OTHER]
-        assert (await engine.preflight(programs=["preflight.nobody"])).runs == 0
         assert (await engine.preflight([])).runs == 0
 
 
-@pytest.mark.parametrize("wrong", [NAME, [""], [7], ["x" * 256]])
+async def test_a_program_that_nobody_knows_is_refused(shared_url: str) -> None:
+    async with opened(shared_url) as engine:
+        await waiting(engine, old_code())
+        registry._known.pop(("workflow", NAME))
+        assert [run.program for run in (await engine.preflight([NAME])).stranded] == [NAME]
+        old_code(name=OTHER)
+        assert (await engine.preflight([OTHER])).runs == 0
+        with pytest.raises(
+            UnknownName, match=r"no workflow 'preflight.typo' is registered here, and"
+        ):
+            await engine.preflight([NAME, "preflight.typo"])
+
+
+async def test_a_store_that_is_not_there_is_refused_and_not_made(
+    engine_url: str, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="holds no store of Perdure's: check the URL"):
+            await Engine(engine_url).preflight()
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_file_that_holds_nothing_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(StoreUnavailable, match="holds no store of Perdure's"):
+        await Engine(f"sqlite:///{tmp_path}/empty.db").preflight()
+    assert os.listdir(tmp_path) == ["empty.db"]
+    assert os.stat(tmp_path / "empty.db").st_size == 0
+
+
+async def test_a_store_of_an_older_version_is_refused_and_not_migrated(shared_url: str) -> None:
+    async with Engine(shared_url) as engine:
+        await raw(store_of(engine), "UPDATE {}meta SET value = '1'")
+    for _ in range(2):
+        with pytest.raises(SchemaTooOld, match="has schema version 1, and this Perdure works on"):
+            await Engine(shared_url).preflight()
+
+
+@pytest.mark.parametrize("wrong", [NAME, [""], [7], ["x" * 256], 5, True])
 async def test_what_is_no_list_of_programs_is_refused(shared_url: str, wrong: Any) -> None:
     with pytest.raises(InputError):
         await Engine(shared_url).preflight(wrong)
@@ -378,7 +420,8 @@ def test_a_script_checks_with_or_without_opening_its_engine(shared_url: str) -> 
         while len(list_of(engine, run.run_id)) < 7:
             pass
         assert engine.preflight().runs == 1
-        assert engine.preflight([OTHER]).runs == 0
+        with pytest.raises(UnknownName):
+            engine.preflight([OTHER])
     changed_code()
     closed = SyncEngine(shared_url)
     assert [each.run_id for each in closed.preflight().divergences] == [run.run_id]

@@ -22,6 +22,7 @@ from perdure import (
     task,
     workflow,
 )
+from perdure.core.errors import ForeignAwait
 from tests.client.engines import opened
 
 MEMORY = "sqlite:///:memory:"
@@ -48,24 +49,47 @@ def exit_in_a_thread() -> None:
 
 
 @task
+async def exit_in_the_loop() -> None:
+    sys.exit(4)
+
+
+@task
+def interrupt_a_thread() -> None:
+    raise KeyboardInterrupt
+
+
+@task
 async def one() -> int:
     return 1
 
 
 @workflow
 async def asks_for_the_unusual(which: int) -> str:
-    call = (raise_unusually, raise_unusually_in_a_thread, exit_in_a_thread)[which]
+    call = (
+        raise_unusually,
+        raise_unusually_in_a_thread,
+        exit_in_a_thread,
+        exit_in_the_loop,
+        interrupt_a_thread,
+    )[which]
     try:
         await call()
     except TaskFailed as error:
-        return error.message
+        return f"{error.type_name.rpartition(':')[2]} {error.message}"
     except RuntimeError as error:
         return str(error)
     return "nothing"
 
 
 @pytest.mark.parametrize(
-    ("which", "said"), [(0, "async"), (1, "thread"), (2, "the task raised SystemExit(3)")]
+    ("which", "said"),
+    [
+        (0, "Unusual async"),
+        (1, "Unusual thread"),
+        (2, "SystemExit 3"),
+        (3, "SystemExit 4"),
+        (4, "the task raised KeyboardInterrupt()"),
+    ],
 )
 async def test_whatever_a_task_raises_is_its_failure(which: int, said: str) -> None:
     async with opened(MEMORY) as engine:
@@ -84,6 +108,91 @@ async def test_whatever_a_workflow_raises_is_its_failure() -> None:
         run = await engine.start(is_unusual())
         with pytest.raises(RunFailed, match="Unusual"):
             await run.result(timeout=10)
+
+
+@workflow
+async def exits(at_once: bool) -> None:
+    await one()
+    if not at_once:
+        await number.receive()
+    sys.exit(7)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_workflow_that_exits_fails_and_its_host_goes_on(at_once: bool) -> None:
+    async with opened(MEMORY) as engine:
+        run, other = await engine.start(exits(at_once)), await engine.start(exits(False))
+        if not at_once:
+            await run.signal(number, 1)
+        with pytest.raises(RunFailed, match="failed with builtins:SystemExit: 7"):
+            await run.result(timeout=10)
+        assert await other.status() == "blocked"
+
+
+async def test_preflight_survives_a_workflow_that_exits() -> None:
+    @workflow(name="stubborn.exiting")
+    async def before() -> None:
+        await number.receive()
+
+    async with opened(MEMORY) as engine:
+        await engine.start(before())
+
+        @workflow(name="stubborn.exiting")
+        async def after() -> None:
+            sys.exit(7)
+
+        found = await engine.preflight()
+        assert [each.program for each in found.divergences] == ["stubborn.exiting"]
+        assert "SystemExit" in str(found)
+        assert after.name == before.name
+
+
+ENGINES: list[Engine] = []
+
+
+async def start_one() -> object:
+    return await ENGINES[0].start(starts_others("nothing"), key="sneaky")
+
+
+async def start_many() -> object:
+    return await ENGINES[0].start_many([starts_others("nothing")], keys=["sneaky"])
+
+
+async def open_a_transaction() -> object:
+    async with ENGINES[0].transaction() as tx:
+        return await tx.execute("SELECT 1")
+
+
+async def signal_a_run() -> object:
+    run = ENGINES[0].handle(perdure.info().run_id)
+    await run.signal(number, 1)
+    return run
+
+
+@workflow(lint="off")
+async def starts_others(how: str) -> str:
+    await one()
+    ways = (start_one, start_many, open_a_transaction, signal_a_run)
+    for way in (each for each in ways if each.__name__ == how):
+        try:
+            await way()
+        except ForeignAwait as error:
+            return str(error)
+    return "nothing"
+
+
+@pytest.mark.parametrize("how", ["start_one", "start_many", "open_a_transaction", "signal_a_run"])
+async def test_a_workflow_that_uses_an_engine_is_refused_before_anything_happens(how: str) -> None:
+    async with opened(MEMORY) as engine:
+        ENGINES[:] = [engine]
+        run = await engine.start(starts_others(how))
+        assert await run.result(timeout=10) == (
+            "workflow 'starts_others' uses an engine: "
+            "start child runs with perdure.start(...), and use engines in tasks"
+        )
+        await asyncio.sleep(0.05)
+        sneaky = await engine.start(starts_others("of another call"), key="sneaky")
+        assert await sneaky.result(timeout=10) == "nothing"
 
 
 @workflow

@@ -1,5 +1,6 @@
 """Runs that were started by older code, and go on with newer code that stores other shapes."""
 
+from contextlib import suppress
 from dataclasses import dataclass, make_dataclass
 from typing import Any
 
@@ -165,3 +166,80 @@ async def test_an_upcaster_that_says_something_else_diverges(shared_url: str) ->
         with pytest.raises(RunDiverged, match="journal: InvokeScheduled"):
             await run.result(10)
     assert shop.name == "upcasters.shop"
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("error", [KeyError("pounds"), SystemExit(3)])
+async def test_an_upcaster_that_fails_on_a_steps_argument_is_named(
+    shared_url: str, error: BaseException
+) -> None:
+    """The workflow itself is passed nothing old, so only the comparison of its step asks the upcaster."""
+    old_money = make_dataclass("OldMoney", [("euros", int)])
+    go = Signal("upcasters.go", int)
+
+    @task(name="upcasters.kept")
+    async def kept(money: old_money) -> None:  # type: ignore[valid-type]
+        assert money
+
+    @workflow(name="upcasters.keeping")
+    async def keeping(euros: int) -> int:
+        await kept(old_money(euros))
+        return await go.receive()
+
+    async with Engine(shared_url) as engine:
+        run = await engine.start(keeping(1))
+        await until_status(run, RunStatus.BLOCKED)
+
+    @task(name="upcasters.kept")
+    async def kept_in_cents(money: Money) -> None:
+        assert money.cents
+
+    @workflow(name="upcasters.keeping")
+    async def keeping_cents(euros: int) -> int:
+        with suppress(Exception):
+            await kept_in_cents(Money(euros * 100, "EUR"))
+        return await go.receive()
+
+    @upcaster(Money)
+    def mistaken(old: dict[str, Any]) -> dict[str, Any]:
+        raise error
+
+    async with opened(shared_url) as engine:
+        again = engine.handle(run.run_id)
+        with pytest.raises(RunDiverged) as parked:
+            await again.result(10)
+        assert f"of Money failed with {error!r}" in str(parked.value)
+        assert "mistaken" in str(parked.value)
+        assert "mistaken" in str(await engine.preflight(["upcasters.keeping"]))
+    assert keeping_cents.name == keeping.name
+
+
+@pytest.mark.usefixtures("known")
+async def test_a_field_with_a_default_that_was_added_needs_a_when(shared_url: str) -> None:
+    before = make_dataclass("Gift", [("cents", int)])
+    after = make_dataclass("Gift", [("cents", int), ("is_wrapped", bool, False)])
+    go = Signal("upcasters.go", int)
+
+    def code(kind: Any) -> Any:
+        @task(name="upcasters.given")
+        async def given(gift: kind) -> None:
+            assert gift
+
+        @workflow(name="upcasters.giving")
+        async def giving(cents: int) -> int:
+            await given(kind(cents))
+            return await go.receive()
+
+        return giving
+
+    async with Engine(shared_url) as engine:
+        run = await engine.start(code(before)(1))
+        await until_status(run, RunStatus.BLOCKED)
+    code(after)
+    assert not (await Engine(shared_url).preflight(["upcasters.giving"])).is_clean
+    upcaster(after, when=lambda old: "is_wrapped" not in old)(
+        lambda old: {**old, "is_wrapped": False}
+    )
+    async with opened(shared_url) as engine:
+        await engine.handle(run.run_id).signal(go, 7)
+        assert await engine.handle(run.run_id).result(10) == 7

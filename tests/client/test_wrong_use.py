@@ -475,20 +475,16 @@ async def test_a_used_key_is_free_in_another_scope_and_for_another_workflow(
     assert [await run.result(timeout=10) for run in runs] == ["paid 1", "paid 2", "paid -1"]
 
 
-@pytest.mark.parametrize("key", ["", "k" * (MAX_KEY_LENGTH + 1)])
-async def test_a_key_of_no_or_too_many_characters_is_refused(memory: Engine, key: str) -> None:
-    with pytest.raises(InputError, match="can't be a key: pass a text of 1 to 1024 characters"):
+@pytest.mark.parametrize("key", ["", "k" * (MAX_KEY_LENGTH + 1), "a\0b", "\ud800"])
+async def test_a_key_that_no_store_can_keep_is_refused(memory: Engine, key: str) -> None:
+    with pytest.raises(InputError, match=r"can't be a key|a key (of 1025 bytes|'.* holds a)"):
         await memory.start(pays(1), key=key)
 
 
-@pytest.mark.parametrize("name", ["", "k" * (MAX_KEY_LENGTH + 1)])
-async def test_a_signals_id_of_no_or_too_many_characters_is_refused(
-    memory: Engine, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["", "k" * (MAX_KEY_LENGTH + 1), "a\0b", "\ud800"])
+async def test_a_signals_id_that_no_store_can_keep_is_refused(memory: Engine, name: str) -> None:
     run = await memory.start(hears())
-    with pytest.raises(
-        InputError, match="can't be the id of a signal: pass a text of 1 to 1024 characters"
-    ):
+    with pytest.raises(InputError, match="the id of a signal"):
         await run.signal(word, "hello", id=name)
     await run.cancel()
 

@@ -79,6 +79,7 @@ RELEASED = {
     "StoreError": "store",
     "StoreUnavailable": "store-unavailable",
     "SchemaTooNew": "schema-too-new",
+    "SchemaTooOld": "schema-too-old",
     "NotOurDatabase": "not-our-database",
     "ForeignSqlite": "foreign-sqlite",
     "StoreClosed": "store-closed",

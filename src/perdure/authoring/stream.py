@@ -5,8 +5,7 @@ from functools import partial
 
 from perdure.authoring.context import TASK, WORKFLOW, WorkflowContext
 from perdure.authoring.texts import require_text
-from perdure.core.errors import InputError, OutsideRun
-from perdure.core.limits import MAX_NAME_LENGTH
+from perdure.core.errors import OutsideRun
 
 
 class Stream:
@@ -67,12 +66,4 @@ def _append_in_turn(workflow: WorkflowContext, name: str, value: object) -> None
 
 
 def require_stream_name(name: object) -> str:
-    """The name, if a store can keep it as part of a key."""
-    text = require_text("the name of a stream", name)
-    size = len(text.encode(errors="surrogatepass"))
-    if size > MAX_NAME_LENGTH or "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
-        raise InputError(
-            f"{text!r} can't be the name of a stream",
-            f"pass a text of at most {MAX_NAME_LENGTH} bytes in UTF-8, without NUL",
-        )
-    return text
+    return require_text("the name of a stream", name)

@@ -174,6 +174,7 @@ class Options(CommonOptions, total=False):
 
     queue: str | None
     priority: int
+    transactional: Literal[False]
 
 
 class TransactionalDecorator(Protocol):

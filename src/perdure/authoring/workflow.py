@@ -8,8 +8,8 @@ from perdure.authoring.call import Call
 from perdure.authoring.definition import Definition
 from perdure.authoring.linter import Mode, require_deterministic
 from perdure.authoring.registry import register
+from perdure.authoring.texts import require_text
 from perdure.core.errors import InputError, OutsideRun
-from perdure.core.limits import MAX_NAME_LENGTH
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,12 +33,8 @@ class Workflow(Definition[P, R]):
             raise InputError(
                 f"workflow {self.name!r} is not async", f"write `async def {fn.__name__}(...)`"
             )
-        if type(version) is not str or len(version) > MAX_NAME_LENGTH:
-            raise InputError(
-                f"version is {version!r}", f"pass a text of at most {MAX_NAME_LENGTH} characters"
-            )
         require_deterministic(fn, lint)
-        self.version = version
+        self.version = require_text("a version", version, least=0)
         _ = self.digest  # of the source as it is now: the file may change while the process runs
         register(self)
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from perdure.authoring.call import Call, discard
+from perdure.authoring.context import WORKFLOW
 from perdure.authoring.definition import require_name
 from perdure.authoring.registry import register
 from perdure.authoring.texts import require_text
@@ -16,7 +17,7 @@ from perdure.authoring.upcaster import reading_old_shapes
 from perdure.authoring.workflow import Workflow
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
-from perdure.core.errors import EngineClosed, InputError, KeyReused, RunExists
+from perdure.core.errors import EngineClosed, ForeignAwait, InputError, KeyReused, RunExists
 from perdure.core.ids import RunId, parse_run_id
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.limits import MAX_KEY_LENGTH
@@ -195,11 +196,16 @@ class Engine:
             discard(calls)
             raise InputError(f"start_many was given one call, {calls!r}", "pass a list of calls")
         calls = list(calls)
-        given = list(repeat(None, len(calls)) if keys is None else keys)
-        if len(given) != len(calls):
+        try:
+            self._require_open()
+            given = list(repeat(None, len(calls)) if keys is None else keys)
+            if len(given) != len(calls):
+                what = f"{len(given)} keys for {len(calls)} calls"
+                raise InputError(what, "pass one key for each")
+        except BaseException:
             for call in calls:
                 discard(call)
-            raise InputError(f"{len(given)} keys for {len(calls)} calls", "pass one key for each")
+            raise
         starts = (
             self.start(call, key=key, scope=scope) for call, key in zip(calls, given, strict=True)
         )
@@ -222,20 +228,28 @@ class Engine:
         """Replay every open run on the code that is registered here; of these `programs`, if they are given.
 
         Nothing is executed, written or owned. An engine that is not open opens its store for the time of the
-        check, and takes no run up: so new code is checked before it has touched anything.
+        check, and takes no run up: so new code is checked before it has touched anything. A store that is not there,
+        or that this Perdure would have to bring up to date, is refused.
         """
-        if isinstance(programs, str):
+        if isinstance(programs, str) or not isinstance(programs, Iterable | None):
             raise InputError(f"programs is {programs!r}", f"pass a sequence: [{programs!r}]")
         named = None if programs is None else [require_name("workflow", name) for name in programs]
         if self._hosting is not None:
             return await preflight(self._hosting.host.store, self._codec, HostSources(), named)
-        store = await open_store(self._url)
+        store = await open_store(self._url, as_it_is=True)
         try:
             return await preflight(store, self._codec, HostSources(), named)
         finally:
             await store.close()
 
     def _require_open(self) -> Hosting:
+        turn = WORKFLOW.get()
+        if turn is not None:
+            # Before anything is submitted: a workflow can't await it, and would do it again in each replay.
+            raise ForeignAwait(
+                f"workflow {turn.info.program!r} uses an engine",
+                "start child runs with perdure.start(...), and use engines in tasks",
+            )
         if self._hosting is None:
             raise EngineClosed("the engine is not open", "use it inside `async with Engine(...)`")
         return self._hosting

@@ -13,7 +13,7 @@ from perdure.authoring.registry import find
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_text
 from perdure.authoring.workflow import Workflow
-from perdure.client.stored import stored_run
+from perdure.client.stored import require_unparked, stored_run
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.core.errors import (
     CorruptJournal,
@@ -90,46 +90,49 @@ class Handle(Generic[R]):
         """
         self._require_outside("the result")
         if timeout is None:
-            return await self._outcome(await self._ending())
+            return await self._outcome(*await self._ending())
         limit_s = milliseconds(timeout, "timeout") / 1000
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
-                ending = await self._ending()
+                run_id, ending = await self._ending()
         except TimeoutError:
             if not limit.expired():
                 raise
             raise TimeoutError(
                 f"run {self.run_id} is not over after {limit_s:g} s: it goes on, ask again later"
             ) from None
-        return await self._outcome(ending)
+        return await self._outcome(run_id, ending)
 
-    async def _outcome(self, ending: Ending) -> R:
+    async def _outcome(self, run_id: RunId, ending: Ending) -> R:
         codec = self._hosting.host.codec
         if ending.status is Status.COMPLETED:
-            workflow = await self._definition()
+            workflow = await self._definition(run_id)
             result: R = workflow.signature.unpack_result(codec, ending.payload or b"null")
             return result
         if ending.status is Status.CANCELLED:
             raise RunCancelled(f"run {self.run_id!r} was cancelled", "it has no result")
         raise decode_failure(codec, ending.payload, what=f"run {self.run_id!r}", kind=RunFailed)
 
-    async def _definition(self) -> Workflow[..., R]:
-        if self._workflow is None:
-            run = await self._row()
-            self._workflow = find("workflow", run.program, run.version)
-            if self._workflow is None:
-                raise UnknownName(
-                    f"run {self.run_id!r} is of workflow {run.program!r}, which is not registered here",
-                    "import the module that defines it",
-                )
-        return self._workflow
+    async def _definition(self, run_id: RunId) -> Workflow[..., R]:
+        """What the run is of: the last one of a chain may be of another workflow, or version, than the first."""
+        if run_id == self.run_id and self._workflow is not None:
+            return self._workflow
+        run = await self._row(run_id)
+        workflow: Workflow[..., R] | None = find("workflow", run.program, run.version)
+        if workflow is None:
+            raise UnknownName(
+                f"run {run_id!r} is of workflow {run.program!r}, which is not registered here",
+                "import the module that defines it",
+            )
+        return workflow
 
-    async def _ending(self) -> Ending:
-        ending = await self._ending_of(self.run_id)
-        while ending.status is Status.CONTINUED:
-            ending = await self._ending_of((await self._end()).run_id)
-        return ending
+    async def _ending(self) -> tuple[RunId, Ending]:
+        """Which run was the last, and how it ended."""
+        run_id = self.run_id
+        while (ending := await self._ending_of(run_id)).status is Status.CONTINUED:
+            run_id = (await self._end()).run_id
+        return run_id, ending
 
     async def _ending_of(self, run_id: RunId) -> Ending:
         host = self._hosting.host
@@ -152,16 +155,8 @@ class Handle(Generic[R]):
         run = await self._row(run_id)
         if run.status in TERMINAL:
             return await self._read_ending(run)
-        if run.parked is not None and not await self._is_to_be_cancelled(run_id):
-            raise RunDiverged(
-                f"run {run_id!r} is parked: {run.parked}", "it goes on when that is mended"
-            )
+        await require_unparked(self._store, run)
         return None
-
-    async def _is_to_be_cancelled(self, run_id: RunId) -> bool:
-        """Whether a cancel is on its way, which is all that a parked run takes."""
-        messages = await self._store.messages(run_id)
-        return any(message.kind == "cancel" for message, state, _ in messages if state == "pending")
 
     async def _read_ending(self, run: Run) -> Ending:
         entries = await self._store.entries(run.run_id, run.seq - 1, run.seq)
@@ -261,8 +256,9 @@ class Handle(Generic[R]):
     async def events(self, first: int = 0) -> AsyncIterator[Entry]:
         """The run's entries from number `first` on, and each new one when it is durable, to the last.
 
-        Those of a chain follow each other, and are counted through: each `RunContinued` is followed by the
-        `ExecutionStarted` of the next run.
+        Those of a chain follow each other: each `RunContinued` is followed by the `ExecutionStarted` of the next
+        run. `first` counts through all of them, while `entry.seq` is an entry's number in its own run. Of a run that
+        is parked the entries come, and then `RunDiverged` is raised.
         """
         self._require_outside("the journal")
         run_id = (await self._row()).origin
@@ -289,6 +285,7 @@ class Handle(Generic[R]):
                     first = entry.seq + 1
                 if run.status in TERMINAL and first >= run.seq:
                     return
+                await require_unparked(self._store, run)
                 try:
                     async with asyncio.timeout(_POLL_S):
                         await grown.wait()
@@ -309,20 +306,20 @@ class Handle(Generic[R]):
 
     @overload
     def stream(
-        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[False] = False
+        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[True]
+    ) -> AsyncGenerator[Chunk[T], None]: ...
+    @overload  # a union, such as `str | None`, is no `type[T]`
+    def stream(
+        self, name: str, *, of: object = ..., start: int = 0, completed_only: Literal[True]
+    ) -> AsyncGenerator[Chunk[Any], None]: ...
+    @overload
+    def stream(
+        self, name: str, *, of: type[T], start: int = 0, completed_only: bool = False
     ) -> AsyncGenerator[Chunk[T] | Abandoned, None]: ...
     @overload
     def stream(
-        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[True]
-    ) -> AsyncGenerator[Chunk[T], None]: ...
-    @overload
-    def stream(
-        self, name: str, *, start: int = 0, completed_only: Literal[False] = False
+        self, name: str, *, of: object = ..., start: int = 0, completed_only: bool = False
     ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]: ...
-    @overload
-    def stream(
-        self, name: str, *, start: int = 0, completed_only: Literal[True]
-    ) -> AsyncGenerator[Chunk[Any], None]: ...
     def stream(
         self, name: str, *, of: Any = object, start: int = 0, completed_only: bool = False
     ) -> AsyncGenerator[Any, None]:
@@ -331,9 +328,11 @@ class Handle(Generic[R]):
         Chunks come as `of`, in the order of their offsets, each once, those of a running task at once; an `Abandoned`
         takes back what turned out not to count, from before `start` too. With `completed_only` a chunk
         comes when it counts for good, and nothing is taken back. Of runs that continue each other the streams
-        follow each other, and offsets are counted through.
+        follow each other, and offsets are counted through. Of a run that is parked the chunks come, and then
+        `RunDiverged` is raised.
         """
-        reader = StreamReader(self._hosting, self.run_id, name, of)
+        self._require_outside(f"stream {name!r}")
+        reader = StreamReader(self._hosting, self._row, name, of)
         return reader.read(require_offset(start), completed_only=completed_only)
 
 

@@ -1,7 +1,8 @@
 """A run as its row in the store says."""
 
-from perdure.core.errors import UnknownRun
+from perdure.core.errors import RunDiverged, UnknownRun
 from perdure.core.ids import RunId
+from perdure.core.journal.state import TERMINAL
 from perdure.store.records import Run
 from perdure.store.store import Store
 
@@ -12,3 +13,14 @@ async def stored_run(store: Store, run_id: RunId) -> Run:
     if run is None:
         raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
     return run
+
+
+async def require_unparked(store: Store, run: Run) -> None:
+    """A clear error if nothing comes of the run until somebody mends it. A cancel is all that it takes."""
+    if run.parked is None or run.status in TERMINAL:
+        return
+    messages = await store.messages(run.run_id)
+    if not any(each.kind == "cancel" for each, state, _ in messages if state == "pending"):
+        raise RunDiverged(
+            f"run {run.run_id!r} is parked: {run.parked}", "it goes on when that is mended"
+        )

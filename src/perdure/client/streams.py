@@ -1,7 +1,7 @@
 """Reading a run's streams: from any offset, live, in any process."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from perdure.authoring.stream import require_stream_name
-from perdure.client.stored import stored_run
+from perdure.client.stored import require_unparked
 from perdure.core.errors import InputError, NotDecodable
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal.state import Status
@@ -17,6 +17,10 @@ from perdure.core.replay.identity import next_run_id
 from perdure.core.streams.chunks import ChunkState, StoredChunk
 from perdure.core.streams.reading import Reading, Voided
 from perdure.host.hosting import POLL_MS, Hosting
+from perdure.store.records import Run
+
+RowOf = Callable[[RunId | None], Awaitable[Run]]
+"""The row of a run; of the one that is read, if none is named."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -70,9 +74,9 @@ class StreamReader:
     Runs that continue each other are read as if they were one.
     """
 
-    def __init__(self, hosting: Hosting, run_id: RunId, name: str, of: Any) -> None:
+    def __init__(self, hosting: Hosting, row: RowOf, name: str, of: Any) -> None:
         self._host = hosting.host
-        self._run_id = run_id
+        self._row = row
         self._name = require_stream_name(name)
         self._of = of
 
@@ -81,7 +85,7 @@ class StreamReader:
     ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]:
         """Every chunk from `start` on, and what becomes of those that were read, to the end of the last run."""
         store = self._host.store
-        run_id = (await stored_run(store, self._run_id)).origin
+        run_id = (await self._row(None)).origin
         passed = 0
         """How many chunks the runs before have."""
         while True:
@@ -89,7 +93,7 @@ class StreamReader:
             async with aclosing(self._read(run_id, reading)) as items:
                 async for item in items:
                     yield _shifted(item, passed) if passed else item
-            if (await stored_run(store, run_id)).status is not Status.CONTINUED:
+            if (await self._row(run_id)).status is not Status.CONTINUED:
                 return
             passed += (await store.streams(run_id)).get(self._name, 0)
             run_id = next_run_id(run_id)
@@ -118,6 +122,8 @@ class StreamReader:
                 has_moved = reading.position > position
                 if reading.attempts.is_over or (has_moved and len(chunks) == PAGE):
                     continue
+                if delay_s == LONGEST_POLL_S:
+                    await require_unparked(store, await self._row(run_id))
                 delay_s = FIRST_POLL_S if has_moved else min(2 * delay_s, LONGEST_POLL_S)
                 await _wait(grown, delay_s)
         finally:

@@ -191,20 +191,20 @@ class SyncHandle(Generic[R]):
 
     @overload
     def stream(
-        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[False] = False
+        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[True]
+    ) -> Iterator[Chunk[T]]: ...
+    @overload  # a union, such as `str | None`, is no `type[T]`
+    def stream(
+        self, name: str, *, of: object = ..., start: int = 0, completed_only: Literal[True]
+    ) -> Iterator[Chunk[Any]]: ...
+    @overload
+    def stream(
+        self, name: str, *, of: type[T], start: int = 0, completed_only: bool = False
     ) -> Iterator[Chunk[T] | Abandoned]: ...
     @overload
     def stream(
-        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[True]
-    ) -> Iterator[Chunk[T]]: ...
-    @overload
-    def stream(
-        self, name: str, *, start: int = 0, completed_only: Literal[False] = False
+        self, name: str, *, of: object = ..., start: int = 0, completed_only: bool = False
     ) -> Iterator[Chunk[Any] | Abandoned]: ...
-    @overload
-    def stream(
-        self, name: str, *, start: int = 0, completed_only: Literal[True]
-    ) -> Iterator[Chunk[Any]]: ...
     def stream(
         self, name: str, *, of: Any = object, start: int = 0, completed_only: bool = False
     ) -> Iterator[Any]:

@@ -64,6 +64,7 @@
     └── StoreError                 the store itself
         ├── StoreUnavailable       can't be opened or reached
         ├── SchemaTooNew           written by a newer Perdure
+        ├── SchemaTooOld           written by an older Perdure, where it is not to be changed
         ├── NotOurDatabase         somebody else's tables
         ├── ForeignSqlite          a second SQLite library has the file open in this process
         └── StoreClosed            used after close
@@ -445,6 +446,10 @@ class StoreUnavailable(StoreError):
 
 class SchemaTooNew(StoreError):
     code = "schema-too-new"
+
+
+class SchemaTooOld(StoreError):
+    code = "schema-too-old"
 
 
 class NotOurDatabase(StoreError):

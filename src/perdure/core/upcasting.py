@@ -125,7 +125,7 @@ class _Walk:
     def _call(self, upcaster: Upcaster, fn: Callable[[Any], Any], value: Any) -> Any:
         try:
             return fn(value)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             stored = _excerpt(msgspec.json.encode(value))
             raise NotDecodable(
                 f"upcaster {upcaster.name} of {upcaster.of.__qualname__} failed with {error!r} on {stored}",

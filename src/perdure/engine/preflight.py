@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
+from perdure.authoring.registry import find
 from perdure.core.codec import Codec
+from perdure.core.errors import UnknownName
 from perdure.engine.replay.rehearsal import DivergedRun, Rehearsal, StrandedRun, rehearse
 from perdure.engine.sources import Sources
 from perdure.store.store import Store
@@ -70,7 +72,10 @@ class Preflight(msgspec.Struct, frozen=True):
 async def preflight(
     store: Store, codec: Codec, sources: Sources, programs: Sequence[str] | None = None
 ) -> Preflight:
-    """Rehearse every open run, of `programs` if they are given, and sum up."""
+    """Rehearse every open run, of `programs` if they are given, and sum up.
+
+    Raises `UnknownName` for a program that is neither registered here nor has open runs.
+    """
     runs = 0
     divergences: list[DivergedRun] = []
     stranded: list[StrandedRun] = []
@@ -84,6 +89,12 @@ async def preflight(
             divergences.append(rehearsal.problem)
         elif rehearsal.problem is not None:
             stranded.append(rehearsal.problem)
+    for name in programs or ():
+        if find("workflow", name) is None and not any(name == program for program, *_ in versions):
+            raise UnknownName(
+                f"no workflow {name!r} is registered here, and no open run is of one",
+                "check the name, or import the module that defines it",
+            )
     used = [VersionUse(*use, count) for use, count in versions.items()]
     used.sort(key=lambda use: (use.program, use.version, use.replayed_on or ""))
     return Preflight(store.name, runs, divergences, stranded, used, patches.sum_up())

@@ -41,6 +41,8 @@ class Bodies:
         """Those that run here, or whose outcome is on its way."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Every body that lives, and every outcome that is on its way."""
+        self.stopped: list[Body] = []
+        """Those of this host's own runs that it has ended, or not begun, because it stops."""
         self._is_open = True
         self._is_closed = False
         self.on_free: Callable[[bool], None] = lambda _: None
@@ -87,10 +89,12 @@ class Bodies:
 
     def start(self, body: Body) -> None:
         """Execute the body in its reserved slot, then let it report its outcome."""
+        group, step = body.group, body.info.step
         if self._is_closed:
             # Its intent became durable too late: whoever has the run next begins it.
+            self.stopped.append(body)
+            self._bodies.setdefault(group, {})[step] = body
             return
-        group, step = body.group, body.info.step
         if group in self._bodies:
             # An earlier attempt may run yet, if the run was lost and came back.
             self.cancel(body.info.run_id, step, is_claimed=body.is_claimed)
@@ -105,6 +109,10 @@ class Bodies:
         body = self._bodies.get((run_id, is_claimed), {}).get(step)
         if body is not None and body.life is not None and not body.is_reporting:
             self.forget(body)
+            self._interrupt(body)
+
+    def _interrupt(self, body: Body) -> None:
+        if body.life is not None:
             body.life.cancel()
             if not body.has_begun:
                 # It never will, and so can't clear up after itself.
@@ -114,11 +122,6 @@ class Bodies:
         for step in list(self._bodies.get((run_id, False), ())):
             self.cancel(run_id, step)
 
-    def cancel_all(self) -> None:
-        for (run_id, is_claimed), steps in list(self._bodies.items()):
-            for step in list(steps):
-                self.cancel(run_id, step, is_claimed=is_claimed)
-
     def drain(self) -> None:
         """Give out no more slots; what has one goes on."""
         self._is_open = False
@@ -127,7 +130,14 @@ class Bodies:
         """Stop what runs."""
         self._is_open = False
         self._is_closed = True
-        self.cancel_all()
+        for (run_id, is_claimed), steps in list(self._bodies.items()):
+            for step, body in list(steps.items()):
+                if is_claimed:
+                    self.cancel(run_id, step, is_claimed=True)
+                elif body.life is not None and not body.is_reporting:
+                    # Not forgotten: while it is here, it is not in doubt.
+                    self.stopped.append(body)
+                    self._interrupt(body)
         self._threads.close()
 
     def publish(self, run_id: RunId, name: str, value: object) -> None:
@@ -216,10 +226,10 @@ class Bodies:
                 raise
             # Nobody cancelled it: the body raised this itself.
             return Outcome(False, encode_failure(self._codec, error))
-        except (KeyboardInterrupt, SystemExit):
-            # Not the body's doing, or meant for the whole process.
+        except KeyboardInterrupt:
+            # Not the body's doing: somebody wants the process to end.
             raise
-        except BaseException as error:  # whatever else a body raises is its outcome
+        except BaseException as error:  # whatever else a body raises is its outcome, an exit too
             failure = encode_failure(self._codec, error)
             return Outcome(False, failure, task.retry.covers(error))
         finally:
@@ -283,8 +293,8 @@ class Bodies:
         thread.add_done_callback(partial(self._left_thread, body))
         # Shielded: a thread goes on when its body is cancelled, and so does its hold on the slot.
         result, error = await asyncio.shield(thread)
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            # A thread can neither be interrupted nor end the process: it raised this by itself.
+        if isinstance(error, KeyboardInterrupt):
+            # A thread can't be interrupted: it raised this by itself.
             raise RuntimeError(f"the task raised {error!r}") from error  # noqa: TRY004 - it is no type
         if error is not None:
             raise error

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 from perdure.authoring.context import Info
@@ -9,7 +10,8 @@ from perdure.authoring.task import Task
 from perdure.core.ids import RunId, StepId
 from perdure.core.replay.identity import idempotency_text
 from perdure.core.transactions import Transaction
-from perdure.engine.replay.facts import Outcome
+from perdure.engine.replay.facts import Outcome, complete, stop
+from perdure.engine.replay.warm import WarmRun
 
 Group = tuple[RunId, bool]
 """The bodies of one run, apart from those that this host claimed from a queue."""
@@ -121,6 +123,20 @@ class Body:
         """It begins, or begins again in the same attempt: what it calls has the same ids then."""
         self.is_reporting = False
         self._children = 0
+
+    def tell(self, outcome: Outcome) -> Callable[[WarmRun], None]:
+        """What takes its outcome into its run."""
+        info = self.info
+        return partial(complete, step=info.step, attempt=info.attempt, outcome=outcome)
+
+    def tell_stopped(self, run: WarmRun) -> None:
+        """Let its run know that its host has ended it, in order to stop."""
+        stop(run, self.info.step, self.info.attempt)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.life is None and self.thread is None
 
     def nested(self) -> "NestedCall":
         self._children += 1

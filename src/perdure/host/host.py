@@ -6,7 +6,6 @@ and only then let anything out: bodies start, results are told, messages are pas
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 from perdure.authoring.context import Info
 from perdure.core.codec import Codec
 from perdure.core.errors import (
+    BundleRefused,
     CommitRejected,
     RunExists,
     StaleFence,
@@ -27,6 +27,7 @@ from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message, Work
 from perdure.engine.replay import facts
 from perdure.engine.replay.effects import Birth, Change
+from perdure.engine.replay.facts import Outcome
 from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.programs import explain, program_of, rebuild
 from perdure.engine.replay.promise import DurablePromise
@@ -38,9 +39,12 @@ from perdure.host.batch import Batch, Start, start_of
 from perdure.host.bodies import Bodies
 from perdure.host.body import Body
 from perdure.host.loading import Loader
+from perdure.host.parking import Parking, Told
 from perdure.host.patience import Patience
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
+from perdure.host.stopping import note_stopped
+from perdure.host.waiting import WaitingSteps
 from perdure.host.watching import Ending, Watchers
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided, settle_future
@@ -80,15 +84,13 @@ class Host:
         """Called with each message that this host sent and that is durable."""
         self._mode = Mode.STEPWISE if settings.stepwise else Mode.FUSED
         self.max_doubts = settings.max_doubts
-        self.loader = Loader(store, host_id, residents, self.watchers, self._replay)
+        self.parking = Parking(store, host_id, self.watchers, sources)
+        self.loader = Loader(store, host_id, residents, self.parking, self._replay)
         self.on_work: Callable[[Work], None] = lambda _: None
         """Called with each task that this host put on a queue, when that is durable."""
         self.on_slot: Callable[[], None] = lambda: None
         """Called when a slot is free that no step of this host's runs waits for."""
-        self._waiting: dict[bool, OrderedDict[tuple[RunId, StepId], None]] = {
-            is_async: OrderedDict() for is_async in (True, False)
-        }
-        """Steps that found no slot, apart for async bodies and for threads."""
+        self._waiting = WaitingSteps()
         self.on_unfinished: Callable[[Sequence[WarmRun]], None] = lambda _: None
         """Called with the runs that are durable and of which more is decided: `advance` writes it."""
         self._background: set[asyncio.Task[Any]] = set()
@@ -141,11 +143,23 @@ class Host:
 
     # Advancing
 
-    async def advance(self, run_id: RunId, act: Act) -> bool:
-        """Let `act` feed facts to the run, and commit what follows. False if the run is not ours.
+    async def advance(self, run_id: RunId, act: Act, told: Told | None = None) -> bool:
+        """Let `act` feed facts to the run, and commit what follows. False if the run is not ours, or can't go on.
 
-        `act` may be called again, on a fresh load, if the commit did not come about.
+        `act` may be called again, on a fresh load, if the commit did not come about. What is `told` with it is
+        kept even if the run can't go on.
         """
+        try:
+            return await self._advance(run_id, act)
+        except Exception as error:
+            is_passing = isinstance(error, StoreError | CommitRejected)
+            if is_passing and not isinstance(error, BundleRefused):
+                raise
+            await self.parking.set_aside(run_id, error, told)
+            self.bodies.cancel_run(run_id)
+            return False
+
+    async def _advance(self, run_id: RunId, act: Act) -> bool:
         patience = Patience()
         while True:
             run = self.residents.get(run_id)
@@ -166,7 +180,7 @@ class Host:
             except StoreClosed:
                 raise
             except (StoreError, CommitRejected) as error:
-                if self._is_stopping:
+                if self._is_stopping or isinstance(error, BundleRefused):
                     raise
                 log.warning(
                     "run %s waits %.2f s for its store: %s", run_id, patience.delay_s, error
@@ -272,7 +286,7 @@ class Host:
             if self.bodies.reserve(task):
                 batch.starts.append((run, promise, facts.start(machine, promise)))
             else:
-                self._waiting[task.is_async][run.run_id, promise.step] = None
+                self._waiting.add(task.is_async, run.run_id, promise.step)
         machine.unstarted.clear()
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []
@@ -334,8 +348,7 @@ class Host:
     def _drop(self, run_id: RunId, step: StepId) -> None:
         """Nobody wants the step any more, whether it runs or waits for a slot."""
         self.bodies.cancel(run_id, step)
-        for waiting in self._waiting.values():
-            waiting.pop((run_id, step), None)
+        self._waiting.drop(run_id, step)
 
     def _execute(self, run: WarmRun, promise: DurablePromise, attempt: int) -> None:
         task = promise.task
@@ -347,39 +360,39 @@ class Host:
         is_doubted = promise.doubts > 0
         self.bodies.start(Body(info, task, promise.input, self._ended, is_doubted=is_doubted))
 
-    def _ended(self, body: Body, outcome: facts.Outcome) -> Awaitable[None] | None:
+    def _ended(self, body: Body, outcome: Outcome) -> Awaitable[None] | None:
         """A body of this host ended: its run takes a turn, which nobody waits for."""
-        info = body.info
-        tell = partial(facts.complete, step=info.step, attempt=info.attempt, outcome=outcome)
-        run = self.residents.get(info.run_id)
+        run = self.residents.get(body.info.run_id)
         if run is None or run.is_held or self._mode is Mode.STEPWISE:
-            return self._report(body, tell)
-        self._take_turn(run, tell, partial(self._reported, body, tell))
+            return self._report(body, outcome)
+        try:
+            self._take_turn(run, body.tell(outcome), partial(self._reported, body, outcome))
+        except Exception:  # a fresh load shows whether it is the program
+            return self._report(body, outcome)
         return None
 
-    def _reported(self, body: Body, tell: Act, failure: BaseException | None) -> None:
+    def _reported(self, body: Body, outcome: Outcome, failure: BaseException | None) -> None:
         if failure is None:
             self.bodies.forget(body)
         else:
-            self.spawn(self._report(body, tell))
+            self.spawn(self._report(body, outcome))
 
-    async def _report(self, body: Body, tell: Act) -> None:
+    async def _report(self, body: Body, outcome: Outcome) -> None:
         try:
-            await self.advance(body.info.run_id, tell)
+            await self.advance(body.info.run_id, body.tell(outcome), (body, outcome))
         finally:
             self.bodies.forget(body)
 
     def _fill_free_slot(self, is_async: bool) -> None:
-        if self._waiting[is_async]:
+        if self._waiting.has_any(is_async):
             self.spawn(self._start_waiting(is_async))
         else:
             self.on_slot()
 
     async def _start_waiting(self, is_async: bool) -> None:
         """Start steps that waited, until the slots are taken: not every one is still wanted."""
-        waiting = self._waiting[is_async]
-        while waiting and self.bodies.has_slot(is_async):
-            (run_id, step), _ = waiting.popitem(last=False)
+        while self._waiting.has_any(is_async) and self.bodies.has_slot(is_async):
+            run_id, step = self._waiting.take(is_async)
             await self.advance(run_id, partial(_want, step))
 
     # Memory
@@ -450,6 +463,8 @@ class Host:
         await self._quiet(grace_s)
         self.bodies.close()
         await self._quiet(LONGEST_CLEAN_UP_S)
+        for failure in await note_stopped(self.bodies.stopped, self.advance, LONGEST_CLEAN_UP_S):
+            self.on_failure(failure)
         for run in self.residents:
             self.evict(run)
 

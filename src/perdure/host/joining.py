@@ -182,6 +182,12 @@ class OwnTransaction(Joining):
         if failure is not None:
             raise failure
 
+    async def commit_alone(self, bundle: Bundle | None) -> None:
+        """Commits: the user's rows, all that joined them, and a bundle after which nothing is to be done."""
+        if bundle is not None:
+            self._sent.append(bundle)
+        await self.commit()
+
     async def _decide(self, decided: asyncio.Future[Exception | None]) -> None:
         try:
             await self.rows.commit([*(batch.bundle for batch in self._batches), *self._sent])

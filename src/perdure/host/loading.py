@@ -1,22 +1,18 @@
 """Bringing runs back into memory, and parking those that can't be brought back."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
 from perdure.core.errors import PerdureError, UnknownName
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.engine.replay.warm import WarmRun
+from perdure.host.parking import Parking
 from perdure.host.reading import Reader
 from perdure.host.residents import Residents
-from perdure.host.watching import Watchers
-from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
 from perdure.store.records import Run
 from perdure.store.store import Store
-
-log = logging.getLogger("perdure.host")
 
 Replay = Callable[[Run, Sequence[Entry]], WarmRun]
 """Makes a stored run warm; raises `PerdureError` if this host can't advance it."""
@@ -30,7 +26,7 @@ class Loader:
         store: Store,
         host_id: HostId,
         residents: Residents,
-        watchers: Watchers,
+        parking: Parking,
         replay: Replay,
     ) -> None:
         self._store = store
@@ -38,7 +34,7 @@ class Loader:
         self.host_id = host_id
         """Whose runs may be loaded."""
         self._residents = residents
-        self._watchers = watchers
+        self._parking = parking
         self._replay = replay
         self._loading: dict[RunId, asyncio.Future[WarmRun | None]] = {}
 
@@ -69,25 +65,17 @@ class Loader:
             return warm
         if run.owner != self.host_id or run.closed_at_ms is not None:
             return None
+        if self._parking.leaves_alone(run):
+            return None
         try:
             warm = self._replay(run, entries)
         except PerdureError as problem:
-            await self._park(run, f"{problem.code}: {problem}")
+            await self._parking.park(run, f"{problem.code}: {problem}")
             if isinstance(problem, UnknownName):
                 # Another host may have it.
                 await self._store.release_run(Fence(run.run_id, run.epoch))
             return None
         if run.parked is not None:
-            await self._park(run, None)
+            await self._parking.park(run, None)
         self._residents.add(warm)
         return warm
-
-    async def _park(self, run: Run, reason: str | None) -> None:
-        if run.parked == reason:
-            return
-        if reason is not None:
-            log.error("run %s is parked: %s", run.run_id, reason)
-        bundle = Bundle()
-        bundle.park(Fence(run.run_id, run.epoch), reason)
-        await self._store.commit(bundle)
-        self._watchers.grown(run.run_id)

@@ -8,7 +8,6 @@ runs again, or its failure is journaled like any other.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 from perdure.authoring.failures import encode_failure
 from perdure.core.errors import (
@@ -19,7 +18,6 @@ from perdure.core.errors import (
     TransactionInterrupted,
 )
 from perdure.core.ids import RunId
-from perdure.engine.replay import facts
 from perdure.engine.replay.facts import Outcome
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.body import Body
@@ -119,8 +117,14 @@ class Transactions:
                 f"run {info.run_id!r} does not wait for attempt {info.attempt} of {info.step}",
                 "see whether it still wants it",
             )
-        tell = partial(facts.complete, step=info.step, attempt=info.attempt, outcome=outcome)
-        await transaction.commit(self._host.stage_turn(run, tell))
+        try:
+            turn = self._host.stage_turn(run, body.tell(outcome))
+        except Exception as error:
+            # The rows are as they should be, and so is their step: only what the program makes of it is not.
+            await transaction.commit_alone(await self._host.parking.completion(body, outcome))
+            await self._host.parking.set_aside(info.run_id, error)
+        else:
+            await transaction.commit(turn)
 
     async def _is_wanted(self, body: Body) -> bool:
         """Whether the run is still this host's, and waits for this attempt."""

@@ -10,9 +10,10 @@ from perdure.core.ledger import CLOSED, SPAWNED, Settlement, message_account
 from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.core.messages import Message, Work
 from perdure.core.streams.chunks import NewChunk
+from perdure.core.texts import require_text
 from perdure.store.primitives import Fence
 from perdure.store.records import NewRun
-from perdure.store.values import MAX_STEP_BYTES, require_integer, require_text
+from perdure.store.values import MAX_STEP_BYTES, require_integer
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ import re
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from perdure.core.errors import InvalidUrl
+from perdure.core.texts import require_text
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
-from perdure.store.values import require_text
 
 _FORMS = (
     "use 'sqlite:///file.db', 'sqlite:////absolute/path.db', 'sqlite:///:memory:' or "
@@ -14,31 +14,34 @@ _FORMS = (
 )
 
 
-async def open_store(url: str) -> Store:
-    """Open the store that `url` names, and bring its schema up to date."""
+async def open_store(url: str, *, as_it_is: bool = False) -> Store:
+    """Open the store that `url` names, and bring its schema up to date.
+
+    One that is opened `as_it_is` must be there and up to date: nothing is made or changed by opening it.
+    """
     require_text("store URL", url)
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise InvalidUrl(f"{_without_password(url)!r} is not a URL ({error})", _FORMS) from error
     if parts.scheme == "sqlite":
-        return await _open_sqlite(url, parts)
+        return await _open_sqlite(url, parts, as_it_is=as_it_is)
     if parts.scheme in ("postgresql", "postgres"):
         # asyncpg is slow to import, and a store in a file does not need it.
         from perdure.store.postgres.store import PostgresStore  # noqa: PLC0415
 
-        return await PostgresStore.open(url)
+        return await PostgresStore.open(url, as_it_is=as_it_is)
     raise InvalidUrl(f"{_without_password(url)!r} names no store", _FORMS)
 
 
-async def _open_sqlite(url: str, parts: SplitResult) -> Store:
+async def _open_sqlite(url: str, parts: SplitResult, *, as_it_is: bool) -> Store:
     path = parts.path[1:]
     options = parse_qs(parts.query, keep_blank_values=True)
     adopt = options.pop("adopt", ["false"])
     strange = parts.netloc or parts.fragment or options
     if strange or not path or adopt not in (["true"], ["false"]):
         raise InvalidUrl(f"{url!r} is not a SQLite URL", _FORMS)
-    return await SqliteStore.open(path, adopt=adopt == ["true"])
+    return await SqliteStore.open(path, adopt=adopt == ["true"], as_it_is=as_it_is)
 
 
 def _without_password(url: str) -> str:

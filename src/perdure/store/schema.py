@@ -3,7 +3,7 @@
 from functools import cache
 from importlib.resources import files
 
-from perdure.core.errors import NotOurDatabase, SchemaTooNew
+from perdure.core.errors import NotOurDatabase, SchemaTooNew, SchemaTooOld, StoreUnavailable
 
 
 @cache
@@ -28,6 +28,25 @@ def known_version(place: str, value: object, dialect: str) -> int:
             "upgrade Perdure on this host before it opens the store",
         )
     return int(value)
+
+
+def require_newest(place: str, version: int, dialect: str) -> None:
+    """Refuse a store that would have to be brought up to date."""
+    newest = len(migrations(dialect))
+    if not version:
+        raise no_store(place)
+    if version < newest:
+        raise SchemaTooOld(
+            f"{place} has schema version {version}, and this Perdure works on {newest}",
+            "open an engine of this Perdure with the code that runs now: it brings the store up to date",
+        )
+
+
+def no_store(place: str) -> StoreUnavailable:
+    """There is nothing of ours, and nothing is to be made."""
+    return StoreUnavailable(
+        f"{place} holds no store of Perdure's", "check the URL; an engine makes one when it opens"
+    )
 
 
 def strange_tables(place: str, error: Exception) -> NotOurDatabase:

@@ -8,7 +8,7 @@ connects with could forbid that.
 import re
 
 from perdure.core.errors import ForbiddenStatement, InputError
-from perdure.store.values import require_text
+from perdure.core.texts import require_text
 
 _CONTROL = frozenset(
     "ABORT BEGIN COMMIT END PREPARE RELEASE ROLLBACK SAVEPOINT START".split()  # noqa: SIM905 - a list of words

@@ -47,20 +47,31 @@ def parse_doubt(text: str) -> Doubt:
     return Doubt(int(total), Resolution(resolution))
 
 
-def resolve(policy: Resolution, total: int, max_doubts: int) -> Resolution:
-    """What is to be done now that a step was in doubt `total` times, this one included."""
-    return Resolution.FAIL if total > max_doubts else policy
+def resolve(policy: Resolution, total: int, max_doubts: int, stops: int = 0) -> Resolution:
+    """What is to be done now that a step was in doubt `total` times, this one included.
+
+    In `stops` of them its host was stopped and had ended it: that is no sign that the step ends its host.
+    """
+    is_over = total - stops > max_doubts or total >= MOST_DOUBTS
+    return Resolution.FAIL if is_over else policy
 
 
-def doubt_entry(step: StepId, count: int, resolution: Resolution) -> Posted:
+def doubt_entry(
+    step: StepId, count: int, resolution: Resolution, *, is_stopped: bool = False
+) -> Posted:
     """The entry that says: the step was in doubt so often, and this was done about it."""
-    label = f"{_IN_DOUBT}: {resolution}"
+    label = f"{_STOPPED if is_stopped else _IN_DOUBT}: {resolution}"
     return Posted(label, (Posting(step_account(step), count * ATTEMPT),))
 
 
 def resolution_of(event: Posted) -> Resolution | None:
     """How the doubt was resolved that the entry is about; `None` if it is about something else."""
     return _RESOLUTIONS.get(event.label)
+
+
+def is_stopped(event: Posted) -> bool:
+    """Whether an entry of that kind says that the host was stopped, and had not died."""
+    return event.label.startswith(_STOPPED)
 
 
 def doubted_steps(event: Posted) -> list[tuple[StepId, int]]:
@@ -84,14 +95,19 @@ def step_in_doubt(step: StepId, name: str, policy: Resolution, total: int) -> St
     times = "once" if total == 1 else f"{total} times"
     return StepInDoubt(
         f"step {step} ({name}) was under way {times} when its host died",
-        f"find out whether it kills its process; {remedy}",
+        f"find out whether it kills its process, or outlasts each stop of it as a thread can; {remedy}",
     )
 
 
 _IN_DOUBT: Final = "in doubt"
+_STOPPED: Final = "stopped"
 
 _RESOLUTIONS: Final = {
     # So it was called while there was only one.
     _IN_DOUBT: Resolution.RETRY,
-    **{f"{_IN_DOUBT}: {resolution}": resolution for resolution in Resolution},
+    **{
+        f"{reason}: {resolution}": resolution
+        for reason in (_IN_DOUBT, _STOPPED)
+        for resolution in Resolution
+    },
 }

@@ -126,7 +126,8 @@ def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int) -> None:
 
 
 def _doubt(machine: Machine, promise: DurablePromise, max_doubts: int) -> None:
-    resolution = resolve(promise.task.on_doubt, promise.doubts + 1, max_doubts)
+    total = promise.doubts + 1
+    resolution = resolve(promise.task.on_doubt, total, max_doubts, promise.stops)
     machine.feed(doubt_entry(promise.step, 1, resolution))
     if resolution is Resolution.FAIL:
         _give_up(machine, promise)
@@ -136,9 +137,24 @@ def _doubt(machine: Machine, promise: DurablePromise, max_doubts: int) -> None:
 
 def _give_up(machine: Machine, promise: DurablePromise) -> None:
     step = promise.step
-    error = step_in_doubt(step, promise.name, promise.task.on_doubt, promise.doubts)
+    deaths = promise.doubts - promise.stops
+    error = step_in_doubt(step, promise.name, promise.task.on_doubt, deaths)
     payload = encode_failure(machine.codec, error)
     machine.feed(e.InvokeCompleted(step, promise.attempt, False, payload=payload))
+
+
+def stop(warm: WarmRun, step: StepId, attempt: int) -> None:
+    """A body of this host was ended, because the host stops. Its step is in doubt, but not as what ends its host.
+
+    One that is not begun again is left to the next host, which fails it.
+    """
+    promise = warm.machine.promises.get(step)
+    if promise is None or not promise.is_running or promise.attempt != attempt:
+        return
+    policy = promise.task.on_doubt
+    # The last doubt that the digits can count is that of a failure.
+    if policy is not Resolution.FAIL and promise.doubts + 1 < MOST_DOUBTS:
+        warm.machine.feed(doubt_entry(step, 1, policy, is_stopped=True))
 
 
 def take(warm: WarmRun, message: Message) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 from perdure.authoring.call import Branch
 from perdure.authoring.context import Wait
+from perdure.authoring.failures import OUR_FILES
 from perdure.core.ids import StepId
 from perdure.engine.replay.promise import DurablePromise
 
@@ -77,6 +78,12 @@ class Fiber:
             return self.is_interrupted
         above: Fiber = self.promise.owner
         return above.is_cleaning_up
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its code is not the program's, but ours: what waits for an operation, or refuses to begin."""
+        code = getattr(self.coroutine, "cr_code", None)
+        return code is not None and code.co_filename.startswith(OUR_FILES)
 
     @property
     def line(self) -> str:

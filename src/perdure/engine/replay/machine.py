@@ -28,7 +28,7 @@ from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
 from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
-from perdure.core.replay.doubt import doubted_steps, resolution_of
+from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import signal_guid
 from perdure.engine.replay.abandoning import abandon_leaf
 from perdure.engine.replay.awaiting import await_of
@@ -142,7 +142,10 @@ class Machine:
     def _place(self) -> str:
         """Where the program is, for people."""
         fiber = self._current or next(iter(self._fibers), None)
-        return self.workflow.place if fiber is None else fiber.line
+        while fiber is not None and fiber.is_ours:
+            fiber = None if fiber.promise is None else fiber.promise.owner
+        where = f"{self.workflow.place} in {self.workflow.fn.__name__}"
+        return where if fiber is None else fiber.line
 
     def _left(self, generator: AsyncGenerator[Any, Any]) -> None:
         """An async generator of the program's is gone. What it does in `finally` can't be durable any more."""
@@ -213,7 +216,7 @@ class Machine:
             for step, count in doubted_steps(event):
                 promise = self.promises.get(step)
                 if promise is not None:
-                    promise.doubt(count, resolution)
+                    promise.doubt(count, resolution, is_stopped=is_stopped(event))
 
     def _ignore(self, event: e.Event) -> None:
         """A fact that means nothing to the program."""
@@ -250,10 +253,10 @@ class Machine:
                 wait = fiber.coroutine.throw(thrown)
         except StopIteration as stop:
             self._finish(fiber, stop.value, None)
-        except (Diverged, Evicted, KeyboardInterrupt, SystemExit):
+        except (Diverged, Evicted, KeyboardInterrupt):
             # Not the program's word: the engine's, or somebody's who wants the process to end.
             raise
-        except BaseException as error:  # the program's failure is its outcome
+        except BaseException as error:  # the program's failure is its outcome, and so is its exit
             self._finish(fiber, None, error)
         else:
             self._suspend(fiber, wait)

@@ -1,4 +1,4 @@
-"""A run whose program can't be replayed: it can be cancelled, without the program being asked."""
+"""A run whose program can't be replayed: it is cancelled, and its steps end, without the program being asked."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,7 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message
+from perdure.core.replay.doubt import reconciled_entry
 from perdure.core.replay.identity import (
     cancel_guid,
     child_run_id,
@@ -16,6 +17,7 @@ from perdure.core.replay.identity import (
     result_guid,
     timer_guid,
 )
+from perdure.engine.replay.facts import Outcome
 from perdure.engine.runs import rebuild_run
 from perdure.engine.sources import Sources
 from perdure.store.bundle import Bundle
@@ -40,6 +42,22 @@ class ParkedRun:
         return [
             child_run_id(self._run_id, step) for step in self._open(list(self._state.scheduled))
         ]
+
+    def complete(
+        self, step: StepId, attempt: int, outcome: Outcome, sources: Sources
+    ) -> Bundle | None:
+        """Commits: a body of the run has ended so. The program hears of it when there is one that can be replayed.
+
+        `None` if nobody waits for that attempt, or if the task may be tried again: then nothing would be kept.
+        """
+        is_awaited = self._state.started.get(step) == attempt and step not in self._state.completed
+        if not is_awaited or (outcome.may_retry and not outcome.ok):
+            return None
+        completed = e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload)
+        found = [reconciled_entry(step)] if outcome.is_reconciled else []
+        bundle = Bundle()
+        bundle.append(self._loaded.fence, self._loaded.append([*found, completed], sources))
+        return bundle
 
     def cancel(
         self, message: Message, children: Sequence[RunId], codec: Codec, sources: Sources

@@ -55,6 +55,7 @@ class DurablePromise:
         "retry_at_ms",
         "settled_at",
         "step",
+        "stops",
         "value",
         "waiters",
     )
@@ -70,6 +71,8 @@ class DurablePromise:
         self.codec = codec
         self.attempt = 0
         self.doubts = 0
+        self.stops = 0
+        """Those of its doubts in which its host had not died."""
         self.is_running = False
         self.is_settled = False
         self.is_detached = False
@@ -109,9 +112,10 @@ class DurablePromise:
         assert isinstance(definition, Task)  # noqa: S101 - the place says so
         return definition
 
-    def doubt(self, count: int, resolution: Resolution) -> None:
-        """It was under way when its host died, so many times."""
+    def doubt(self, count: int, resolution: Resolution, *, is_stopped: bool) -> None:
+        """It was under way when its host died, so many times, or was stopped."""
         self.doubts += count
+        self.stops += count if is_stopped else 0
         self.is_given_up = resolution is Resolution.FAIL
         if self.place is Place.LOCAL:
             # A queued attempt keeps its number, whoever claims it.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NoReturn
 
+from perdure.core.errors import PerdureError
 from perdure.core.journal import events as e
 from perdure.core.replay.matching import Divergence, differs
 from perdure.core.replay.patching import set_markers_apart
@@ -76,8 +77,8 @@ class Record:
         """The program decided on `event`. Returns the event that stands: this one, or the recorded one."""
         if self._position < len(self._recorded):
             recorded = self._recorded[self._position]
-            if differs(recorded, event) and not self._is_same(recorded, event):
-                self.diverge(event)
+            if differs(recorded, event):
+                self._require_same(recorded, event)
             self._position += 1
             if self._effects:
                 self._effects.clear()
@@ -88,9 +89,16 @@ class Record:
         self.changes.append(Change(event, effects))
         return event
 
-    def diverge(self, actual: e.Event | None) -> NoReturn:
+    def _require_same(self, recorded: e.Event, actual: e.Event) -> None:
+        try:
+            is_same = self._is_same(recorded, actual)
+        except PerdureError as error:
+            self.diverge(actual, str(error))
+        if not is_same:
+            self.diverge(actual)
+
+    def diverge(self, actual: e.Event | None, reason: str = "") -> NoReturn:
         """The program did `actual` where the journal has something else."""
-        reason = ""
         if isinstance(actual, e.ExecutionFailed) and actual.payload is not None:
             reason = f"the program raised {actual.payload.decode(errors='replace')[:2000]}"
         raise Diverged(

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.authoring.call import Call
-from perdure.core.errors import PerdureError
 from perdure.core.journal import events as e
 from perdure.core.replay.matching import differs
 from perdure.core.upcasting import UpcastingCodec
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 def is_upcast(machine: "Machine", recorded: e.Event, actual: e.Event) -> bool:
     """Whether the program's event is the recorded one once the recorded input is upcast.
 
-    Without an upcaster for it the stored bytes decide, and they differ.
+    Without an upcaster for it the stored bytes decide, and they differ. Raises what an upcaster fails with.
     """
     if not isinstance(recorded, e.InvokeScheduled) or not isinstance(actual, e.InvokeScheduled):
         return False
@@ -29,9 +28,7 @@ def is_upcast(machine: "Machine", recorded: e.Event, actual: e.Event) -> bool:
     if not isinstance(machine.codec, UpcastingCodec):
         return False
     wanted = promise.operation.definition.signature.stored
-    try:
-        modern = machine.codec.modernized(recorded.payload, wanted)
-        passed = machine.codec.encode(machine.codec.decode(actual.payload or b"{}", wanted))
-    except PerdureError:
+    modern = machine.codec.modernized(recorded.payload, wanted)
+    if modern is None:
         return False
-    return modern == passed
+    return modern == machine.codec.encode(machine.codec.decode(actual.payload or b"{}", wanted))

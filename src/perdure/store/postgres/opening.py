@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from perdure.core.errors import InvalidUrl, NotOurDatabase, StoreUnavailable
-from perdure.store.schema import known_version, migrations, strange_tables
+from perdure.store.schema import known_version, migrations, no_store, require_newest, strange_tables
 
 OLDEST = 14
 
@@ -119,6 +119,13 @@ async def migrate(connection: "asyncpg.Connection[Any]", name: str) -> None:
             f"{name} does not let this user make Perdure's tables ({error})",
             "grant CREATE on the database, or open it once as its owner",
         ) from error
+
+
+async def require_migrated(connection: "asyncpg.Connection[Any]", name: str) -> None:
+    """Refuse a database whose schema is not there, or not up to date."""
+    if await connection.fetchval("SELECT to_regclass('perdure.meta') IS NULL"):
+        raise no_store(name)
+    require_newest(name, await _version(connection, name), "postgres")
 
 
 async def _run_scripts(connection: "asyncpg.Connection[Any]", name: str) -> None:

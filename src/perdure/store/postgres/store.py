@@ -22,7 +22,14 @@ from perdure.store.committer import Committer, Decided
 from perdure.store.group import Group
 from perdure.store.hosts import Glance, NewHost, Scope, glance_from
 from perdure.store.postgres.lifeline import PostgresLifeline, scope_values
-from perdure.store.postgres.opening import CONFLICT, LOST, Address, first_connection, migrate
+from perdure.store.postgres.opening import (
+    CONFLICT,
+    LOST,
+    Address,
+    first_connection,
+    migrate,
+    require_migrated,
+)
 from perdure.store.postgres.operations import PostgresOperations
 from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, next_books
@@ -68,11 +75,14 @@ class PostgresStore:
         self._closing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, url: str) -> "PostgresStore":
+    async def open(cls, url: str, *, as_it_is: bool = False) -> "PostgresStore":
         address = Address(url)
         connection = await first_connection(address)
         try:
-            await migrate(connection, address.name)
+            if as_it_is:
+                await require_migrated(connection, address.name)
+            else:
+                await migrate(connection, address.name)
         except BaseException:
             await connection.close()
             raise

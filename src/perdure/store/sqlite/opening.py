@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from perdure.core.errors import NotOurDatabase, StoreUnavailable
-from perdure.store.schema import known_version, migrations, strange_tables
+from perdure.store.schema import known_version, migrations, no_store, require_newest, strange_tables
 from perdure.store.sqlite.foreign import descriptors
 
 MEMORY = ":memory:"
@@ -24,15 +24,19 @@ def connect(path: str) -> apsw.Connection:
     return _open(path, _configure)
 
 
-def connect_first(path: str, *, adopt: bool) -> apsw.Connection:
-    """The same, and the schema is up to date."""
+def connect_first(path: str, *, adopt: bool, as_it_is: bool = False) -> apsw.Connection:
+    """The same, and the schema is up to date: one that is to stay `as_it_is` is refused if it is not."""
 
     def prepare(connection: apsw.Connection) -> None:
         # The settings are written into the file, so see first whose it is.
-        _version(connection, path, adopt=adopt)
+        version = _version(connection, path, adopt=adopt)
+        if as_it_is:
+            require_newest(path, version, "sqlite")
         _configure(connection)
         migrate(connection, path, adopt=adopt)
 
+    if as_it_is and (path == MEMORY or not Path(path).exists()):
+        raise no_store(path)
     return _open(path, prepare)
 
 

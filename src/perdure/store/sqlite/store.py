@@ -74,11 +74,11 @@ class SqliteStore:
         self._closing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, path: str, *, adopt: bool = False) -> "SqliteStore":
+    async def open(cls, path: str, *, adopt: bool = False, as_it_is: bool = False) -> "SqliteStore":
         pace = Pace()
 
         def first_connection() -> apsw.Connection:
-            connection = connect_first(path, adopt=adopt)
+            connection = connect_first(path, adopt=adopt, as_it_is=as_it_is)
             pace.watch(connection)
             return connection
 
