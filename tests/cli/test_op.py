@@ -201,16 +201,18 @@ async def test_watch_of_one_that_succeeds_ends_well(
 
 @pytest.mark.parametrize("command", [["watch"], ["log", "--follow"]])
 async def test_an_operation_whose_backup_is_not_kept_ends_without_an_outcome(
-    folder: Place, op: Op, command: list[str]
+    folder: Place, opening: AsyncExitStack, command: list[str]
 ) -> None:
-    async with Ledger(folder.name, participant_id="cli", max_backups=0) as ledger:
-        a = await ledger.create_operation()
-        looking = op(*command, folder.name, a.operation_id)
-        await asyncio.sleep(0.5)
-        await a.complete()
-        said = await asyncio.wait_for(looking, PATIENCE_S)
-    assert said.code == REFUSED
-    assert f"{a.operation_id!r} is over, and not in backup any more" in said.err
+    ledger = await opening.enter_async_context(folder.ledger("cli"))
+    a = await ledger.create_operation()
+    process = await started(*command, folder.name, a.operation_id)
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE_S):
+        assert await process.stdout.readline()
+        os.unlink(f"{folder.name}/{a.operation_id}.operation.json")
+        _, complaint = await process.communicate()
+    assert process.returncode == REFUSED
+    assert f"{a.operation_id!r} is over, and not in backup any more" in complaint.decode()
 
 
 async def test_watch_in_a_terminal_redraws_until_it_is_interrupted(
@@ -375,7 +377,8 @@ async def test_an_operation_that_there_is_not(folder: Place, op: Op, command: st
     [
         ("{}/nowhere", "there is no directory"),
         ("{}/file", "is not a directory"),
-        ("sqlite:///{}/nowhere.db", "there is no file"),
+        ("sqlite:///{}/nowhere.db", "holds no store"),
+        ("sqlite:///{}/file", "holds no store"),
         ("mysql://user:secret@host/x", "names no store"),
         ("postgresql://user:secret@localhost:1/x", "can't be reached"),
         ("http://[", "is not a URL"),
@@ -387,6 +390,13 @@ async def test_a_place_that_there_is_not(op: Op, strange: Path, place: str, comp
     assert complaint in said.err
     assert "secret" not in said.err
     assert os.listdir(strange) == ["file"]
+
+
+@pytest.mark.postgres
+async def test_a_database_without_a_store_gets_none(op: Op, fresh_postgres: str) -> None:
+    for _ in range(2):
+        said = await op("list", fresh_postgres)
+        assert (said.code, "holds no store" in said.err) == (REFUSED, True)
 
 
 async def test_an_operation_that_is_over_is_not_aborted(

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from perdure.core.errors import InputError, UnknownOperation
 from perdure.operations import Ledger, LedgerSettings
+from perdure.store.opening import open_store
 
 STALENESS_S = LedgerSettings().staleness
 
@@ -23,7 +24,7 @@ async def opened(place: str, staleness_s: float = STALENESS_S) -> AsyncIterator[
     """The ledger of a directory or a store that exists. Nothing is made where there is none."""
     settings = settings_of(staleness_s)
     if "://" in place:
-        _require_file_of(place)
+        await _require_store(place)
         ledger = Ledger(store=place, settings=settings)
     else:
         _require_directory(place)
@@ -60,14 +61,10 @@ def _require_directory(place: str) -> None:
     raise InputError(f"there is no directory {place!r}", _FORMS)
 
 
-def _require_file_of(url: str) -> None:
-    """A SQLite store would be made where there is none. What else is wrong with a URL, its store says."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return
-    if parts.scheme == "sqlite" and parts.path[1:] and not Path(parts.path[1:]).is_file():
-        raise InputError(f"there is no file {parts.path[1:]!r}", _FORMS)
+async def _require_store(url: str) -> None:
+    """Opening a ledger would make a store where there is none, and migrate an old one."""
+    store = await open_store(url, as_it_is=True)
+    await store.close()
 
 
 def shown(place: str) -> str:
