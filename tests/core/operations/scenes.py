@@ -1,5 +1,6 @@
 """Participants of one operation, driven by hand: each has its own clocks and its own view."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -44,6 +45,7 @@ class Scene:
         self.calls = 0
         self.ledger: LedgerData | None = None
         self.last: LedgerData | None = None
+        self.check: Callable[[LedgerData, LedgerData], None] = lambda _, __: None
 
     def moment(self, who: Actor) -> Moment:
         return Moment(
@@ -51,6 +53,8 @@ class Scene:
         )
 
     def keep(self, change: t.Change) -> None:
+        if self.last is not None:
+            self.check(self.last, change.data)
         self.ledger = self.last = change.data
 
     def create(self, who: Actor) -> None:
