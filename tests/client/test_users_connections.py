@@ -146,6 +146,32 @@ async def test_an_exception_in_the_block_leaves_the_end_to_the_user(
     assert await run.result(10) == "bob heard it"
 
 
+async def test_who_repeats_what_an_open_transaction_did_waits_and_nobody_else(
+    engine: Engine, connection: Connection
+) -> None:
+    waiting = await engine.start(hear_news("ann"))
+    async with connection.transaction():
+        async with engine.transaction(connection=connection):
+            first = await engine.start(hear_news("bob"), key="bob")
+            await waiting.signal(news, "that", id="same")
+        start = asyncio.create_task(engine.start(hear_news("bob"), key="bob"))
+        signal = asyncio.create_task(waiting.signal(news, "that", id="same"))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            other = await engine.start(hear_news("eve"))
+            await other.signal(news, "this")
+            assert await other.result() == "eve heard this"
+        assert not start.done()
+        assert not signal.done()
+    async with asyncio.timeout(5):
+        second = await start
+        await signal
+    assert second.run_id == first.run_id
+    await first.signal(news, "it")
+    assert await first.result(10) == "bob heard it"
+    assert await waiting.result(10) == "ann heard that"
+
+
 # The recipe for SQLAlchemy, as docs/transactions.md has it
 
 

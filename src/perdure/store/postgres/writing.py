@@ -1,6 +1,7 @@
 """Applying a group to Postgres, in one transaction."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -47,8 +48,13 @@ class _RollBack(Exception):
     """Carries the statement that found that not all rows fit."""
 
 
-async def apply(connection: Connection, group: Group) -> dict[int, CommitRejected]:
-    """Commit the group, or roll it back and say which bundles must leave it."""
+async def apply(
+    connection: Connection, group: Group, patience_ms: int
+) -> dict[int, CommitRejected]:
+    """Commit the group, or roll it back and say which bundles must leave it.
+
+    Waits so long for a lock, save for those of runs' rows, which nobody holds for long.
+    """
     while True:
         misfits = None
         try:
@@ -57,7 +63,7 @@ async def apply(connection: Connection, group: Group) -> dict[int, CommitRejecte
                 if misfits is not None:
                     raise _RollBack
                 return {}
-            async with connection.transaction():
+            async with _impatient(connection, patience_ms):
                 misfits = await write_rows(connection, group)
                 if misfits is not None:
                     raise _RollBack
@@ -70,6 +76,18 @@ async def apply(connection: Connection, group: Group) -> dict[int, CommitRejecte
             raise StatementRefused(str(error)) from error
         else:
             return {}
+
+
+@asynccontextmanager
+async def _impatient(connection: Connection, patience_ms: int) -> AsyncIterator[None]:
+    """A transaction that is given up if a lock is not free in time; to say so costs no round trip of its own."""
+    await connection.execute(f"BEGIN; SET LOCAL lock_timeout = {patience_ms}")
+    try:
+        yield
+    except BaseException:
+        await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("COMMIT")
 
 
 async def write_rows(connection: Connection, group: Group) -> Misfits | None:
