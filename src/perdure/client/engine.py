@@ -163,6 +163,7 @@ class Engine:
         does not learn of it, and some host takes the runs up within a second or so.
         """
         transactions = self._require_open().transactions
+        transactions.require_none()
         if connection is not None:
             joined = transactions.join(connection)
             with joined.current():

@@ -13,6 +13,7 @@ from functools import partial
 from perdure.authoring.failures import encode_failure
 from perdure.core.errors import (
     CommitRejected,
+    InputError,
     StoreClosed,
     StoreError,
     TransactionError,
@@ -24,7 +25,7 @@ from perdure.engine.replay.facts import Outcome
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.body import Body
 from perdure.host.host import Host
-from perdure.host.joining import OwnTransaction, UsersTransaction
+from perdure.host.joining import OwnTransaction, UsersTransaction, current
 from perdure.host.patience import Patience
 from perdure.store.bundle import Bundle
 
@@ -37,6 +38,14 @@ class Transactions:
     def __init__(self, host: Host, limit_s: float) -> None:
         self._host = host
         self._limit_s = limit_s
+
+    def require_none(self) -> None:
+        """Refuse to begin one inside another: the inner one would be there though the outer one is rolled back."""
+        if current(self._host) is not None:
+            raise InputError(
+                "a transaction inside another one of the same engine",
+                "use the one that is open: pass its `tx` on; the engine joins it by itself",
+            )
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[OwnTransaction]:

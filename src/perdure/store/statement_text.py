@@ -20,6 +20,10 @@ _SESSION = frozenset(
 _BLANK = r"\s++|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/"
 _FIRST_WORD = re.compile(rf"(?:{_BLANK}|;|\()*+([A-Za-z]++)")
 
+_RENAMED_TO_US = re.compile(
+    rf"""RENAME(?:{_BLANK})++TO(?:{_BLANK})*+["'`\[]?(?P<name>perdure_\w*)""", re.IGNORECASE
+)
+
 _NAMES_US = re.compile(
     rf"""
       \be'(?:[^'\\]|''|\\.)*'               # what is quoted in any way names no table
@@ -61,6 +65,13 @@ def require_no_schema_of_ours(sql: str) -> None:
     """Refuse a statement for Postgres that names a table of Perdure's."""
     if any(found["ours"] for found in _NAMES_US.finditer(sql)):
         raise our_table("schema perdure")
+
+
+def require_no_name_of_ours(sql: str) -> None:
+    """Refuse a statement for SQLite that would rename a table to one of Perdure's: its authorizer is not asked."""
+    found = _RENAMED_TO_US.search(sql)
+    if found is not None and sql.lstrip()[:5].upper() == "ALTER":
+        raise our_table(f"name {found['name']!r}")
 
 
 def our_table(what: str) -> ForbiddenStatement:

@@ -48,6 +48,9 @@ class _OnConnection(UserTransaction):
     @abstractmethod
     def _connection(self) -> Connection: ...
 
+    def _require_values(self, args: Sequence[Any]) -> None:
+        """asyncpg knows the types that the statement wants, and judges by them."""
+
     async def _execute(self, sql: str, args: Sequence[Any]) -> int:
         require_no_schema_of_ours(sql)
         connection = self._connection
