@@ -58,9 +58,14 @@ class Transactions:
             finally:
                 transaction.end()
 
-    def join(self, connection: object) -> UsersTransaction:
+    @asynccontextmanager
+    async def join(self, connection: object) -> AsyncIterator[UsersTransaction]:
         """The transaction that a user has begun on a connection of the user's own."""
-        return UsersTransaction(self._host, self._host.store.join(connection))
+        rows = self._host.store.join(connection)
+        transaction = UsersTransaction(self._host, rows)
+        async with rows.block():
+            with transaction.current():
+                yield transaction
 
     async def execute(self, body: Body) -> Outcome | None:
         """Execute a body and commit its outcome. Returns one that is to be reported like any other: a failure.

@@ -259,6 +259,13 @@ class JoinedTransaction(UserTransaction):
     """A transaction that the user began and ends: what becomes of it is not known here."""
 
     @abstractmethod
+    def block(self) -> AbstractAsyncContextManager[None]:
+        """If it raises, nothing that was written inside is left in the transaction, which goes on.
+
+        Refuses, with `InputError`, one of another database.
+        """
+
+    @abstractmethod
     async def write(self, bundle: Bundle) -> None:
         """Write the bundle's rows, to be committed by the user.
 

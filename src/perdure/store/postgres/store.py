@@ -123,7 +123,7 @@ class PostgresStore:
         return limited(PostgresTransaction(self._transactions, self._fetch, limit_s))
 
     def join(self, connection: object) -> JoinedPostgresTransaction:
-        return JoinedPostgresTransaction(connection)
+        return JoinedPostgresTransaction(connection, self._fetch)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
         return write_async(bundles, self._commits.apply)

@@ -436,9 +436,24 @@ SELECT least((SELECT min(id) FROM perdure.run WHERE id > $1),
              (SELECT min(run_id) FROM perdure.ledger WHERE run_id > $1))
 
 -- name: open_transaction
--- For a user's transaction: it ends by itself when the server hears nothing for so long. Gives its id, by which
--- its outcome can be asked for.
-SELECT pg_current_xact_id()::text FROM set_config('idle_in_transaction_session_timeout', $1, true)
+-- For a user's transaction: a statement is ended after so long, and the transaction when the server hears nothing for
+-- so long. Names without a schema mean what they mean to the role, save that they never mean a table of ours, which
+-- they would if the role is called like our schema. Gives the transaction's id, by which its outcome can be asked for.
+SELECT pg_current_xact_id()::text,
+       set_config('statement_timeout', $1, true),
+       set_config('idle_in_transaction_session_timeout', $1, true),
+       set_config('search_path', (SELECT coalesce(string_agg(quote_ident(name), ', ' ORDER BY place), '')
+                                  FROM unnest(current_schemas(false)) WITH ORDINALITY AS path (name, place)
+                                  WHERE name <> 'perdure'), true)
+
+-- name: reset_session
+-- After a user's transaction: nothing of it is left in the session. Prepared statements are ours, and stay.
+SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL; DISCARD TEMP; DISCARD SEQUENCES
+
+-- name: select_database
+-- Which database this is, of which server, since it runs: no other one is the same, a copy neither.
+SELECT oid || '/' || extract(epoch FROM pg_postmaster_start_time())
+FROM pg_catalog.pg_database WHERE datname = current_database()
 
 -- name: select_outcome
 -- What became of a transaction: 'committed', 'aborted' or 'in progress'.
