@@ -964,7 +964,8 @@ async def test_what_can_not_be_stored_is_refused_where_it_is_appended(engine: En
     assert "can't be stored" in await refusal(engine, append(object()), NotEncodable)
     assert "nan" in await refusal(engine, append(float("nan")), NotEncodable)
     said = await refusal(engine, lambda: perdure.stream("\u20ac" * 86).append(1), InputError)
-    assert "255 bytes in UTF-8" in said
+    assert "of 258 bytes" in said
+    assert "use at most 255" in said
 
 
 async def test_the_largest_chunk_passes(engine: Engine) -> None:
