@@ -28,6 +28,7 @@ PUBLIC = [
     "RunCancelled",
     "RunClosed",
     "RunDiverged",
+    "RunEnded",
     "RunFailed",
     "RunStatus",
     "Settings",

@@ -30,6 +30,7 @@ from perdure.core.errors import (
     NotEncodable,
     OutsideRun,
     PayloadTooLarge,
+    RunEnded,
     StoreUnavailable,
 )
 from perdure.core.journal import events as e
@@ -577,6 +578,50 @@ async def test_the_streams_of_a_chain_read_as_one(engine: Engine) -> None:
 # Queues
 
 
+async def test_offsets_of_a_chain_stay_what_they_were(shared_url: str) -> None:
+    """A task that lost its race goes on in another engine when its run is over: it is told, and changes nothing."""
+    refused: list[BaseException] = []
+
+    @task(queue="streams")
+    async def talk_on() -> None:
+        tokens = perdure.stream("tokens")
+        try:
+            while True:
+                tokens.append("on and on")
+                await asyncio.sleep(0.01)
+        except RunEnded as error:
+            refused.append(error)
+            raise
+
+    @workflow
+    async def outlived(turn: int) -> None:
+        if turn == 0:
+            await perdure.first(talk_on(), go_on.receive())
+            await perdure.continue_as_new(outlived(1))
+        perdure.stream("tokens").append("the second run")
+        await go_on.receive()
+
+    async def place() -> int:
+        async for item in run.stream("tokens"):
+            if isinstance(item, Chunk) and item.value == "the second run":
+                return item.offset
+        pytest.fail("it is not there")
+
+    async with opened(shared_url) as engine, opened(shared_url, queues=("streams",)):
+        run = await engine.start(outlived(0))
+        await anext(run.stream("tokens"))
+        await run.signal(go_on, 1)
+        async with asyncio.timeout(20):
+            before = await place()
+            await until(lambda: bool(refused))
+            assert await place() == before
+        await run.signal(go_on, 2)
+        await run.result()
+        assert await place() == before
+        rest = await everything(run, start=before + 1)
+        assert [item for item in rest if isinstance(item, Chunk)] == []
+
+
 async def test_a_queued_task_streams_from_the_engine_that_executes_it(shared_url: str) -> None:
     @task(queue="streams")
     async def spelling() -> None:
@@ -919,7 +964,8 @@ async def test_what_can_not_be_stored_is_refused_where_it_is_appended(engine: En
     assert "can't be stored" in await refusal(engine, append(object()), NotEncodable)
     assert "nan" in await refusal(engine, append(float("nan")), NotEncodable)
     said = await refusal(engine, lambda: perdure.stream("\u20ac" * 86).append(1), InputError)
-    assert "255 bytes in UTF-8" in said
+    assert "of 258 bytes" in said
+    assert "use at most 255" in said
 
 
 async def test_the_largest_chunk_passes(engine: Engine) -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from perdure import NotCommitted, Settings, Signal, SyncEngine, workflow
+from perdure import InputError, NotCommitted, Settings, Signal, SyncEngine, workflow
 
 said = Signal("said", str)
 
@@ -84,3 +84,17 @@ def test_the_thread_is_in_no_transaction_afterwards(engine_url: str) -> None:
         run = engine.start(listen_in("ann"))
         run.signal(said, "it")
         assert run.result(10) == "ann: it"
+
+
+def test_a_transaction_inside_another_is_refused(engine_url: str) -> None:
+    def nest(engine: SyncEngine) -> None:
+        with engine.transaction() as tx:
+            tx.execute("INSERT INTO notes VALUES ($1)", 2)
+
+    with SyncEngine(engine_url) as engine:
+        make_notes(engine)
+        with engine.transaction() as tx:
+            tx.execute("INSERT INTO notes VALUES ($1)", 1)
+            with pytest.raises(InputError, match="inside another one"):
+                nest(engine)
+        assert notes(engine) == [1]

@@ -733,3 +733,89 @@ async def test_sqlite_joins_no_connection() -> None:
 async def test_a_time_limit_is_a_time(limit: Any) -> None:
     with pytest.raises(perdure.InputError, match="transaction_timeout"):
         Settings(transaction_timeout=limit)
+
+
+# One inside another
+
+nesting: Engine
+
+
+async def helps_itself() -> None:
+    async with nesting.transaction() as tx:
+        await insert(tx, 2)
+
+
+@task(transactional=True)
+async def tx_nest(tx: Transaction) -> None:
+    await insert(tx, 1)
+    await helps_itself()
+
+
+@workflow
+async def tx_nesting() -> str:
+    try:
+        await tx_nest()
+    except perdure.InputError as error:
+        return error.remedy
+    return "it was let in"
+
+
+async def test_a_transaction_inside_another_is_refused(engine: Engine) -> None:
+    global nesting  # noqa: PLW0603 - a body can only reach what is global
+    nesting = engine
+    await make_table(engine)
+    run = await engine.start(tx_nesting())
+    assert "pass its `tx` on" in await run.result()
+    assert await bookings(engine) == {}
+    async with engine.transaction() as tx:
+        await insert(tx, 1)
+        with pytest.raises(perdure.InputError, match="inside another one"):
+            await helps_itself()
+        await insert(tx, 3)
+    assert list(await bookings(engine)) == [1, 3]
+    release = asyncio.Event()
+
+    async def later() -> None:
+        await release.wait()
+        await helps_itself()
+
+    async with engine.transaction():
+        outliving = asyncio.create_task(later())
+    release.set()
+    await outliving
+    assert list(await bookings(engine)) == [1, 2, 3]
+
+
+async def test_one_of_another_engine_is_none_inside_another(engine_url: str) -> None:
+    async with opened(engine_url) as engine, opened("sqlite:///:memory:") as other:
+        await make_table(engine)
+        await make_table(other)
+        async with engine.transaction() as tx, other.transaction() as tx_of_other:
+            await insert(tx, 1)
+            await insert(tx_of_other, 2)
+        assert list(await bookings(engine)) == [1]
+        assert list(await bookings(other)) == [2]
+
+
+@workflow
+async def tx_hanging_alone(number: int) -> str:
+    try:
+        await tx_hang(number)
+    except TimeoutError:
+        return "over"
+    return "not reached"
+
+
+async def test_on_sqlite_many_that_hang_hold_others_up_no_longer_than_one(engine_url: str) -> None:
+    async with opened(engine_url, QUICK) as engine:
+        await make_table(engine)
+        hanging = await engine.start_many([tx_hanging_alone(n) for n in range(10)])
+        await until_recorded(engine, hanging[0], e.InvokeStarted)
+        await asyncio.sleep(LIMIT_S / 2)
+        loop = asyncio.get_running_loop()
+        for _ in range(3):
+            began = loop.time()
+            await engine.start(tx_plain())
+            assert loop.time() - began < 4 * LIMIT_S
+        for run in hanging:
+            assert await run.result() == "over"

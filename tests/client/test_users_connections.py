@@ -129,21 +129,112 @@ async def test_a_connection_without_a_transaction_is_refused(
         await join("postgresql://")
 
 
-async def test_an_exception_in_the_block_leaves_the_end_to_the_user(
+async def test_a_block_that_raises_leaves_nothing_and_the_transaction_goes_on(
     engine: Engine, connection: Connection
 ) -> None:
     async def fail() -> None:
-        async with engine.transaction(connection=connection):
+        async with engine.transaction(connection=connection) as tx:
+            await tx.execute("INSERT INTO letters VALUES (2)")
             await engine.start(hear_news("bob"), key="bob")
             raise ZeroDivisionError
 
     async with connection.transaction():
+        await connection.execute("INSERT INTO letters VALUES (1)")
         with pytest.raises(ZeroDivisionError):
             await fail()
-    # The user committed all the same.
-    run = await engine.start(hear_news("bob"), key="bob")
-    await run.signal(news, "it")
-    assert await run.result(10) == "bob heard it"
+        async with engine.transaction(connection=connection):
+            await engine.start(hear_news("ann"), key="ann")
+    assert await letters(engine) == [1]
+    assert await store_of(engine).run_by_key("", "hear_news", "bob") is None
+    assert await store_of(engine).run_by_key("", "hear_news", "ann") is not None
+
+
+async def test_a_statement_that_fails_fails_its_block_and_no_more(
+    engine: Engine, connection: Connection
+) -> None:
+    async def hush_up() -> None:
+        async with engine.transaction(connection=connection) as tx:
+            await engine.start(hear_news("bob"), key="bob")
+            with pytest.raises(perdure.StatementFailed):
+                await tx.execute("SELECT nonsense")
+
+    async with connection.transaction():
+        await connection.execute("INSERT INTO letters VALUES (1)")
+        with pytest.raises(TransactionOver, match="nonsense"):
+            await hush_up()
+    assert await letters(engine) == [1]
+    assert await store_of(engine).run_by_key("", "hear_news", "bob") is None
+
+
+async def test_a_transaction_that_has_failed_is_not_joined(
+    engine: Engine, connection: Connection
+) -> None:
+    transaction = connection.transaction()
+    await transaction.start()
+    with pytest.raises(asyncpg.UndefinedColumnError):
+        await connection.execute("SELECT nonsense")
+    with pytest.raises(TransactionOver, match="earlier statement"):
+        async with engine.transaction(connection=connection):
+            pytest.fail("it was let in")
+    await transaction.rollback()
+
+
+@pytest.mark.parametrize("has_perdure", [False, True])
+async def test_a_connection_to_another_database_is_refused(
+    engine: Engine, connection: Connection, fresh_postgres: str, has_perdure: bool
+) -> None:
+    """Even if that has Perdure's tables: no host of this engine would ever find the run."""
+    name = "perdure_elsewhere"
+    url = f"{fresh_postgres.rpartition('/')[0]}/{name}"
+    await connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    await connection.execute(f"CREATE DATABASE {name}")
+    if has_perdure:
+        async with Engine(url):
+            pass
+    elsewhere = await asyncpg.connect(url)
+    try:
+        async with elsewhere.transaction():
+            with pytest.raises(perdure.InputError, match="not to the database"):
+                async with engine.transaction(connection=elsewhere):
+                    pytest.fail("it was let in")
+            assert await elsewhere.fetchval("SELECT 1") == 1, "it goes on"
+    finally:
+        await elsewhere.close()
+        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def test_one_inside_another_is_refused(engine: Engine, connection: Connection) -> None:
+    async with connection.transaction(), engine.transaction(connection=connection):
+        for inner in (engine.transaction(), engine.transaction(connection=connection)):
+            with pytest.raises(perdure.InputError, match="inside another one"):
+                async with inner:
+                    pytest.fail("it was let in")
+
+
+async def test_who_repeats_what_an_open_transaction_did_waits_and_nobody_else(
+    engine: Engine, connection: Connection
+) -> None:
+    waiting = await engine.start(hear_news("ann"))
+    async with connection.transaction():
+        async with engine.transaction(connection=connection):
+            first = await engine.start(hear_news("bob"), key="bob")
+            await waiting.signal(news, "that", id="same")
+        start = asyncio.create_task(engine.start(hear_news("bob"), key="bob"))
+        signal = asyncio.create_task(waiting.signal(news, "that", id="same"))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            other = await engine.start(hear_news("eve"))
+            await other.signal(news, "this")
+            assert await other.result() == "eve heard this"
+        assert not start.done()
+        assert not signal.done()
+    async with asyncio.timeout(5):
+        second = await start
+        await signal
+    assert second.run_id == first.run_id
+    await first.signal(news, "it")
+    assert await first.result(10) == "bob heard it"
+    assert await waiting.result(10) == "ann heard that"
 
 
 # The recipe for SQLAlchemy, as docs/transactions.md has it

@@ -74,6 +74,7 @@ RELEASED = {
     "StaleFence": "stale-fence",
     "RunExists": "run-exists",
     "UnknownRun": "unknown-run",
+    "RunEnded": "run-ended",
     "StaleToken": "stale-token",
     "BundleRefused": "bundle-refused",
     "StoreError": "store",

@@ -215,8 +215,8 @@ async def raw(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
         return await store._writer.run(job)
     assert isinstance(store, PostgresStore)
-    assert store._connection is not None
-    return [tuple(row) for row in await store._connection.fetch(sql.format("perdure."))]
+    assert store._commits.connection is not None
+    return [tuple(row) for row in await store._commits.connection.fetch(sql.format("perdure."))]
 
 
 async def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
@@ -251,8 +251,10 @@ class Meter:
             await store._writer.run(lambda c: setattr(c, "exec_trace", trace))
             return meter
         assert isinstance(store, PostgresStore)
-        assert store._connection is not None
-        store._connection.add_query_logger(lambda record: meter.statements.append(record.query))
+        assert store._commits.connection is not None
+        store._commits.connection.add_query_logger(
+            lambda record: meter.statements.append(record.query)
+        )
         return meter
 
 

@@ -31,14 +31,34 @@ class Failing:
 
     async def execute(self, sql: str, *values: Any) -> str:
         """A statement outside of a transaction is one of its own."""
-        if self.in_transaction:
-            return await self.real.execute(sql, *values)
-        async with self.transaction():
-            return await self.real.execute(sql, *values)
+        if sql.startswith("BEGIN"):
+            self.in_transaction = True
+        elif sql in ("COMMIT", "ROLLBACK"):
+            self.in_transaction = False
+            if sql == "COMMIT":
+                await self.end(self, _Begun(self.real))
+                return sql
+        elif not self.in_transaction:
+            async with self.transaction():
+                return await self.real.execute(sql, *values)
+        return await self.real.execute(sql, *values)
 
     def terminate(self) -> None:
         if not self.left_open:
             self.real.terminate()
+
+
+class _Begun:
+    """A transaction that was begun by a statement."""
+
+    def __init__(self, real: Connection) -> None:
+        self._real = real
+
+    async def commit(self) -> None:
+        await self._real.execute("COMMIT")
+
+    async def rollback(self) -> None:
+        await self._real.execute("ROLLBACK")
 
 
 class _Transaction:
@@ -105,14 +125,14 @@ class SlowCommit:
 
 def fail_once(store: PostgresStore, end: Callable[[Failing, Any], Any]) -> None:
     """The next transaction of the store's committing connection ends like this."""
-    real = store._connection
+    real = store._commits.connection
     assert real is not None
 
     async def once(connection: Failing, transaction: Any) -> None:
         connection.end = _commit
         await end(connection, transaction)
 
-    store._connection = cast("Connection", Failing(real, once))
+    store._commits.connection = cast("Connection", Failing(real, once))
 
 
 async def _commit(_: Failing, transaction: Any) -> None:

@@ -27,7 +27,7 @@ class Disk:
         self.outcome: CommitRejected | None = None
         self.error: BaseException | None = None
 
-    async def write(self, bundles: Sequence[Bundle]) -> list[CommitRejected | None]:
+    async def write(self, bundles: Sequence[Bundle]) -> Outcomes:
         self.groups.append(list(bundles))
         await self.ready.wait()
         if self.error is not None:

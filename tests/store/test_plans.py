@@ -130,8 +130,8 @@ async def cost(store: Store, query: Query) -> int:
         await store._reader.run(lambda c: c.set_progress_handler(None))
         return steps
     assert isinstance(store, PostgresStore)
-    assert store._connection is not None
-    plan = await store._connection.fetchval(
+    assert store._commits.connection is not None
+    plan = await store._commits.connection.fetchval(
         "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statements("postgres")[query.statement],
         *query.values,
     )

@@ -291,7 +291,7 @@ async def test_a_conflict_while_reading_back_does_not_end_the_doubt(
             raise asyncpg.SerializationError("could not serialize access")
         return await landed(connection, group)
 
-    monkeypatch.setattr("perdure.store.postgres.store.landed", conflicting)
+    monkeypatch.setattr("perdure.store.postgres.commits.landed", conflicting)
     run = await begun(postgres)
     fail_once(postgres, lose_after_commit)
     await postgres.commit(run.step())
@@ -461,7 +461,7 @@ async def test_closing_ends_every_connection(fresh_postgres: str) -> None:
 async def test_closing_ends_though_the_server_is_gone(
     private_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.store.postgres.store._LONGEST_WAIT_S", 0.2)
+    monkeypatch.setattr("perdure.store.postgres.commits.LONGEST_WAIT_S", 0.2)
     store = await PostgresStore.open(private_postgres.url())
     run = await begun(store)
     private_postgres.stop()

@@ -339,3 +339,87 @@ async def test_twenty_commits_go_on_while_a_transaction_is_open(shop: PostgresSt
         assert counted == [(20,)]
         assert len(await shop.open_runs(HOST)) == 20
         await tx.commit([])
+
+
+async def test_a_statement_that_runs_is_ended_with_the_time_limit(shop: PostgresStore) -> None:
+    """Though whoever waits for it will not be interrupted."""
+
+    async def sleep() -> None:
+        async with shop.transaction(0.3) as tx:
+            await tx.execute(INSERT, 1, "first")
+            await asyncio.shield(asyncio.ensure_future(tx.fetch("SELECT pg_sleep(30)")))
+
+    async with asyncio.timeout(5):
+        with pytest.raises(TimeoutError, match=r"open for more than 0.3 s"):
+            await sleep()
+    assert await orders(shop) == []
+    running = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30)%' AND state = 'active'"
+    assert await raw(shop, f"{running} AND pid <> pg_backend_pid()") == [(0,)]
+
+
+async def test_a_statement_that_takes_as_long_says_so(shop: PostgresStore) -> None:
+    async with shop.transaction(0.3) as tx:
+        tx._stop_clock()
+        await tx.execute(INSERT, 1, "first")
+        tx._stop_clock()
+        with pytest.raises(TimeoutError, match=r"open for more than 0.3 s"):
+            await tx.fetch("SELECT pg_sleep(30)")
+    assert await orders(shop) == []
+
+
+async def test_a_commit_waits_for_anothers_transaction_as_long_as_the_limit(
+    shop: PostgresStore, users: "asyncpg.Connection[Any]"
+) -> None:
+    async with users.transaction():
+        await shop.join(users).write(Driven(owner=None, key="k").start())
+        async with asyncio.timeout(5):
+            async with shop.transaction(0.3) as tx:
+                await tx.execute(INSERT, 1, "first")
+                with pytest.raises(TimeoutError, match=r"open for more than 0.3 s"):
+                    await tx.commit([Driven(key="k").start()])
+    assert await orders(shop) == []
+
+
+async def test_names_never_mean_our_tables(shop: PostgresStore) -> None:
+    """The role is called like our schema, so that this comes first where it looks for a table."""
+    async with shop.transaction(LIMIT_S) as tx:
+        assert await tx.fetch_value("SELECT current_user::text") == "perdure"
+        assert await tx.fetch_value("SELECT current_schema()::text") == "public"
+        await tx.execute("CREATE TABLE message (id integer)")
+        with pytest.raises(StatementFailed, match='"chunk" does not exist'):
+            await tx.execute("DELETE FROM chunk")
+    async with shop.transaction(LIMIT_S) as tx:
+        await tx.execute("CREATE TABLE message (id integer)")
+        await tx.execute("INSERT INTO message VALUES (1)")
+        await tx.commit([])
+    run = await begun(shop)
+    await shop.commit(sending(run.message("hello")))
+    assert len(await shop.messages(run.run_id)) == 1
+    tables = "SELECT schemaname FROM pg_tables WHERE tablename = 'message' ORDER BY 1"
+    assert await raw(shop, tables) == [("perdure",), ("public",)]
+
+
+async def test_nothing_of_a_transaction_is_left_in_its_session(shop: PostgresStore) -> None:
+    sessions = set()
+    # Its connections take turns: the second half has those of the first.
+    for _ in range(16):
+        async with shop.transaction(LIMIT_S) as tx:
+            sessions.add(await tx.fetch_value("SELECT pg_backend_pid()"))
+            assert await tx.fetch_value("SELECT current_setting('search_path')") == "public"
+            assert await tx.fetch_value("SELECT current_setting('work_mem')") != "64kB"
+            locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+            assert await tx.fetch_value(locks) == 0
+            await tx.execute("SELECT set_config('search_path', 'perdure', false)")
+            await tx.execute("SELECT set_config('work_mem', '64kB', false)")
+            await tx.execute("SELECT pg_advisory_lock(42)")
+            await tx.execute("CREATE TEMPORARY TABLE mine (id integer)")
+            await tx.execute("DECLARE mine CURSOR WITH HOLD FOR SELECT 1")
+            await tx.commit([])
+    assert len(sessions) == 8
+
+
+async def test_what_a_value_may_be_is_for_the_driver_to_say(shop: PostgresStore) -> None:
+    async with shop.transaction(LIMIT_S) as tx:
+        assert await tx.fetch_value("SELECT $1::numeric::text", 1 << 70) == str(1 << 70)
+        with pytest.raises(StatementFailed, match="expected str, got int"):
+            await tx.execute(INSERT, 1, 1 << 70)

@@ -9,7 +9,7 @@ import pytest
 from perdure.core.errors import ForbiddenStatement, InputError, StatementFailed
 from perdure.store.opening import open_store
 from perdure.store.store import Store
-from tests.store.builders import assert_books_balance, begun, raw
+from tests.store.builders import OTHER_HOST, assert_books_balance, begun, raw
 from tests.store.children import Child
 from tests.store.test_transactions import INSERT, LIMIT_S, make_table, orders
 
@@ -47,6 +47,8 @@ async def test_a_statement_that_never_ends_is_interrupted(sqlite: Store) -> None
         "CREATE TEMP TABLE mine (id integer)",
         "CREATE TRIGGER mine AFTER INSERT ON perdure_run BEGIN SELECT 1; END",
         "CREATE VIEW mine AS SELECT * FROM perdure_run",
+        "ALTER TABLE orders RENAME TO perdure_orders",
+        'ALTER TABLE orders RENAME /* to what? */ TO "Perdure_Orders"',
         "SELECT * FROM orders WHERE id IN (SELECT seq FROM PERDURE_RUN)",
     ],
 )
@@ -144,3 +146,77 @@ async def test_another_process_that_holds_the_file_delays_a_transaction(tmp_path
     finally:
         child.close()
         await store.close()
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, float("nan")])
+async def test_a_number_that_would_be_stored_as_another_is_refused(
+    sqlite: Store, value: float
+) -> None:
+    async with sqlite.transaction(LIMIT_S) as tx:
+        with pytest.raises(InputError, match=r"argument \$2") as error:
+            await tx.execute(INSERT, 1, value)
+        assert "1970" not in error.value.remedy
+        await tx.execute(INSERT, 1, float("inf"))
+        await tx.execute(INSERT, 2, (1 << 63) - 1)
+        await tx.commit([])
+    assert len(await orders(sqlite)) == 2
+
+
+async def test_between_two_transactions_the_jobs_pass_that_wait(sqlite: Store) -> None:
+    run, order = await begun(sqlite), list[str]()
+    may_end = [asyncio.Event() for _ in range(3)]
+
+    async def hold(number: int) -> None:
+        async with sqlite.transaction(LIMIT_S) as tx:
+            await tx.execute(INSERT, number, "x")
+            order.append(f"transaction {number}")
+            await may_end[number].wait()
+            await tx.commit([])
+
+    async def commit() -> None:
+        await sqlite.commit(run.step())
+        order.append("commit")
+
+    async def claim() -> None:
+        await sqlite.release_runs(OTHER_HOST)
+        order.append("claim")
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(3):
+            tasks.create_task(hold(number))
+            await asyncio.sleep(0.05)
+        given_up = tasks.create_task(claim())
+        tasks.create_task(commit())
+        tasks.create_task(claim())
+        await asyncio.sleep(0.05)
+        given_up.cancel()
+        assert order == ["transaction 0"]
+        may_end[0].set()
+        await asyncio.sleep(0.2)
+        # The second has its turn, the third waits for it, and those that came after both are through.
+        assert sorted(order) == ["claim", "commit", "transaction 0", "transaction 1"]
+        may_end[1].set()
+        may_end[2].set()
+    assert order[-1] == "transaction 2"
+
+
+async def test_a_transaction_that_stops_waiting_for_its_turn_leaves_it_to_the_next(
+    sqlite: Store,
+) -> None:
+    async def insert(number: int) -> None:
+        async with sqlite.transaction(LIMIT_S) as tx:
+            await tx.execute(INSERT, number, "x")
+            await tx.commit([])
+
+    async with sqlite.transaction(LIMIT_S) as tx:
+        await tx.execute(INSERT, 0, "first")
+        waiting = [asyncio.create_task(insert(number)) for number in (1, 2, 3)]
+        await asyncio.sleep(0.05)
+        waiting[0].cancel()
+        await tx.commit([])
+    waiting[1].cancel()
+    async with asyncio.timeout(5):
+        await asyncio.wait(waiting)
+        await begun(sqlite)
+    assert (0, "first") in await orders(sqlite)
+    assert (3, "x") in await orders(sqlite)

@@ -21,6 +21,7 @@ from tests.store.builders import assert_typed
         "ATTACH 'other.db' AS other",
         "LISTEN news",
         "VACUUM",
+        "DO $$ BEGIN COMMIT; END $$",
     ],
 )
 def test_what_ends_or_outlives_a_transaction_is_refused(sql: str) -> None:
@@ -60,6 +61,13 @@ def test_what_is_no_statement_is_refused(sql: object) -> None:
         "SELECT * FROM perdure/* here */.run",
         "INSERT INTO orders SELECT 'perdure.run', id FROM perdure.run",
         r"SELECT E'\'', (SELECT count(*) FROM perdure.run), ''",
+        r'UPDATE U&"perd\0075re".run SET epoch = 9',
+        "DROP SCHEMA perdure CASCADE",
+        'ALTER SCHEMA "perdure" RENAME TO mine',
+        "DROP SCHEMA mine, perdure",
+        "ALTER TABLE orders SET SCHEMA Perdure",
+        "GRANT ALL ON ALL TABLES IN SCHEMA perdure TO someone",
+        "EXPLAIN ANALYZE DELETE FROM perdure.chunk",
     ],
 )
 def test_a_table_of_ours_is_found_in_the_text(sql: str) -> None:
@@ -77,6 +85,10 @@ def test_a_table_of_ours_is_found_in_the_text(sql: str) -> None:
         "/* perdure.run */ SELECT 1",
         "SELECT * FROM my_perdure.run",
         "SELECT perdure FROM orders",
+        "GRANT SELECT ON orders TO perdure",
+        "CREATE SCHEMA my_perdure",
+        "CREATE SCHEMA perdure_2",
+        "SELECT U&'\\0061'",
         'SELECT "not perdure.run" FROM orders',
     ],
 )

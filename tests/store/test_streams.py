@@ -2,14 +2,24 @@
 
 import asyncio
 
+import asyncpg
 import pytest
 
-from perdure.core.errors import BundleRefused, InputError, PayloadTooLarge, StaleFence
+from perdure.core.errors import (
+    BundleRefused,
+    InputError,
+    PayloadTooLarge,
+    RunEnded,
+    StaleFence,
+    UnknownRun,
+)
 from perdure.core.ids import RunId, StepId
 from perdure.core.limits import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.core.streams.chunks import ROOT, NewChunk, Origin, StoredChunk
 from perdure.store.bundle import Bundle
+from perdure.store.opening import open_store
 from perdure.store.postgres.store import PostgresStore
+from perdure.store.statements import statements
 from perdure.store.store import Store
 from tests.store.builders import (
     HOST,
@@ -294,3 +304,55 @@ async def test_a_chunk_that_can_not_be_stored_is_refused(store: Store, what: str
     assert_typed(caught.value, caught.value.code)
     assert isinstance(caught.value, PayloadTooLarge) == (what == "payload")
     assert not bundle.chunks
+
+
+async def test_a_stream_ends_with_its_run(store: Store) -> None:
+    run, other = await begun(store), await begun(store)
+    last = together(run.finish(), appending(chunk(run.run_id, 0, ROOT)))
+    await asyncio.gather(
+        store.commit(appending(chunk(run.run_id, 0))),
+        store.commit(last),
+        # In one commit with the end: nobody can have read the stream to its end before.
+        store.commit(appending(chunk(run.run_id, 1))),
+    )
+    outcomes = await asyncio.gather(
+        store.commit(appending(chunk(run.run_id, 2))),
+        store.commit(appending(chunk(other.run_id, 0))),
+        store.commit(appending(chunk(run.run_id, 0, name="logs"))),
+        store.commit(appending(chunk(some_run_id(), 0))),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [RunEnded, type(None), RunEnded, UnknownRun]
+    error = outcomes[0]
+    assert isinstance(error, RunEnded)
+    assert_typed(error, "run-ended", run.run_id)
+    assert await payloads(store, run.run_id) == [b"1-0", b"1-0", b"1-1"]
+    assert await store.streams(run.run_id) == {"tokens": 3}
+    assert await payloads(store, other.run_id) == [b"1-0"]
+
+
+@pytest.mark.postgres
+async def test_a_run_does_not_end_while_a_chunk_is_being_committed(fresh_postgres: str) -> None:
+    """Nor is a chunk committed while the run ends: whoever is first makes the other wait."""
+    store = await open_store(fresh_postgres)
+    run, other = await begun(store), await begun(store)
+    holder = await asyncpg.connect(fresh_postgres)
+    grow = statements("postgres")["grow_streams"]
+    async with holder.transaction():
+        await holder.fetch(grow, [run.run_id], ["tokens"], [0], [False])
+        await store.commit(run.step())
+        ending = asyncio.ensure_future(store.commit(run.finish()))
+        await asyncio.sleep(0.2)
+        assert not ending.done()
+        await store.commit(other.step())
+    await ending
+    close = statements("postgres")["close_runs"]
+    async with holder.transaction():
+        await holder.execute(close, [other.run_id], [NOW])
+        appended = asyncio.ensure_future(store.commit(appending(chunk(other.run_id, 0))))
+        await asyncio.sleep(0.2)
+        assert not appended.done()
+    with pytest.raises(RunEnded):
+        await appended
+    await holder.close()
+    await store.close()

@@ -176,12 +176,13 @@ class Engine:
         not at all if it raises.
 
         With an asyncpg `connection` in a transaction of yours they commit with that, whenever you do so: Perdure
-        does not learn of it, and some host takes the runs up within a second or so.
+        does not learn of it, and some host takes the runs up within a second or so. A block that raises leaves
+        nothing there, and your transaction as it was before.
         """
         transactions = self._require_open().transactions
+        transactions.require_none()
         if connection is not None:
-            joined = transactions.join(connection)
-            with joined.current():
+            async with transactions.join(connection) as joined:
                 yield joined.statements
             return
         async with transactions.begin() as transaction:

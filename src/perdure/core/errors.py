@@ -43,6 +43,7 @@
     │   ├── StaleFence             the run belongs to somebody else now
     │   ├── RunExists              the start key is taken
     │   ├── UnknownRun             no such run
+    │   ├── RunEnded               a chunk for a run that is over
     │   ├── StaleToken             the work was claimed again by another host
     │   └── BundleRefused          the database refused a row of the bundle
     ├── TransactionError           a transaction of the user's that can't go on; nothing of it was written
@@ -322,6 +323,12 @@ class UnknownRun(CommitRejected):
     """The store has no run of that id."""
 
     code = "unknown-run"
+
+
+class RunEnded(CommitRejected):
+    """The run is over: what comes for its streams comes too late."""
+
+    code = "run-ended"
 
 
 class StaleToken(CommitRejected):

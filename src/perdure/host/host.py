@@ -35,6 +35,7 @@ from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.warm import WarmRun
 from perdure.engine.runs import Mode
 from perdure.engine.sources import Sources
+from perdure.host.background import Background
 from perdure.host.batch import Batch, Start, start_of
 from perdure.host.bodies import Bodies
 from perdure.host.body import Body
@@ -93,7 +94,7 @@ class Host:
         self._waiting = WaitingSteps()
         self.on_unfinished: Callable[[Sequence[WarmRun]], None] = lambda _: None
         """Called with the runs that are durable and of which more is decided: `advance` writes it."""
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background = Background(self._failed)
         self._undecided = 0
         """Commits that bodies' ends and messages have led to, and that are under way."""
         self._all_decided = asyncio.Event()
@@ -439,14 +440,7 @@ class Host:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Let something go on by itself; what it raises is logged."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._spawned)
-
-    def _spawned(self, task: asyncio.Task[Any]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._failed(error)
+        self._background.spawn(work)
 
     def _failed(self, error: BaseException) -> None:
         self.on_failure(error)
@@ -454,7 +448,7 @@ class Host:
     @property
     def tasks(self) -> set[asyncio.Task[Any]]:
         """Everything that goes on in this host by itself."""
-        return self._background | self.bodies.tasks
+        return self._background.tasks | self.bodies.tasks
 
     async def stop(self, grace_s: float) -> None:
         """Finish what runs, as far as the time allows."""

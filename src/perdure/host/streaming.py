@@ -7,7 +7,14 @@ from threading import Condition, Lock, get_ident
 from typing import Final
 
 from perdure.authoring.failures import encode_failure
-from perdure.core.errors import CommitRejected, OutsideRun, PayloadTooLarge, StoreClosed, StoreError
+from perdure.core.errors import (
+    CommitRejected,
+    OutsideRun,
+    PayloadTooLarge,
+    RunEnded,
+    StoreClosed,
+    StoreError,
+)
 from perdure.core.streams.chunks import NewChunk, Origin
 from perdure.engine.replay.facts import Outcome
 from perdure.host.body import Body, Chunks
@@ -199,6 +206,9 @@ class Pipe:
                 await self._commit(batch)
                 for name in {chunk.name for chunk in batch}:
                     watchers.grown((self._run_id, name))
+        except RunEnded as error:
+            # Nobody reads what an attempt says when its run is over: the task is told, and that is all.
+            self._fail(error)
         except (CommitRejected, StoreError) as error:
             log.error("what a task streamed can't be written: %s", error)  # noqa: TRY400 - raised elsewhere
             self._fail(error)

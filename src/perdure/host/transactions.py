@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from perdure.authoring.failures import encode_failure
 from perdure.core.errors import (
     CommitRejected,
+    InputError,
     StoreClosed,
     StoreError,
     TransactionError,
@@ -22,7 +23,7 @@ from perdure.engine.replay.facts import Outcome
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.body import Body
 from perdure.host.host import Host
-from perdure.host.joining import OwnTransaction, UsersTransaction
+from perdure.host.joining import OwnTransaction, UsersTransaction, current
 from perdure.host.patience import Patience
 from perdure.store.bundle import Bundle
 
@@ -36,6 +37,14 @@ class Transactions:
         self._host = host
         self._limit_s = limit_s
 
+    def require_none(self) -> None:
+        """Refuse to begin one inside another: the inner one would be there though the outer one is rolled back."""
+        if current(self._host) is not None:
+            raise InputError(
+                "a transaction inside another one of the same engine",
+                "use the one that is open: pass its `tx` on; the engine joins it by itself",
+            )
+
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[OwnTransaction]:
         """A transaction that is rolled back unless it is committed inside."""
@@ -47,9 +56,14 @@ class Transactions:
             finally:
                 transaction.end()
 
-    def join(self, connection: object) -> UsersTransaction:
+    @asynccontextmanager
+    async def join(self, connection: object) -> AsyncIterator[UsersTransaction]:
         """The transaction that a user has begun on a connection of the user's own."""
-        return UsersTransaction(self._host, self._host.store.join(connection))
+        rows = self._host.store.join(connection)
+        transaction = UsersTransaction(self._host, rows)
+        async with rows.block():
+            with transaction.current():
+                yield transaction
 
     async def execute(self, body: Body) -> Outcome | None:
         """Execute a body and commit its outcome. Returns one that is to be reported like any other: a failure.

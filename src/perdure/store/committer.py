@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from perdure.core.errors import StoreClosed
+from perdure.store.aside import Aside
 from perdure.store.bundle import Bundle
 from perdure.store.group import break_fences
-from perdure.store.writer import Outcomes
+from perdure.store.writer import Outcomes, SetAside
 
 Write = Callable[[Sequence[Bundle]], Awaitable[Outcomes]]
 
@@ -78,10 +79,17 @@ class Committer:
     """One per host and store. Belongs to the event loop that made it."""
 
     def __init__(
-        self, write: Write, *, max_group: int = MAX_GROUP, max_queued: int = MAX_QUEUED
+        self,
+        write: Write,
+        write_apart: Write | None = None,
+        *,
+        max_group: int = MAX_GROUP,
+        max_queued: int = MAX_QUEUED,
     ) -> None:
+        """`write_apart` tries bundles again that `write` has set aside, at the same time as that."""
         self._loop = asyncio.get_running_loop()
         self._write = write
+        self._aside = Aside(write_apart or write)
         self._max_group = max_group
         self._queue: deque[Waiting] = deque()
         self._room = Room(max_queued)
@@ -130,6 +138,7 @@ class Committer:
         """Refuse new bundles; return when all that were accepted are decided."""
         self._closed = True
         await self._idle.wait()
+        await self._aside.close()
 
     async def _wait_for_room(self, bundle: Bundle) -> None:
         try:
@@ -150,12 +159,25 @@ class Committer:
         """Hand the next group to the database; go on when it is decided."""
         queue = self._queue
         group = [queue.popleft() for _ in range(min(len(queue), self._max_group))]
+        if self._aside:
+            group = self._passing(group)
         answer = self._begin([bundle for bundle, _ in group])
         self._answer = answer  # kept, because the loop holds on to a task only weakly
         if answer.done():
             self._decide(group, answer)
         else:
             answer.add_done_callback(partial(self._decide, group))
+
+    def _passing(self, group: list[Waiting]) -> list[Waiting]:
+        """Those that follow nothing which was set aside; the others join that."""
+        passing = []
+        for waiting in group:
+            if self._aside.precedes(waiting[0]):
+                self._room.give_back(1)
+                self._aside.add(waiting)
+            else:
+                passing.append(waiting)
+        return passing
 
     def _begin(self, bundles: list[Bundle]) -> asyncio.Future[Outcomes]:
         try:
@@ -173,7 +195,7 @@ class Committer:
             failure = StoreClosed("the event loop was stopped", "open the store again")
         else:
             failure = answer.exception()
-        outcomes: Sequence[BaseException | None] = [failure] * len(group)
+        outcomes: Sequence[BaseException | SetAside | None] = [failure] * len(group)
         if failure is None:
             outcomes = answer.result()
         if self._queue:
@@ -181,8 +203,11 @@ class Committer:
         else:
             self._is_idle = True
             self._idle.set()
-        for (_, decided), outcome in zip(group, outcomes, strict=True):
-            decided(outcome)
+        for waiting, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, SetAside):
+                self._aside.add(waiting)
+            else:
+                waiting[1](outcome)
 
 
 def settle_future(done: asyncio.Future[None], outcome: BaseException | None) -> None:

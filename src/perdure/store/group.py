@@ -146,6 +146,11 @@ class Group:
             )
         )
 
+    @property
+    def appended(self) -> set[RunId]:
+        """The runs that this group itself appends to: they were not over before it."""
+        return {appended.run_id for appended in self.appends}
+
     def known(self, run_id: RunId) -> Head | None:
         return self.heads.get(run_id) or self._born.get(run_id)
 

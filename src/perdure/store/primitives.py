@@ -118,7 +118,8 @@ class Primitives(Protocol):
         """Commits: the chunk at the end of its stream, once per number of its origin.
 
         Positions have no gaps and are in the order of commits, so that a reader may go on from the last one that it
-        has. Anyone may append; the run's row is not touched.
+        has. Anyone may append, until the run is over: its streams end with it. Rejects the bundle with `RunEnded`
+        after that, and with `UnknownRun` if there is no such run.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from perdure.core.errors import CommitRejected, RunExists, StaleToken, UnknownRun
+from perdure.core.errors import CommitRejected, RunEnded, RunExists, StaleToken, UnknownRun
 from perdure.core.ids import RunId, StepId
 from perdure.store.group import Group, stale
 from perdure.store.records import NewRun
@@ -34,9 +34,7 @@ def unfit_heads(
         row = stored.get(head.run_id)
         reason: CommitRejected
         if row is None:
-            reason = UnknownRun(
-                f"there is no run {head.run_id!r} in this store", "open the store that holds it"
-            )
+            reason = _unknown(head.run_id)
         elif row[0] != head.epoch or (
             head.head_before is not None and row[1:] != (head.head_before, head.semaphore_before)
         ):
@@ -45,3 +43,25 @@ def unfit_heads(
             continue
         rejected |= dict.fromkeys(group.concerned([head.run_id]), reason)
     return rejected
+
+
+def late_chunks(group: Group, found: Iterable[tuple[str, int | None]]) -> dict[int, CommitRejected]:
+    """Who must leave a group, given the id of each run that has chunks in it, and when that was over."""
+    closed = dict(found)
+    rejected: dict[int, CommitRejected] = {}
+    for position, bundle in enumerate(group.bundles):
+        for run_id in {chunk.run_id for chunk in bundle.chunks}:
+            if run_id in group.appended:
+                continue
+            if run_id not in closed:
+                rejected[position] = _unknown(run_id)
+            elif closed[run_id] is not None:
+                rejected[position] = RunEnded(
+                    f"run {run_id!r} is over, and its streams have ended with it",
+                    "let the task end: nobody waits for what it does",
+                )
+    return rejected
+
+
+def _unknown(run_id: RunId) -> UnknownRun:
+    return UnknownRun(f"there is no run {run_id!r} in this store", "open the store that holds it")

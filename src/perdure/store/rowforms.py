@@ -103,9 +103,11 @@ def published_rows(group: Group) -> list[Row]:
 
 
 def stream_rows(group: Group) -> list[Row]:
-    """By how much each stream grows; in the order of keys, so that hosts that append to the same wait in one line."""
+    """By how much each stream grows, and whether its run is known not to be over. In the order of keys, so that hosts
+    that append to the same wait in one line."""
     growth = Counter((chunk.run_id, chunk.name) for chunk in group.chunks.values())
-    return [(*stream, count) for stream, count in sorted(growth.items())]
+    own = group.appended
+    return [(*stream, count, stream[0] in own) for stream, count in sorted(growth.items())]
 
 
 def chunk_rows(group: Group, streams: Iterable[Sequence[Any]]) -> list[Row]:

@@ -26,7 +26,7 @@ from perdure.store.group import Group, break_all, merge
 from perdure.store.records import Run
 from perdure.store.rowforms import entry_from, run_from
 from perdure.store.statement_text import require_allowed
-from perdure.store.values import require_storable
+from perdure.store.values import require_storable, require_texts
 
 T = TypeVar("T", bound="OpenTransaction")
 
@@ -100,8 +100,13 @@ class UserTransaction(ABC):
     def _statement(self, sql: str, args: Sequence[Any]) -> AbstractAsyncContextManager[None]:
         """What is refused here, by its text or its values, has changed nothing: the transaction goes on."""
         require_allowed(sql)
-        require_storable(args)
+        require_texts(args)
+        self._require_values(args)
         return self._turn()
+
+    @abstractmethod
+    def _require_values(self, args: Sequence[Any]) -> None:
+        """Refuse what the database would not store as it is, unless its driver does so."""
 
     async def _read(self, name: str, **values: Any) -> list[Any]:
         require_storable(values.values())
@@ -252,6 +257,13 @@ class OpenTransaction(UserTransaction):
 
 class JoinedTransaction(UserTransaction):
     """A transaction that the user began and ends: what becomes of it is not known here."""
+
+    @abstractmethod
+    def block(self) -> AbstractAsyncContextManager[None]:
+        """If it raises, nothing that was written inside is left in the transaction, which goes on.
+
+        Refuses, with `InputError`, one of another database.
+        """
 
     @abstractmethod
     async def write(self, bundle: Bundle) -> None:

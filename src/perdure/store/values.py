@@ -24,8 +24,17 @@ def require_integer(what: str, number: int, bits: int = _BITS_64) -> None:
         )
 
 
+def require_texts(values: Iterable[Any]) -> None:
+    """Refuse text, among the arguments of a user's statement, that one of the databases could not take."""
+    for value in values:
+        if isinstance(value, str):
+            require_text("argument", value)
+        elif isinstance(value, list | tuple):
+            require_texts(value)
+
+
 def require_storable(values: Iterable[Any]) -> None:
-    """Refuse the arguments of a statement that one of the databases could not take."""
+    """Refuse the arguments of a statement of ours that one of the databases could not take."""
     for value in values:
         if isinstance(value, str):
             require_text("argument", value)

@@ -4,25 +4,38 @@
 told what became of each. `write` drives it in the thread of a database, `write_async` in the event loop.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TypeAlias
 
 from perdure.core.errors import BundleRefused, CommitRejected
 from perdure.store.bundle import Bundle
 from perdure.store.group import Group, break_all, break_fences, merge
-
-Outcomes: TypeAlias = list[CommitRejected | None]
-"""Of each bundle, in order; `None` means durable."""
+from perdure.store.subjects import Subjects
 
 
 class StatementRefused(Exception):
     """The database refused a row of the group, and does not say whose."""
 
 
+class Contended(Exception):
+    """Somebody else's transaction holds what the group needs, and the database does not say which bundle needs it."""
+
+
+class SetAside:
+    """Of a bundle: it is not decided. What it needs is held by somebody else, or it follows one of that kind."""
+
+
+SET_ASIDE = SetAside()
+
+Outcomes: TypeAlias = list[CommitRejected | SetAside | None]
+"""Of each bundle, in order; `None` means durable."""
+
 Rejected: TypeAlias = dict[int, CommitRejected]
 """Nobody, if the group was committed; else it was rolled back, and these must leave it."""
 
-Plan: TypeAlias = Generator[Group, Rejected | StatementRefused, Outcomes]
+Answer: TypeAlias = Rejected | StatementRefused | Contended
+Plan: TypeAlias = Generator[Group, Answer, Outcomes]
 
 
 def write(bundles: Sequence[Bundle], apply: Callable[[Group], Rejected]) -> Outcomes:
@@ -32,9 +45,9 @@ def write(bundles: Sequence[Bundle], apply: Callable[[Group], Rejected]) -> Outc
         group = next(plan)
         while True:
             try:
-                answer: Rejected | StatementRefused = apply(group)
-            except StatementRefused as refused:
-                answer = refused
+                answer: Answer = apply(group)
+            except (StatementRefused, Contended) as problem:
+                answer = problem
             group = plan.send(answer)
     except StopIteration as end:
         return _outcomes(end)
@@ -44,17 +57,20 @@ def write(bundles: Sequence[Bundle], apply: Callable[[Group], Rejected]) -> Outc
 
 
 async def write_async(
-    bundles: Sequence[Bundle], apply: Callable[[Group], Awaitable[Rejected]]
+    bundles: Sequence[Bundle],
+    apply: Callable[[Group], Awaitable[Rejected]],
+    *,
+    alone: bool = False,
 ) -> Outcomes:
-    """Commit what can be committed, with an `apply` that is awaited."""
-    plan = plan_writes(bundles)
+    """Commit what can be committed, with an `apply` that is awaited; each bundle `alone`, if so."""
+    plan = plan_writes(bundles, alone=alone)
     try:
         group = next(plan)
         while True:
             try:
-                answer: Rejected | StatementRefused = await apply(group)
-            except StatementRefused as refused:
-                answer = refused
+                answer: Answer = await apply(group)
+            except (StatementRefused, Contended) as problem:
+                answer = problem
             group = plan.send(answer)
     except StopIteration as end:
         return _outcomes(end)
@@ -68,45 +84,65 @@ def _outcomes(end: StopIteration) -> Outcomes:
     return outcomes
 
 
-def plan_writes(bundles: Sequence[Bundle]) -> Plan:
-    """Bundles keep their order, and a rejected one takes along every later one of its runs."""
+def plan_writes(bundles: Sequence[Bundle], *, alone: bool = False) -> Plan:
+    """Bundles keep their order, and a rejected one takes along every later one of its runs.
+
+    One that contends with somebody else is found by halves, and set aside with all that must not overtake it.
+    """
     outcomes: Outcomes = [None] * len(bundles)
-    waiting = list(range(len(bundles)))
-    while waiting:
+    everything = range(len(bundles))
+    portions = deque([i] for i in everything) if alone else deque([list(everything)])
+    held = Subjects()
+    while portions:
+        waiting = _passing(bundles, portions.popleft(), held, outcomes)
+        if not waiting:
+            continue
         group, rejected = merge([bundles[i] for i in waiting])
+        tried, rest = waiting[: group.size], waiting[group.size :]
         if not rejected:
             answer = yield group
-            if not isinstance(answer, StatementRefused):
+            if isinstance(answer, dict):
                 rejected = answer
-            elif group.size == 1:
+            elif len(tried) > 1:
+                portions.extendleft((rest, *reversed(_parts(tried, answer))))
+                continue
+            elif isinstance(answer, StatementRefused):
                 rejected = {0: refused(answer)}
             else:
-                yield from _one_by_one(bundles, waiting[: group.size], outcomes)
+                outcomes[tried[0]] = SET_ASIDE
+                held.add(bundles[tried[0]])
         if rejected:
             for position, reason in rejected.items():
-                outcomes[waiting[position]] = reason
-                break_fences(bundles[waiting[position]])
-            waiting = [i for position, i in enumerate(waiting) if position not in rejected]
-        else:
-            waiting = waiting[group.size :]
+                outcomes[tried[position]] = reason
+                break_fences(bundles[tried[position]])
+            rest = [i for position, i in enumerate(waiting) if position not in rejected]
+        portions.appendleft(rest)
     return outcomes
 
 
-def _one_by_one(
-    bundles: Sequence[Bundle], positions: Sequence[int], outcomes: Outcomes
-) -> Generator[Group, Rejected | StatementRefused, None]:
-    """A statement failed: find the bundle at fault by committing each on its own."""
-    for i in positions:
-        group, rejected = merge([bundles[i]])
-        if not rejected:
-            answer = yield group
-            if isinstance(answer, StatementRefused):
-                rejected = {0: refused(answer)}
-            else:
-                rejected = answer
-        if rejected:
-            outcomes[i] = rejected[0]
-            break_fences(bundles[i])
+def _passing(
+    bundles: Sequence[Bundle], waiting: list[int], held: Subjects, outcomes: Outcomes
+) -> list[int]:
+    """Those that follow nothing which was set aside; the others are set aside, too."""
+    if not held:
+        return waiting
+    passing = []
+    for i in waiting:
+        if held.concern(bundles[i]):
+            held.add(bundles[i])
+            outcomes[i] = SET_ASIDE
+        else:
+            passing.append(i)
+    return passing
+
+
+def _parts(tried: list[int], answer: StatementRefused | Contended) -> Sequence[list[int]]:
+    """What to try in place of a group that failed: of a refused row the database names the kind alone, so each
+    bundle by itself; of a lock, which keeps the rest waiting, halves."""
+    if isinstance(answer, StatementRefused):
+        return [[i] for i in tried]
+    middle = len(tried) // 2
+    return tried[:middle], tried[middle:]
 
 
 def refused(answer: StatementRefused) -> BundleRefused:

@@ -139,6 +139,25 @@ def test_a_contained_crash_takes_its_frames_and_nothing_else(scene: Scene) -> No
     assert scene.ledger.crashed_call_ids == (lost,)
 
 
+def test_a_contained_crash_whose_finder_dies_before_it_cleaned_up_is_swept_by_another(
+    scene: Scene,
+) -> None:
+    a, b, finder = actor("a"), actor("b"), actor("finder")
+    scene.create(a)
+    scene.start(a)
+    scene.start(b, fail_on_crash=False)
+    scene.run(1, a, b, finder)
+    look(scene, a, finder)
+    scene.run(10, a)
+    scene.now_ms += 1
+    look(scene, a)
+    finder.watch.observe(scene.ledger, scene.moment(finder).ms - 5000)  # type: ignore[arg-type]
+    scene.beat(finder, dies=True)
+    assert states(scene) == {"a": FrameState.ACTIVE, "b": FrameState.CRASHED}
+    scene.run(5, a)
+    assert states(scene) == {"a": FrameState.ACTIVE}
+
+
 def test_one_call_that_must_not_crash_is_enough(scene: Scene) -> None:
     a, b = actor("a"), actor("b")
     scene.create(a)

@@ -32,9 +32,10 @@ async def truncate(url: str) -> None:
     connection = await asyncpg.connect(url)
     try:
         tables = await connection.fetch(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'perdure' AND tablename <> 'meta'"
+            "SELECT schemaname, tablename FROM pg_tables"
+            " WHERE schemaname IN ('perdure', 'public') AND tablename <> 'meta'"
         )
-        names = ", ".join(f"perdure.{row['tablename']}" for row in tables)
+        names = ", ".join(f"{row['schemaname']}.{row['tablename']}" for row in tables)
         await connection.execute(f"TRUNCATE {names}")
     finally:
         await connection.close()

@@ -66,7 +66,8 @@ async def test_explorer_catches(name: str, record_property: Record) -> None:
 
 
 async def empty_effects(url: str) -> None:
-    connection = await asyncpg.connect(url)
+    # The role is called like our schema, and would make the table there.
+    connection = await asyncpg.connect(url, server_settings={"search_path": "public"})
     try:
         await connection.execute(MAKE)
         await connection.execute("TRUNCATE effects")

@@ -172,3 +172,24 @@ async def _require_room(connection: "asyncpg.Connection[Any]", name: str) -> Non
             f"{name} has a schema 'perdure' that Perdure did not make (it holds {stranger!r})",
             "rename that schema, or use another database",
         )
+
+
+def unavailable(name: str, error: asyncpg.PostgresError) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{name} refused a statement ({type(error).__name__}: {error})",
+        "see to the server and to this user's rights; the runs go on after a restart",
+    )
+
+
+async def let_go(connection: "asyncpg.Connection[Any]") -> None:
+    try:
+        await connection.close(timeout=5)
+    except (*LOST, asyncpg.InterfaceError, TimeoutError):
+        connection.terminate()
+
+
+def require_lost(error: BaseException, connection: "asyncpg.Connection[Any] | None") -> None:
+    """To try again helps if the connection is gone, but not against a mistake of ours."""
+    mistaken = isinstance(error, asyncpg.InterfaceError)
+    if mistaken and connection is not None and not connection.is_closed():
+        raise error

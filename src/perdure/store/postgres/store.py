@@ -10,7 +10,7 @@ import asyncpg
 import msgspec
 
 from perdure.core.books import Books
-from perdure.core.errors import CommitRejected, StoreClosed, StoreUnavailable
+from perdure.core.errors import StoreClosed
 from perdure.core.ids import Guid, HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId, message_account
@@ -19,22 +19,25 @@ from perdure.core.messages import Message
 from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer, Decided
-from perdure.store.group import Group
 from perdure.store.hosts import Glance, NewHost, Scope, glance_from
+from perdure.store.postgres.commits import FIRST_WAIT_S, LONGEST_WAIT_S, Commits
 from perdure.store.postgres.lifeline import PostgresLifeline, scope_values
 from perdure.store.postgres.opening import (
     CONFLICT,
     LOST,
     Address,
     first_connection,
+    let_go,
     migrate,
+    require_lost,
     require_migrated,
+    unavailable,
 )
 from perdure.store.postgres.operations import PostgresOperations
 from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, next_books
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
-from perdure.store.postgres.writing import Connection, apply, landed
+from perdure.store.postgres.writing import Connection
 from perdure.store.primitives import Fence
 from perdure.store.records import Claim, Run
 from perdure.store.rowforms import (
@@ -53,11 +56,16 @@ from perdure.store.writer import Outcomes, write_async
 T = TypeVar("T")
 _SQL = statements("postgres")
 
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 5.0
 _POOL_SIZE = 4
 _TRANSACTIONS = 8
 """Users' transactions that are open at the same time."""
+
+_PATIENCE_MS = 50
+"""How long a group waits for a lock. Beyond it somebody else's transaction is open, and the group goes without the
+bundles that have to wait for that."""
+
+_PASS_MS = 500
+"""How long those wait for their locks in one pass over all of them."""
 
 
 class PostgresStore:
@@ -65,12 +73,14 @@ class PostgresStore:
 
     def __init__(self, address: Address, connection: Connection) -> None:
         self._address = address
-        self._connection: Connection | None = connection
+        doubtful: set[Bundle] = set()
+        self._commits = Commits(address, doubtful, _PATIENCE_MS, connection)
+        self._apart = Commits(address, doubtful, _PATIENCE_MS)
         self._idle: asyncio.Queue[Connection | None] = asyncio.Queue()
         for _ in range(_POOL_SIZE):
             self._idle.put_nowait(None)
         self._transactions = Pool(address, _TRANSACTIONS)
-        self._committer = Committer(self._write)
+        self._committer = Committer(self._write, self._write_apart)
         self._closed = False
         self._closing = asyncio.Lock()
 
@@ -100,16 +110,19 @@ class PostgresStore:
         async with self._closing:
             if not self._closed:
                 self._closed = True
+                self._commits.hurry()
+                self._apart.hurry()
                 await self._close()
 
     async def _close(self) -> None:
         connections: list[Connection | None] = [*await self._transactions.close()]
         await self._committer.close()
-        connections.append(self._connection)
+        await self._commits.close()
+        await self._apart.close()
         connections += [await self._idle.get() for _ in range(_POOL_SIZE)]
         for connection in connections:
             if connection is not None:
-                await _let_go(connection)
+                await let_go(connection)
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
         return self._committer.commit(bundle)
@@ -122,47 +135,15 @@ class PostgresStore:
         return limited(PostgresTransaction(self._transactions, self._fetch, limit_s))
 
     def join(self, connection: object) -> JoinedPostgresTransaction:
-        return JoinedPostgresTransaction(connection)
+        return JoinedPostgresTransaction(connection, self._fetch)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
-        return write_async(bundles, self._apply)
+        return write_async(bundles, self._commits.apply)
 
-    async def _apply(self, group: Group) -> dict[int, CommitRejected]:
-        """Apply until it is decided. After a lost connection, first see what became of it."""
-        in_doubt = False
-        wait_s = _FIRST_WAIT_S
-        while True:
-            try:
-                if self._connection is None:
-                    self._connection = await self._address.connect()
-                if in_doubt and await landed(self._connection, group):
-                    return {}
-                doubted, in_doubt = in_doubt, True
-                rejected = await apply(self._connection, group)
-                # What rejects it may be itself: by now a commit that was still ending has ended.
-                if rejected and doubted and await landed(self._connection, group):
-                    return {}
-                return rejected
-            except CONFLICT:
-                # Whoever reports a conflict has rolled back; what was in doubt before still is.
-                pass
-            except (*LOST, asyncpg.InterfaceError) as error:
-                _require_lost(error, self._connection)
-                self._drop_connection()
-                if self._closed and wait_s >= _LONGEST_WAIT_S:
-                    raise StoreUnavailable(
-                        f"{self.name} was closed while it could not be reached ({error})",
-                        "what was not acknowledged may be there or not: load the runs again",
-                    ) from error
-            except asyncpg.PostgresError as error:
-                raise _unavailable(self.name, error) from error
-            await asyncio.sleep(wait_s)
-            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
-
-    def _drop_connection(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.terminate()
+    async def _write_apart(self, bundles: Sequence[Bundle]) -> Outcomes:
+        """The same for bundles that were set aside, each alone, on a connection that nobody else waits for."""
+        self._apart.patience_ms = max(_PATIENCE_MS, _PASS_MS // len(bundles))
+        return await write_async(bundles, self._apart.apply, alone=True)
 
     async def claim_runs(
         self, owner: HostId, limit: int, programs: Sequence[str] | None = None
@@ -339,7 +320,7 @@ class PostgresStore:
         A change whose outcome is unknown is made again: each is written so that this is harmless
         (what was claimed twice is found by `open_runs`, or comes back when its lease ends).
         """
-        wait_s = _FIRST_WAIT_S
+        wait_s = FIRST_WAIT_S
         while True:
             self._require_open()
             connection = await self._idle.get()
@@ -350,12 +331,12 @@ class PostgresStore:
             except CONFLICT:
                 pass
             except (*LOST, asyncpg.InterfaceError) as error:
-                _require_lost(error, connection)
+                require_lost(error, connection)
                 if connection is not None:
                     connection.terminate()
                 connection = None
             except asyncpg.PostgresError as error:
-                raise _unavailable(self.name, error) from error
+                raise unavailable(self.name, error) from error
             except asyncio.CancelledError:
                 # Whoever asked went away in the middle: the connection may be in a transaction yet.
                 if connection is not None:
@@ -365,7 +346,7 @@ class PostgresStore:
             finally:
                 self._idle.put_nowait(connection)
             await asyncio.sleep(wait_s)
-            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+            wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
 
 def _claim_columns(claims: Sequence[Claim]) -> tuple[list[str], list[str], list[str]]:
@@ -374,24 +355,3 @@ def _claim_columns(claims: Sequence[Claim]) -> tuple[list[str], list[str], list[
         [claim.work.step for claim in claims],
         [claim.token for claim in claims],
     )
-
-
-def _unavailable(name: str, error: asyncpg.PostgresError) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{name} refused a statement ({type(error).__name__}: {error})",
-        "see to the server and to this user's rights; the runs go on after a restart",
-    )
-
-
-async def _let_go(connection: Connection) -> None:
-    try:
-        await connection.close(timeout=5)
-    except (*LOST, asyncpg.InterfaceError, TimeoutError):
-        connection.terminate()
-
-
-def _require_lost(error: BaseException, connection: Connection | None) -> None:
-    """To try again helps if the connection is gone, but not against a mistake of ours."""
-    mistaken = isinstance(error, asyncpg.InterfaceError)
-    if mistaken and connection is not None and not connection.is_closed():
-        raise error

@@ -2,8 +2,8 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, cast
 
 import asyncpg
@@ -48,10 +48,13 @@ class _OnConnection(UserTransaction):
     @abstractmethod
     def _connection(self) -> Connection: ...
 
+    def _require_values(self, args: Sequence[Any]) -> None:
+        """asyncpg knows the types that the statement wants, and judges by them."""
+
     async def _execute(self, sql: str, args: Sequence[Any]) -> int:
         require_no_schema_of_ours(sql)
         connection = self._connection
-        with _typed_errors(connection):
+        with self._typed_errors():
             if args:
                 return _count(await connection.execute(sql, *args))
             # Without arguments `execute` would take several statements at once, and COMMIT among them.
@@ -61,16 +64,22 @@ class _OnConnection(UserTransaction):
 
     async def _fetch(self, sql: str, args: Sequence[Any]) -> list[Row]:
         require_no_schema_of_ours(sql)
-        with _typed_errors(self._connection):
+        with self._typed_errors():
             return [dict(row) for row in await self._connection.fetch(sql, *args)]
 
-    async def _select(self, name: str, values: dict[str, Any]) -> list[Any]:
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
         with _typed_errors(self._connection):
+            yield
+
+    async def _select(self, name: str, values: dict[str, Any]) -> list[Any]:
+        with self._typed_errors():
             return await self._connection.fetch(_SQL[name], *values.values())
 
 
 class PostgresTransaction(_OnConnection, OpenTransaction):
-    """Locks no run before its commit. If the server hears nothing for the time limit, it rolls back by itself."""
+    """Locks no run before its commit. The server rolls it back by itself if it hears nothing for the time limit, and
+    ends a statement that takes as long."""
 
     def __init__(self, pool: Pool, ask: Ask, limit_s: float) -> None:
         super().__init__(limit_s)
@@ -86,30 +95,38 @@ class PostgresTransaction(_OnConnection, OpenTransaction):
             raise TransactionOver("the transaction is over", "begin another one")
         return self._taken
 
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
+        try:
+            with super()._typed_errors():
+                yield
+        except StatementFailed as failed:
+            if isinstance(failed.__cause__, asyncpg.QueryCanceledError):
+                raise self.too_long() from failed
+            raise
+
     async def _begin(self) -> None:
         self._taken = await self._pool.take()
-        with _typed_errors(self._taken):
+        with self._typed_errors():
             self._transaction = self._taken.transaction(isolation="read_committed")
             await self._transaction.start()
             limit_ms = str(max(1, round(self._limit_s * 1000)))
             self._id = await self._taken.fetchval(_SQL["open_transaction"], limit_ms)
 
     async def _commit(self, group: Group) -> None:
-        connection = self._connection
-        with _typed_errors(connection):
-            rejected = await _write(connection, group, self._roll_back)
+        with self._typed_errors():
+            rejected = await _write(self._connection, group, self._roll_back)
         if rejected is not None:
             raise rejected
-        try:
-            await cast("Transaction", self._transaction).commit()
-        except CONFLICT as error:
-            raise _interrupted(error) from error
-        except (*LOST, asyncpg.InterfaceError) as error:
-            if not await self._is_committed():
-                raise _interrupted(error) from error
-        except asyncpg.PostgresError as error:
-            # Ours are checked as they are written: it is a constraint of the user's that waited.
-            raise _failed(error) from error
+        # Ours are checked as they are written: what fails here is a constraint of the user's that waited.
+        with self._typed_errors():
+            try:
+                await cast("Transaction", self._transaction).commit()
+            except CONFLICT:
+                raise
+            except (*LOST, asyncpg.InterfaceError) as error:
+                if not await self._is_committed():
+                    raise _interrupted(error) from error
 
     async def _is_committed(self) -> bool:
         """Whether a commit that was cut off came about: the server knows, once it has ended."""
@@ -133,6 +150,7 @@ class PostgresTransaction(_OnConnection, OpenTransaction):
             if self._is_begun and not connection.is_closed():
                 if connection.is_in_transaction():
                     await self._roll_back()
+                await connection.execute(_SQL["reset_session"])
                 kept = connection
         except (*LOST, asyncpg.PostgresError, asyncpg.InterfaceError):
             # The server rolls back what it hears no more of.
@@ -146,8 +164,9 @@ class PostgresTransaction(_OnConnection, OpenTransaction):
 class JoinedPostgresTransaction(_OnConnection, JoinedTransaction):
     """The transaction of a connection that is the user's."""
 
-    def __init__(self, connection: object) -> None:
+    def __init__(self, connection: object, ask: Ask) -> None:
         super().__init__()
+        self._ask = ask
         if not isinstance(connection, asyncpg.Connection | PoolConnectionProxy):
             raise InputError(
                 f"{connection!r} is not a connection of asyncpg",
@@ -170,6 +189,32 @@ class JoinedPostgresTransaction(_OnConnection, JoinedTransaction):
     async def _begun(self) -> None:
         self._require_transaction()
 
+    @asynccontextmanager
+    async def block(self) -> AsyncIterator[None]:
+        await self._require_same_database()
+        savepoint = self._users.transaction()
+        with self._typed_errors():
+            await savepoint.start()
+        try:
+            yield
+            self.require_open()
+            with self._typed_errors():
+                await savepoint.commit()
+        except BaseException:
+            with suppress(*LOST, asyncpg.PostgresError, asyncpg.InterfaceError):
+                await savepoint.rollback()
+            raise
+
+    async def _require_same_database(self) -> None:
+        """What is written to another database, a copy of ours for one, no host of ours would ever find."""
+        (users,) = await self._select("select_database", {})
+        (ours,) = await self._ask("select_database")
+        if users[0] != ours[0]:
+            raise InputError(
+                "the connection is not to the database that the engine is on",
+                "pass a connection to that, or open an engine on this one",
+            )
+
     async def write(self, bundle: Bundle) -> None:
         group, rejected = merge([bundle])
         reason: CommitRejected | TransactionInterrupted | None = rejected.get(0)
@@ -186,7 +231,7 @@ class JoinedPostgresTransaction(_OnConnection, JoinedTransaction):
     async def _write_apart(self, group: Group) -> CommitRejected | TransactionInterrupted | None:
         """Write all or nothing, whatever else the transaction holds."""
         savepoint = self._users.transaction()
-        with _typed_errors(self._users):
+        with self._typed_errors():
             await savepoint.start()
             rejected = await _write(self._users, group, savepoint.rollback)
             if rejected is None:
@@ -223,21 +268,21 @@ def _typed_errors(connection: Connection) -> Iterator[None]:
                 "write $1, $2 and so on, one for each argument",
             ) from error
         raise _interrupted(error) from error
+    except asyncpg.InFailedSQLTransactionError as error:
+        raise TransactionOver(
+            "an earlier statement of the transaction has failed", "roll it back, and begin another"
+        ) from error
     except asyncpg.PostgresError as error:
-        raise _failed(error) from error
+        raise StatementFailed(
+            f"Postgres refused the statement ({type(error).__name__}: {error})",
+            "nothing of it was written",
+        ) from error
 
 
 def _interrupted(error: BaseException) -> TransactionInterrupted:
     return TransactionInterrupted(
         f"Postgres ended the transaction ({type(error).__name__}: {error})",
         "nothing of it was written; begin it again",
-    )
-
-
-def _failed(error: BaseException) -> StatementFailed:
-    return StatementFailed(
-        f"Postgres refused the statement ({type(error).__name__}: {error})",
-        "nothing of it was written",
     )
 
 

@@ -10,7 +10,7 @@ from perdure.core.errors import CommitRejected
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.store.group import Group
-from perdure.store.rejections import run_exists, stale_token, unfit_heads
+from perdure.store.rejections import late_chunks, run_exists, stale_token, unfit_heads
 from perdure.store.rowforms import (
     Row,
     chunk_rows,
@@ -49,10 +49,14 @@ LONGEST_PAUSE_MS = 3000
 
 
 @asynccontextmanager
-async def transaction(connection: Connection) -> AsyncIterator[None]:
-    """A transaction that does not outlive its host's silence for long, in no more round trips than any."""
+async def transaction(connection: Connection, patience_ms: int = 0) -> AsyncIterator[None]:
+    """A transaction that does not outlive its host's silence for long, and is given up if a lock is not free in time.
+
+    No patience stands for endless patience. To say so costs no round trip of its own.
+    """
     await connection.execute(
-        f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {LONGEST_PAUSE_MS}"
+        f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {LONGEST_PAUSE_MS}; "
+        f"SET LOCAL lock_timeout = {patience_ms}"
     )
     try:
         yield
@@ -67,8 +71,13 @@ class _RollBack(Exception):
     """Carries the statement that found that not all rows fit."""
 
 
-async def apply(connection: Connection, group: Group) -> dict[int, CommitRejected]:
-    """Commit the group, or roll it back and say which bundles must leave it."""
+async def apply(
+    connection: Connection, group: Group, patience_ms: int
+) -> dict[int, CommitRejected]:
+    """Commit the group, or roll it back and say which bundles must leave it.
+
+    Waits so long for a lock, save for those of runs' rows, which nobody holds for long.
+    """
     while True:
         misfits = None
         try:
@@ -77,7 +86,7 @@ async def apply(connection: Connection, group: Group) -> dict[int, CommitRejecte
                 if misfits is not None:
                     raise _RollBack
                 return {}
-            async with transaction(connection):
+            async with transaction(connection, patience_ms):
                 misfits = await write_rows(connection, group)
                 if misfits is not None:
                     raise _RollBack
@@ -122,16 +131,17 @@ async def write_rows(connection: Connection, group: Group) -> Misfits | None:
     await run("drop_work", list(group.dropped))
     await run("put_work", work_rows(group))
     await run("publish", published_rows(group))
-    if group.chunks and not await _append_chunks(connection, group):
-        return _known_chunks
-    return None
+    return await _append_chunks(connection, group) if group.chunks else None
 
 
-async def _append_chunks(connection: Connection, group: Group) -> bool:
-    """False if some of the chunks are there already."""
-    streams = await connection.fetch(_SQL["grow_streams"], *_columns(stream_rows(group)))
+async def _append_chunks(connection: Connection, group: Group) -> Misfits | None:
+    wanted = stream_rows(group)
+    streams = await connection.fetch(_SQL["grow_streams"], *_columns(wanted))
+    if len(streams) != len(wanted):
+        return _late_chunks
     rows = chunk_rows(group, streams)
-    return _count(await connection.execute(_SQL["append_chunks"], *_columns(rows))) == len(rows)
+    count = _count(await connection.execute(_SQL["append_chunks"], *_columns(rows)))
+    return None if count == len(rows) else _known_chunks
 
 
 async def _write_at_once(connection: Connection, group: Group) -> Misfits | None:
@@ -180,6 +190,12 @@ async def _lost_work(connection: Connection, group: Group) -> dict[int, CommitRe
         for run_id, step, _ in group.finished
         if (run_id, step) not in held
     }
+
+
+async def _late_chunks(connection: Connection, group: Group) -> dict[int, CommitRejected]:
+    runs = list({chunk.run_id for chunk in group.chunks.values()})
+    rows = await connection.fetch(_SQL["select_closing_times"], runs)
+    return late_chunks(group, [(row[0], row[1]) for row in rows])
 
 
 async def _known_chunks(connection: Connection, group: Group) -> dict[int, CommitRejected]:

@@ -64,8 +64,15 @@ WHERE run.id = fit.id AND whole.fits
 -- name: close_runs
 -- Commits: the time at which runs were over. They have no owner from then on: any host may deal with what
 -- still arrives for them. Apart from `advance_runs`, because only this one touches an index.
+-- Locks: the run rows, also against those who append to their streams, which end here.
 UPDATE perdure.run AS run SET closed_at_ms = b.closed_at_ms, owner = NULL
-FROM unnest($1::text[], $2::bigint[]) AS b (id, closed_at_ms) WHERE run.id = b.id
+FROM (
+    SELECT locked.id, b.closed_at_ms
+    FROM unnest($1::text[], $2::bigint[]) AS b (id, closed_at_ms)
+    JOIN perdure.run AS locked ON locked.id = b.id
+    ORDER BY locked.id FOR UPDATE OF locked
+) AS b
+WHERE run.id = b.id
 
 -- name: park_runs
 -- Commits: why runs are not advanced, or that they are again. Their rows have passed `advance_runs`.
@@ -137,10 +144,19 @@ ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = exc
 WHERE excluded.at_ms >= published.at_ms
 
 -- name: grow_streams
--- Commits: so many places more at the end of each stream. Returns where each ends now.
--- Locks: the streams, in the order in which they are given, to the end: places are in the order of commits.
+-- Commits: so many places more at the end of each stream, only of runs that are not over. Returns where each ends
+-- now: the count tells. With what a run appends itself, it may be over by now.
+-- Locks: the runs against their end, which no other change of theirs waits for. Then the streams, in the order in
+-- which they are given, to the end: places are in the order of commits.
+WITH going AS (
+    SELECT run.id FROM perdure.run AS run
+    WHERE run.id = ANY ($1::text[]) AND run.closed_at_ms IS NULL
+    ORDER BY run.id FOR KEY SHARE
+)
 INSERT INTO perdure.stream AS stream (run_id, name, length)
-SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
+SELECT b.run_id, b.name, b.length
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::boolean[]) AS b (run_id, name, length, is_own)
+WHERE b.is_own OR b.run_id IN (SELECT id FROM going)
 ON CONFLICT (run_id, name) DO UPDATE SET length = stream.length + excluded.length
 RETURNING run_id, name, length
 
@@ -150,6 +166,10 @@ INSERT INTO perdure.chunk (run_id, name, position, step, attempt, claim, number,
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::integer[], $6::integer[], $7::bigint[],
                      $8::bytea[], $9::bigint[])
 ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
+
+-- name: select_closing_times
+-- When each of these runs was over.
+SELECT id, closed_at_ms FROM perdure.run WHERE id = ANY ($1::text[])
 
 -- name: select_known_chunks
 -- Which of these chunks are there already.
@@ -409,9 +429,24 @@ SELECT least((SELECT min(id) FROM perdure.run WHERE id > $1),
              (SELECT min(run_id) FROM perdure.ledger WHERE run_id > $1))
 
 -- name: open_transaction
--- For a user's transaction: it ends by itself when the server hears nothing for so long. Gives its id, by which
--- its outcome can be asked for.
-SELECT pg_current_xact_id()::text FROM set_config('idle_in_transaction_session_timeout', $1, true)
+-- For a user's transaction: a statement is ended after so long, and the transaction when the server hears nothing for
+-- so long. Names without a schema mean what they mean to the role, save that they never mean a table of ours, which
+-- they would if the role is called like our schema. Gives the transaction's id, by which its outcome can be asked for.
+SELECT pg_current_xact_id()::text,
+       set_config('statement_timeout', $1, true),
+       set_config('idle_in_transaction_session_timeout', $1, true),
+       set_config('search_path', (SELECT coalesce(string_agg(quote_ident(name), ', ' ORDER BY place), '')
+                                  FROM unnest(current_schemas(false)) WITH ORDINALITY AS path (name, place)
+                                  WHERE name <> 'perdure'), true)
+
+-- name: reset_session
+-- After a user's transaction: nothing of it is left in the session. Prepared statements are ours, and stay.
+SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL; DISCARD TEMP; DISCARD SEQUENCES
+
+-- name: select_database
+-- Which database this is, of which server, since it runs: no other one is the same, a copy neither.
+SELECT oid || '/' || extract(epoch FROM pg_postmaster_start_time())
+FROM pg_catalog.pg_database WHERE datname = current_database()
 
 -- name: select_outcome
 -- What became of a transaction: 'committed', 'aborted' or 'in progress'.

@@ -19,14 +19,16 @@
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
 -- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, forward one that came for a run that
--- was continued, publish a value or append a chunk. Whoever holds the token of a task may take it off its queue.
--- A host writes its own row; whoever has taken over all that a dead host had removes it.
+-- was continued, publish a value or, until the run is over, append a chunk. Whoever holds the token of a task may take
+-- it off its queue. A host writes its own row; whoever has taken over all that a dead host had removes it.
 -- Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
 -- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
 -- events, ledger, messages and, in the order of their keys, published values, then streams. Nothing locks a run row
--- after any other row, and nothing but its own statement locks a host. The claims of work and of unowned runs skip what is locked, so they wait for nobody.
+-- after any other row, save that who appends chunks keeps their runs from ending meanwhile: only the end of a run
+-- waits for that, and two that wait for each other's are parted by the lock's time limit. Nothing but its own statement
+-- locks a host. The claims of work and of unowned runs skip what is locked, so they wait for nobody.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
 -- a message may arrive before its run, and must not lock it. Ids compare bytewise (COLLATE "C"): cheaper, and the

@@ -92,9 +92,11 @@ ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = exc
 WHERE excluded.at_ms >= at_ms
 
 -- name: grow_streams
--- Commits: so many places more at the end of each stream. Returns where each ends now.
+-- Commits: so many places more at the end of each stream, only of runs that are not over. Returns where each ends
+-- now: the count tells. With what a run appends itself, it may be over by now.
 INSERT INTO perdure_stream (run_id, name, length)
-VALUES :rows
+SELECT column1, column2, column3 FROM (VALUES :rows)
+WHERE column4 OR EXISTS (SELECT 1 FROM perdure_run WHERE id = column1 AND closed_at_ms IS NULL)
 ON CONFLICT (run_id, name) DO UPDATE SET length = length + excluded.length
 RETURNING run_id, name, length
 
@@ -279,6 +281,10 @@ WHERE run_id = :run_id AND name = :name AND position >= :first ORDER BY position
 SELECT step, attempt, claim, min(position), max(position) FROM perdure_chunk INDEXED BY perdure_chunk_number
 WHERE run_id = :run_id AND name = :name AND position < :end
 GROUP BY step, attempt, claim, position - number ORDER BY min(position)
+
+-- name: select_closing_times
+-- When each of these runs was over.
+SELECT id, closed_at_ms FROM perdure_run JOIN (VALUES :rows) AS b ON id = b.column1
 
 -- name: select_known_chunks
 -- Which of these chunks are there already.

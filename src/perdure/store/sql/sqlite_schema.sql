@@ -19,8 +19,8 @@
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
 -- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, forward one that came for a run that
--- was continued, publish a value or append a chunk. Whoever holds the token of a task may take it off its queue.
--- A host writes its own row; whoever has taken over all that a dead host had removes it.
+-- was continued, publish a value or, until the run is over, append a chunk. Whoever holds the token of a task may take
+-- it off its queue. A host writes its own row; whoever has taken over all that a dead host had removes it.
 -- Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --

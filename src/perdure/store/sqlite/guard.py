@@ -4,6 +4,7 @@ SQLite asks an authorizer when it prepares a statement. Ours stays on the connec
 SQLite prepare every statement again; it has a say only while a statement of the user's is executed.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -158,3 +159,21 @@ def _wrong_count(wanted: int, given: int) -> InputError:
         f"the statement has {wanted} parameters, and {given} arguments were given",
         "write $1, $2 and so on, one for each argument",
     )
+
+
+def require_values(args: Sequence[Any]) -> None:
+    """Refuse what SQLite would store as something else, or not at all."""
+    for number, value in enumerate(args, 1):
+        if isinstance(value, float) and math.isnan(value):
+            raise InputError(f"argument ${number} is not a number", "pass None: SQLite has no NaN")
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise InputError(
+                f"argument ${number}, {value}, does not fit 64 bits",
+                "pass it as text, or as a float",
+            )
+
+
+def is_foreign_key(error: object) -> bool:
+    """Whether it says that a foreign key is not satisfied."""
+    found = getattr(error, "extendedresult", None)
+    return bool(found == apsw.SQLITE_CONSTRAINT_FOREIGNKEY)

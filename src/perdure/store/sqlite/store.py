@@ -134,11 +134,8 @@ class SqliteStore:
         return self._write_later(bundles) if self._turns.is_taken else self._write_now(bundles)
 
     async def _write_later(self, bundles: Sequence[Bundle]) -> Outcomes:
-        await self._turns.take()
-        try:
+        async with self._turns.job():
             return await self._write_now(bundles)
-        finally:
-            self._turns.give_back()
 
     def _write_now(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
         if self._pace.log_is_long and (self._folding is None or self._folding.done()):

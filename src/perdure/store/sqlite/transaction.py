@@ -10,10 +10,11 @@ import apsw
 from perdure.core.errors import StatementFailed
 from perdure.core.transactions import Row
 from perdure.store.group import Group
-from perdure.store.sqlite.guard import Answer
+from perdure.store.sqlite.guard import Answer, is_foreign_key, require_values
 from perdure.store.sqlite.opening import patiently
 from perdure.store.sqlite.turns import Turns
 from perdure.store.sqlite.writing import apply_with
+from perdure.store.statement_text import require_no_name_of_ours
 from perdure.store.statements import statements
 from perdure.store.transaction import OpenTransaction, changed_back
 from perdure.store.writer import StatementRefused, refused
@@ -33,6 +34,9 @@ class SqliteTransaction(OpenTransaction):
         self._has_turn = False
         self._until_s = 0.0
 
+    def _require_values(self, args: Sequence[Any]) -> None:
+        require_values(args)
+
     async def _begin(self) -> None:
         await self._turns.take()
         self._has_turn = True
@@ -46,6 +50,7 @@ class SqliteTransaction(OpenTransaction):
         return (await self._guarded(sql, args))[0]
 
     async def _guarded(self, sql: str, args: Sequence[Any]) -> Answer:
+        require_no_name_of_ours(sql)
         guard, until_s = self._turns.guard, self._until_s
         try:
             return await self._writer.run(lambda c: guard.execute(c, sql, args, until_s))
@@ -61,6 +66,11 @@ class SqliteTransaction(OpenTransaction):
         try:
             rejected = await self._writer.run(partial(apply_with, group=group))
         except StatementRefused as refusal:
+            if is_foreign_key(refusal.__cause__):
+                # Ours have none: it is a constraint of the user's that waited for the commit.
+                raise StatementFailed(
+                    f"SQLite refused the commit ({refusal})", "nothing of it was written"
+                ) from refusal
             raise refused(refusal) from refusal
         if rejected is not None:
             raise next(iter(rejected.values()), changed_back())
@@ -71,7 +81,7 @@ class SqliteTransaction(OpenTransaction):
                 await self._writer.run(_roll_back)
             finally:
                 self._has_turn = False
-                self._turns.give_back()
+                self._turns.end()
 
 
 def _begin(connection: apsw.Connection) -> None:

@@ -9,7 +9,7 @@ import apsw
 from perdure.core.errors import CommitRejected, StoreUnavailable
 from perdure.core.ids import RunId
 from perdure.store.group import Group
-from perdure.store.rejections import run_exists, stale_token, unfit_heads
+from perdure.store.rejections import late_chunks, run_exists, stale_token, unfit_heads
 from perdure.store.rowforms import (
     chunk_rows,
     closed_rows,
@@ -112,15 +112,25 @@ def _write(connection: apsw.Connection, group: Group) -> None:
     run("drop_work", list(group.dropped))
     run("put_work", work_rows(group))
     run("publish", published_rows(group))
-    if group.chunks and not _append_chunks(connection, group):
+    if group.chunks:
+        _append_chunks(connection, group)
+
+
+def _append_chunks(connection: apsw.Connection, group: Group) -> None:
+    wanted = stream_rows(group)
+    streams = fetch_rows(connection, _SQL["grow_streams"], wanted)
+    if len(streams) != len(wanted):
+        raise _Rejected(_late_chunks(connection, group))
+    rows = chunk_rows(group, streams)
+    if execute_rows(connection, _SQL["append_chunks"], rows) != len(rows):
         raise _Rejected(_known_chunks(connection, group))
 
 
-def _append_chunks(connection: apsw.Connection, group: Group) -> bool:
-    """False if some of the chunks are there already."""
-    streams = fetch_rows(connection, _SQL["grow_streams"], stream_rows(group))
-    rows = chunk_rows(group, streams)
-    return execute_rows(connection, _SQL["append_chunks"], rows) == len(rows)
+def _late_chunks(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
+    connection.execute("ROLLBACK")
+    runs = [(run_id,) for run_id in {chunk.run_id for chunk in group.chunks.values()}]
+    found: Any = fetch_rows(connection, _SQL["select_closing_times"], runs)
+    return late_chunks(group, found)
 
 
 def _known_chunks(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
