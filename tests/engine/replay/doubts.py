@@ -185,7 +185,8 @@ def policy_not_asked() -> Iterator[None]:
 def verdict_forgotten() -> Iterator[None]:
     """That a step is to fail is only known until the next crash."""
 
-    def forgetful(self: DurablePromise, count: int, _: Resolution) -> None:
+    def forgetful(self: DurablePromise, count: int, _: Resolution, *, is_stopped: bool) -> None:
+        assert not is_stopped
         self.doubts += count
         self.is_running = False
 
