@@ -128,6 +128,8 @@ async def test_a_warm_step_writes_eight_rows_and_nothing_else(engine: Engine) ->
         "stream": 0,
         "chunk": 0,
         "host": 1,
+        "operation": 0,
+        "operation_log": 0,
     }
 
 

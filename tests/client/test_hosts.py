@@ -597,7 +597,7 @@ async def test_a_server_that_goes_without_a_word_is_noticed_by_the_system(
     fresh_postgres: str,
 ) -> None:
     async with opened(fresh_postgres, QUICK) as engine:
-        peer = store_of(engine)._connection._transport.get_extra_info("socket")
+        peer = store_of(engine)._commits.connection._transport.get_extra_info("socket")
         assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         idle = getattr(socket, "TCP_KEEPIDLE", None)
         if idle is not None:

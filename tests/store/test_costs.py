@@ -46,6 +46,8 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "stream": 0,
         "chunk": 0,
         "host": 0,
+        "operation": 0,
+        "operation_log": 0,
     }
 
 
