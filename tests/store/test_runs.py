@@ -333,3 +333,14 @@ async def test_books_name_rows_whose_run_is_gone(store: Store, tampering: None) 
     await raw(store, "DELETE FROM {}run")
     (books,) = [books async for books in store.books()]
     assert (books.run_id, books.ending, len(books.entries)) == (run.run_id, None, 4)
+
+
+async def test_books_end_with_the_runs_that_were_there_however_fast_others_are_made(
+    store: Store,
+) -> None:
+    first = await begun(store)
+    read = []
+    async for books in store.books():
+        read.append(books.run_id)
+        await begun(store)
+    assert read == [first.run_id]

@@ -236,5 +236,5 @@ class Store(Protocol):
         ...
 
     def books(self) -> AsyncIterator[Books]:
-        """Both books of every run, each read in one snapshot, however short."""
+        """Both books of every run that is there now, each read in one snapshot, however short."""
         ...

@@ -296,8 +296,11 @@ class PostgresStore:
         return [span_from(row) for row in await self._fetch("select_spans", run_id, name, end)]
 
     async def books(self) -> AsyncIterator[Books]:
-        after = ""
-        while (books := await self._use(partial(next_books, after=after))) is not None:
+        after, ((last,),) = "", await self._fetch("select_last_run_id")
+        while after < last:
+            books = await self._use(partial(next_books, after=after))
+            if books is None:
+                return
             yield books
             after = books.run_id
 

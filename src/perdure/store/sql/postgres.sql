@@ -428,6 +428,12 @@ SELECT least((SELECT min(id) FROM perdure.run WHERE id > $1),
              (SELECT min(run_id) FROM perdure.event WHERE run_id > $1),
              (SELECT min(run_id) FROM perdure.ledger WHERE run_id > $1))
 
+-- name: select_last_run_id
+-- The last run of which any book has a row; '' if there is none.
+SELECT coalesce(greatest((SELECT max(id) FROM perdure.run),
+                         (SELECT max(run_id) FROM perdure.event),
+                         (SELECT max(run_id) FROM perdure.ledger)), '')
+
 -- name: open_transaction
 -- For a user's transaction: a statement is ended after so long, and the transaction when the server hears nothing for
 -- so long. Names without a schema mean what they mean to the role, save that they never mean a table of ours, which

@@ -312,6 +312,14 @@ SELECT min(id) FROM (
     UNION ALL SELECT min(run_id) FROM perdure_ledger WHERE run_id > :after
 )
 
+-- name: select_last_run_id
+-- The last run of which any book has a row; '' if there is none.
+SELECT coalesce(max(id), '') FROM (
+    SELECT max(id) AS id FROM perdure_run
+    UNION ALL SELECT max(run_id) FROM perdure_event
+    UNION ALL SELECT max(run_id) FROM perdure_ledger
+)
+
 -- name: register_host
 -- Commits: a host. Again, if nobody knew whether it was, it is the same one.
 INSERT INTO perdure_host (id, beat, stale_after_ms, queues, started_at_ms)

@@ -374,8 +374,11 @@ class SqliteStore:
         return [span_from(row) for row in rows]
 
     async def books(self) -> AsyncIterator[Books]:
-        after = ""
-        while (books := await self._read(partial(next_books, after=after))) is not None:
+        after, ((last,),) = "", await self._select("select_last_run_id")
+        while after < last:
+            books = await self._read(partial(next_books, after=after))
+            if books is None:
+                return
             yield books
             after = books.run_id
 
