@@ -55,7 +55,8 @@ def split(hosts: Hosts, cut: Callable[[], None], mend: Callable[[], None]) -> st
     cut_at = time.monotonic_ns()
     hosts.wait_until(lambda: has_taken_over(hosts.lines(), cut_off))
     taken_at = time.monotonic_ns()
-    snapshot = Snapshot(time.monotonic_ns(), hosts.journal().completed)
+    completed = hosts.journal().completed
+    snapshot = Snapshot(time.monotonic_ns(), completed)
     assert len(snapshot.completed) < RUNS * STEPS, (
         "nothing was left to do for the host that rejoins"
     )
