@@ -424,6 +424,7 @@ class Host:
         One that it had before, and lost meanwhile, may be in memory yet, as it was then.
         """
         for run in runs:
+            self.loader.outdate(run.run_id)
             self.forget(run.run_id, before_epoch=run.epoch)
         resuming = (self.advance(run.run_id, nothing) for run in runs)
         for outcome in await asyncio.gather(*resuming, return_exceptions=True):
@@ -432,7 +433,7 @@ class Host:
 
     def become(self, host_id: HostId) -> None:
         """Go on as another host: whatever is in memory may be somebody else's by now."""
-        self.host_id = self.loader.host_id = host_id
+        self.host_id = self.loader.host_id = self.parking.host_id = host_id
         for run in self.residents:
             self.evict(run)
 

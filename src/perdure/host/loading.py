@@ -18,6 +18,17 @@ Replay = Callable[[Run, Sequence[Entry]], WarmRun]
 """Makes a stored run warm; raises `PerdureError` if this host can't advance it."""
 
 
+class _Load:
+    """A run on its way into memory."""
+
+    __slots__ = ("answer", "is_outdated")
+
+    answer: "asyncio.Future[WarmRun | None]"
+
+    def __init__(self) -> None:
+        self.is_outdated = False
+
+
 class Loader:
     """Loads each run once for all who ask at the same time."""
 
@@ -36,27 +47,39 @@ class Loader:
         self._residents = residents
         self._parking = parking
         self._replay = replay
-        self._loading: dict[RunId, asyncio.Future[WarmRun | None]] = {}
+        self._loading: dict[RunId, _Load] = {}
 
     async def load(self, run_id: RunId) -> WarmRun | None:
         """Bring a run back. `None` if it can't be advanced by this host."""
-        loading = self._loading.get(run_id)
-        if loading is None:
-            loading = asyncio.ensure_future(self._read(run_id))
-            self._loading[run_id] = loading
         self._residents.await_run(run_id)
         try:
-            return await asyncio.shield(loading)
+            while True:
+                load = self._loading.get(run_id) or self._begin(run_id)
+                warm = await asyncio.shield(load.answer)
+                if not load.is_outdated:
+                    return warm
         finally:
             self._residents.got_run(run_id)
 
-    async def _read(self, run_id: RunId) -> WarmRun | None:
+    def outdate(self, run_id: RunId) -> None:
+        """The run is this host's from now on. What was read of it before tells nobody anything."""
+        load = self._loading.pop(run_id, None)
+        if load is not None:
+            load.is_outdated = True
+
+    def _begin(self, run_id: RunId) -> "_Load":
+        load = self._loading[run_id] = _Load()
+        load.answer = asyncio.ensure_future(self._read(run_id, load))
+        return load
+
+    async def _read(self, run_id: RunId, load: "_Load") -> WarmRun | None:
         try:
             found = await self._reader.read(run_id)
-            return await self._revive(*found) if found else None
+            return await self._revive(*found) if found and not load.is_outdated else None
         finally:
             # Not in a callback, which comes later: whoever asks in between would be given what is past.
-            del self._loading[run_id]
+            if not load.is_outdated:
+                del self._loading[run_id]
 
     async def _revive(self, run: Run, entries: Sequence[Entry]) -> WarmRun | None:
         """Make a stored run warm. One that this host can't advance is parked, with the reason."""

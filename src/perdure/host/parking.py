@@ -32,7 +32,7 @@ class Parking:
 
     def __init__(self, store: Store, host_id: HostId, watchers: Watchers, sources: Sources) -> None:
         self._store = store
-        self._host_id = host_id
+        self.host_id = host_id
         self._watchers = watchers
         self._sources = sources
         self._set_aside: dict[RunId, int] = {}
@@ -69,7 +69,7 @@ class Parking:
         """
         log.error("run %s can't be written", run_id, exc_info=problem)
         while (run := await self._store.run(run_id)) is not None:
-            if run.owner != self._host_id or run.closed_at_ms is not None:
+            if run.owner != self.host_id or run.closed_at_ms is not None:
                 return
             reason = (
                 f"unwritable: what workflow {run.program!r} does after entry {run.seq - 1} can't be written "
@@ -93,7 +93,7 @@ class Parking:
         """The outcome of a body, to be committed without what its program makes of it. `None` if nobody wants it."""
         info = body.info
         for run, entries in await self._store.load([info.run_id]):
-            if run.owner == self._host_id and run.closed_at_ms is None:
+            if run.owner == self.host_id and run.closed_at_ms is None:
                 parked = ParkedRun(run, entries)
                 return parked.complete(info.step, info.attempt, outcome, self._sources)
         return None
