@@ -1,19 +1,21 @@
 """Operations in a Postgres store."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
+
+import asyncpg
 
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLine
 from perdure.core.operations.transitions import Change, Changed, Decide
-from perdure.store.postgres.writing import Connection
+from perdure.store.postgres.opening import LOST
+from perdure.store.postgres.writing import Connection, transaction
 from perdure.store.statements import statements
 
 T = TypeVar("T")
 _SQL = statements("postgres_operations")
-_OUTCOME = statements("postgres")["select_outcome"]
-_LOOK_AGAIN_S = 0.05
+_OUTCOME = statements("postgres")
 
 
 class Use(Protocol):
@@ -81,22 +83,25 @@ class _Once(Generic[T]):
 
     async def __call__(self, connection: Connection) -> T:
         if self._tried is not None:
-            transaction, result = self._tried
-            if await _is_committed(connection, transaction):
+            token, result = self._tried
+            is_committed = await connection.fetchval(_OUTCOME["settle_outcome"], token)
+            if not is_committed:
+                self._tried = None
+            await _forget(connection, token)
+            if is_committed:
                 return result
-        self._tried = None
-        async with connection.transaction():
+        async with transaction(connection):
+            token = await connection.fetchval(_OUTCOME["write_outcome"])
             result = await self._job(connection)
-            self._tried = (await connection.fetchval(_SQL["select_transaction"]), result)
+            self._tried = (token, result)
+        await _forget(connection, token)
         return result
 
 
-async def _is_committed(connection: Connection, transaction: str) -> bool:
-    while True:
-        status = await connection.fetchval(_OUTCOME, transaction)
-        if status != "in progress":
-            return bool(status == "committed")
-        await asyncio.sleep(_LOOK_AGAIN_S)
+async def _forget(connection: Connection, token: str) -> None:
+    # Known by now. A connection that is lost here must not bring it into doubt again.
+    with suppress(*LOST, asyncpg.InterfaceError):
+        await connection.execute(_OUTCOME["forget_outcome"], token)
 
 
 async def _append(connection: Connection, operation_id: str, lines: Sequence[LogLine]) -> None:

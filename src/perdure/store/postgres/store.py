@@ -68,6 +68,11 @@ _PASS_MS = 500
 """How long those wait for their locks in one pass over all of them."""
 
 
+_FORGOTTEN_AFTER_MS = 30 * 24 * 60 * 60 * 1000
+"""Outcomes of transactions that are older are nobody's: who asks for one does so until the server answers, and no
+outage is this long."""
+
+
 class PostgresStore:
     """Open with `PostgresStore.open`."""
 
@@ -93,6 +98,7 @@ class PostgresStore:
                 await require_migrated(connection, address.name)
             else:
                 await migrate(connection, address.name)
+                await connection.execute(_SQL["delete_old_outcomes"], _FORGOTTEN_AFTER_MS)
         except BaseException:
             await connection.close()
             raise
