@@ -18,6 +18,7 @@ pytestmark = pytest.mark.postgres
 T = TypeVar("T")
 ME = Participant("cli", 1, "s")
 AT = wall_time(0)
+LOCK_S = 10
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ async def test_a_change_is_made_once(
         except asyncpg.ConnectionDoesNotExistError:
             return await job(other)
 
-    operations = PostgresOperations(lost_once)
+    operations = PostgresOperations(lost_once, LOCK_S)
     assert await operations.create(t.create("op", ME, None, AT))
     changed = await operations.change("op", start)
     assert changed is not None
@@ -81,7 +82,7 @@ async def test_a_change_is_made_once(
     def plainly(job: Callable[[Connection], Awaitable[T]]) -> Awaitable[T]:
         return job(other)
 
-    stored = PostgresOperations(plainly)
+    stored = PostgresOperations(plainly, LOCK_S)
     data = await stored.load("op", backups=False)
     assert data == changed.after
     assert len(await stored.lines("op", debug=True)) == 2
@@ -97,7 +98,7 @@ async def test_nothing_is_left_of_an_outcome_that_is_known(
     def plainly(job: Callable[[Connection], Awaitable[T]]) -> Awaitable[T]:
         return job(connection)
 
-    operations = PostgresOperations(plainly)
+    operations = PostgresOperations(plainly, LOCK_S)
     await operations.create(t.create("op", ME, None, AT))
     await operations.change("op", start)
     assert await connection.fetch("SELECT * FROM perdure.outcome") == []

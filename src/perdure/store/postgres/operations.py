@@ -1,11 +1,13 @@
 """Operations in a Postgres store."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import asyncpg
 
+from perdure.core.errors import StoreUnavailable
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLine
 from perdure.core.operations.transitions import Change, Changed, Decide
@@ -16,6 +18,9 @@ from perdure.store.statements import statements
 T = TypeVar("T")
 _SQL = statements("postgres_operations")
 _OUTCOME = statements("postgres")
+_LONGEST_PATIENCE_MS = 2**31 - 1
+
+Begin = Callable[[Connection], AbstractAsyncContextManager[None]]
 
 
 class Use(Protocol):
@@ -25,10 +30,11 @@ class Use(Protocol):
 
 
 class PostgresOperations:
-    """Changes of one operation wait for each other at its row."""
+    """Changes of one operation wait for each other at its row, for as long as a lock's time limit."""
 
-    def __init__(self, use: Use) -> None:
+    def __init__(self, use: Use, lock_timeout_s: float) -> None:
         self._use = use
+        self._lock_timeout_s = lock_timeout_s
 
     async def create(self, change: Change) -> bool:
         async def job(connection: Connection) -> bool:
@@ -37,7 +43,7 @@ class PostgresOperations:
                 await _append(connection, change.data.operation_id, change.lines)
             return bool(found)
 
-        return await self._use(_Once(job))
+        return await self._use(_Once(job, partial(self._transaction, change.data.operation_id)))
 
     async def change(self, operation_id: str, decide: Decide) -> Changed | None:
         async def job(connection: Connection) -> Changed | None:
@@ -51,7 +57,7 @@ class PostgresOperations:
             await _append(connection, operation_id, change.lines)
             return Changed(before, change.data)
 
-        return await self._use(_Once(job))
+        return await self._use(_Once(job, partial(self._transaction, operation_id)))
 
     async def load(self, operation_id: str, *, backups: bool) -> LedgerData | None:
         rows = await self._rows("select_operation", operation_id, int(backups))
@@ -59,8 +65,9 @@ class PostgresOperations:
 
     async def back_up(self, operation_id: str, keep: int) -> None:
         async def job(connection: Connection) -> None:
-            await connection.execute(_SQL["back_up_operation"], operation_id)
-            await connection.execute(_SQL["delete_old_backups"], keep)
+            async with self._transaction(operation_id, connection):
+                await connection.execute(_SQL["back_up_operation"], operation_id)
+                await connection.execute(_SQL["delete_old_backups"], keep)
 
         await self._use(job)
 
@@ -73,12 +80,26 @@ class PostgresOperations:
     async def _rows(self, name: str, *values: Any) -> list[Any]:
         return await self._use(lambda connection: connection.fetch(_SQL[name], *values))
 
+    @asynccontextmanager
+    async def _transaction(self, operation_id: str, connection: Connection) -> AsyncIterator[None]:
+        # To Postgres no patience at all would be endless patience.
+        patience_ms = min(max(1, round(self._lock_timeout_s * 1000)), _LONGEST_PATIENCE_MS)
+        try:
+            async with transaction(connection, patience_ms):
+                yield
+        except asyncpg.LockNotAvailableError as error:
+            raise StoreUnavailable(
+                f"operation {operation_id!r} is locked since {self._lock_timeout_s:g} seconds",
+                "end the session that holds it: pg_stat_activity has its open transaction",
+            ) from error
+
 
 class _Once(Generic[T]):
     """A job in a transaction of its own. Tried again after a lost connection, it first sees what became of that."""
 
-    def __init__(self, job: Callable[[Connection], Awaitable[T]]) -> None:
+    def __init__(self, job: Callable[[Connection], Awaitable[T]], begin: Begin) -> None:
         self._job = job
+        self._begin = begin
         self._tried: tuple[str, T] | None = None
 
     async def __call__(self, connection: Connection) -> T:
@@ -90,7 +111,7 @@ class _Once(Generic[T]):
             await _forget(connection, token)
             if is_committed:
                 return result
-        async with transaction(connection):
+        async with self._begin(connection):
             token = await connection.fetchval(_OUTCOME["write_outcome"])
             result = await self._job(connection)
             self._tried = (token, result)

@@ -108,9 +108,8 @@ class PostgresStore:
     def name(self) -> str:
         return self._address.name
 
-    @property
-    def operations(self) -> PostgresOperations:
-        return PostgresOperations(self._use)
+    def operations(self, lock_timeout_s: float) -> PostgresOperations:
+        return PostgresOperations(self._use, lock_timeout_s)
 
     async def close(self) -> None:
         async with self._closing:
