@@ -235,4 +235,4 @@ def _backend(
 ) -> Backend:
     if base_path is not None:
         return FileBackend(Path(base_path).absolute(), settings.lock_timeout)
-    return StoreBackend(str(store))
+    return StoreBackend(str(store), settings.lock_timeout)

@@ -12,8 +12,9 @@ from perdure.store.store import Store
 class StoreBackend:
     """The store is opened in the ledger's own event loop, so that heartbeats need no other."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, lock_timeout_s: float) -> None:
         self._url = url
+        self._lock_timeout_s = lock_timeout_s
         self._store: Store | None = None
 
     @property
@@ -55,4 +56,4 @@ class StoreBackend:
             raise StoreClosed(
                 "the ledger's store is not open", "use the ledger before disposing of it"
             )
-        return self._store.operations
+        return self._store.operations(self._lock_timeout_s)

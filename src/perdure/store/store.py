@@ -33,9 +33,11 @@ class Store(Protocol):
         """The database, without credentials: for messages to people."""
         ...
 
-    @property
-    def operations(self) -> OperationTable:
-        """The operations of `perdure.operations` that are kept here."""
+    def operations(self, lock_timeout_s: float) -> OperationTable:
+        """The operations of `perdure.operations` that are kept here.
+
+        Whoever changes one and finds it locked for so long is told so, with `StoreUnavailable`.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,19 +1,26 @@
 """Operations in a Postgres store."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+import asyncpg
+
+from perdure.core.errors import StoreUnavailable
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLine
 from perdure.core.operations.transitions import Change, Changed, Decide
-from perdure.store.postgres.writing import Connection
+from perdure.store.postgres.opening import LOST
+from perdure.store.postgres.writing import Connection, transaction
 from perdure.store.statements import statements
 
 T = TypeVar("T")
 _SQL = statements("postgres_operations")
-_OUTCOME = statements("postgres")["select_outcome"]
-_LOOK_AGAIN_S = 0.05
+_OUTCOME = statements("postgres")
+_LONGEST_PATIENCE_MS = 2**31 - 1
+
+Begin = Callable[[Connection], AbstractAsyncContextManager[None]]
 
 
 class Use(Protocol):
@@ -23,10 +30,11 @@ class Use(Protocol):
 
 
 class PostgresOperations:
-    """Changes of one operation wait for each other at its row."""
+    """Changes of one operation wait for each other at its row, for as long as a lock's time limit."""
 
-    def __init__(self, use: Use) -> None:
+    def __init__(self, use: Use, lock_timeout_s: float) -> None:
         self._use = use
+        self._lock_timeout_s = lock_timeout_s
 
     async def create(self, change: Change) -> bool:
         async def job(connection: Connection) -> bool:
@@ -35,7 +43,7 @@ class PostgresOperations:
                 await _append(connection, change.data.operation_id, change.lines)
             return bool(found)
 
-        return await self._use(_Once(job))
+        return await self._use(_Once(job, partial(self._transaction, change.data.operation_id)))
 
     async def change(self, operation_id: str, decide: Decide) -> Changed | None:
         async def job(connection: Connection) -> Changed | None:
@@ -49,7 +57,7 @@ class PostgresOperations:
             await _append(connection, operation_id, change.lines)
             return Changed(before, change.data)
 
-        return await self._use(_Once(job))
+        return await self._use(_Once(job, partial(self._transaction, operation_id)))
 
     async def load(self, operation_id: str, *, backups: bool) -> LedgerData | None:
         rows = await self._rows("select_operation", operation_id, int(backups))
@@ -57,8 +65,9 @@ class PostgresOperations:
 
     async def back_up(self, operation_id: str, keep: int) -> None:
         async def job(connection: Connection) -> None:
-            await connection.execute(_SQL["back_up_operation"], operation_id)
-            await connection.execute(_SQL["delete_old_backups"], keep)
+            async with self._transaction(operation_id, connection):
+                await connection.execute(_SQL["back_up_operation"], operation_id)
+                await connection.execute(_SQL["delete_old_backups"], keep)
 
         await self._use(job)
 
@@ -71,32 +80,49 @@ class PostgresOperations:
     async def _rows(self, name: str, *values: Any) -> list[Any]:
         return await self._use(lambda connection: connection.fetch(_SQL[name], *values))
 
+    @asynccontextmanager
+    async def _transaction(self, operation_id: str, connection: Connection) -> AsyncIterator[None]:
+        # To Postgres no patience at all would be endless patience.
+        patience_ms = min(max(1, round(self._lock_timeout_s * 1000)), _LONGEST_PATIENCE_MS)
+        try:
+            async with transaction(connection, patience_ms):
+                yield
+        except asyncpg.LockNotAvailableError as error:
+            raise StoreUnavailable(
+                f"operation {operation_id!r} is locked since {self._lock_timeout_s:g} seconds",
+                "end the session that holds it: pg_stat_activity has its open transaction",
+            ) from error
+
 
 class _Once(Generic[T]):
     """A job in a transaction of its own. Tried again after a lost connection, it first sees what became of that."""
 
-    def __init__(self, job: Callable[[Connection], Awaitable[T]]) -> None:
+    def __init__(self, job: Callable[[Connection], Awaitable[T]], begin: Begin) -> None:
         self._job = job
+        self._begin = begin
         self._tried: tuple[str, T] | None = None
 
     async def __call__(self, connection: Connection) -> T:
         if self._tried is not None:
-            transaction, result = self._tried
-            if await _is_committed(connection, transaction):
+            token, result = self._tried
+            is_committed = await connection.fetchval(_OUTCOME["settle_outcome"], token)
+            if not is_committed:
+                self._tried = None
+            await _forget(connection, token)
+            if is_committed:
                 return result
-        self._tried = None
-        async with connection.transaction():
+        async with self._begin(connection):
+            token = await connection.fetchval(_OUTCOME["write_outcome"])
             result = await self._job(connection)
-            self._tried = (await connection.fetchval(_SQL["select_transaction"]), result)
+            self._tried = (token, result)
+        await _forget(connection, token)
         return result
 
 
-async def _is_committed(connection: Connection, transaction: str) -> bool:
-    while True:
-        status = await connection.fetchval(_OUTCOME, transaction)
-        if status != "in progress":
-            return bool(status == "committed")
-        await asyncio.sleep(_LOOK_AGAIN_S)
+async def _forget(connection: Connection, token: str) -> None:
+    # Known by now. A connection that is lost here must not bring it into doubt again.
+    with suppress(*LOST, asyncpg.InterfaceError):
+        await connection.execute(_OUTCOME["forget_outcome"], token)
 
 
 async def _append(connection: Connection, operation_id: str, lines: Sequence[LogLine]) -> None:

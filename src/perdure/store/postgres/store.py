@@ -68,6 +68,11 @@ _PASS_MS = 500
 """How long those wait for their locks in one pass over all of them."""
 
 
+_FORGOTTEN_AFTER_MS = 30 * 24 * 60 * 60 * 1000
+"""Outcomes of transactions that are older are nobody's: who asks for one does so until the server answers, and no
+outage is this long."""
+
+
 class PostgresStore:
     """Open with `PostgresStore.open`."""
 
@@ -93,6 +98,7 @@ class PostgresStore:
                 await require_migrated(connection, address.name)
             else:
                 await migrate(connection, address.name)
+                await connection.execute(_SQL["delete_old_outcomes"], _FORGOTTEN_AFTER_MS)
         except BaseException:
             await connection.close()
             raise
@@ -102,9 +108,8 @@ class PostgresStore:
     def name(self) -> str:
         return self._address.name
 
-    @property
-    def operations(self) -> PostgresOperations:
-        return PostgresOperations(self._use)
+    def operations(self, lock_timeout_s: float) -> PostgresOperations:
+        return PostgresOperations(self._use, lock_timeout_s)
 
     async def close(self) -> None:
         async with self._closing:

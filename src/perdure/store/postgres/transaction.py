@@ -1,6 +1,5 @@
 """A user's transaction on Postgres: on a connection of its own, or on one of the user's."""
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -35,7 +34,6 @@ from perdure.store.writer import StatementRefused, refused
 
 _SQL = statements("postgres")
 _COUNTED = ("INSERT", "UPDATE", "DELETE", "MERGE")
-_LOOK_AGAIN_S = 0.05
 
 Ask = Callable[..., Awaitable[list[Any]]]
 """Runs a statement of ours, by its name, on whichever connection is free; again if that is lost."""
@@ -87,7 +85,8 @@ class PostgresTransaction(_OnConnection, OpenTransaction):
         self._ask = ask
         self._taken: Connection | None = None
         self._transaction: Transaction | None = None
-        self._id = ""
+        self._token = ""
+        """Written by the transaction itself: what is read back if the answer to its commit is lost."""
 
     @property
     def _connection(self) -> Connection:
@@ -111,7 +110,7 @@ class PostgresTransaction(_OnConnection, OpenTransaction):
             self._transaction = self._taken.transaction(isolation="read_committed")
             await self._transaction.start()
             limit_ms = str(max(1, round(self._limit_s * 1000)))
-            self._id = await self._taken.fetchval(_SQL["open_transaction"], limit_ms)
+            self._token = await self._taken.fetchval(_SQL["open_transaction"], limit_ms)
 
     async def _commit(self, group: Group) -> None:
         with self._typed_errors():
@@ -129,14 +128,12 @@ class PostgresTransaction(_OnConnection, OpenTransaction):
                     raise _interrupted(error) from error
 
     async def _is_committed(self) -> bool:
-        """Whether a commit that was cut off came about: the server knows, once it has ended."""
+        """Whether a commit that was cut off came about. Returns when the server has ended it, one way or the other."""
         if self._taken is not None:
             self._taken.terminate()
-        while True:
-            ((status,),) = await self._ask("select_outcome", self._id)
-            if status != "in progress":
-                return bool(status == "committed")
-            await asyncio.sleep(_LOOK_AGAIN_S)
+        ((committed,),) = await self._ask("settle_outcome", self._token)
+        await self._ask("forget_outcome", self._token)
+        return bool(committed)
 
     async def _roll_back(self) -> None:
         await cast("Transaction", self._transaction).rollback()

@@ -437,26 +437,53 @@ SELECT coalesce(greatest((SELECT max(id) FROM perdure.run),
 -- name: open_transaction
 -- For a user's transaction: a statement is ended after so long, and the transaction when the server hears nothing for
 -- so long. Names without a schema mean what they mean to the role, save that they never mean a table of ours, which
--- they would if the role is called like our schema. Gives the transaction's id, by which its outcome can be asked for.
-SELECT pg_current_xact_id()::text,
+-- they would if the role is called like our schema. Writes and gives a token, by which the outcome can be asked for;
+-- the session keeps it for `reset_session`, if it commits.
+WITH outcome AS (
+    INSERT INTO perdure.outcome (token, committed, at_ms)
+    VALUES (gen_random_uuid(), 1, extract(epoch FROM now()) * 1000)
+    RETURNING token
+)
+SELECT set_config('perdure.token', token, false),
        set_config('statement_timeout', $1, true),
        set_config('idle_in_transaction_session_timeout', $1, true),
        set_config('search_path', (SELECT coalesce(string_agg(quote_ident(name), ', ' ORDER BY place), '')
                                   FROM unnest(current_schemas(false)) WITH ORDINALITY AS path (name, place)
                                   WHERE name <> 'perdure'), true)
+FROM outcome
 
 -- name: reset_session
--- After a user's transaction: nothing of it is left in the session. Prepared statements are ours, and stay.
-SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL; DISCARD TEMP; DISCARD SEQUENCES
+-- After a user's transaction: nothing of it is left in the session. Prepared statements are ours, and stay. Its token
+-- goes, now that its outcome is known; that need not be on the disk before anybody goes on.
+DELETE FROM perdure.outcome WHERE token = current_setting('perdure.token', true);
+SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL; DISCARD TEMP; DISCARD SEQUENCES;
+SELECT set_config('synchronous_commit', 'off', true)
 
 -- name: select_database
 -- Which database this is, of which server, since it runs: no other one is the same, a copy neither.
 SELECT oid || '/' || extract(epoch FROM pg_postmaster_start_time())
 FROM pg_catalog.pg_database WHERE datname = current_database()
 
--- name: select_outcome
--- What became of a transaction: 'committed', 'aborted' or 'in progress'.
-SELECT pg_xact_status($1::text::xid8)
+-- name: write_outcome
+-- Commits, with the transaction that it is part of: that this came about. Gives the token to ask by.
+INSERT INTO perdure.outcome (token, committed, at_ms)
+VALUES (gen_random_uuid(), 1, extract(epoch FROM now()) * 1000)
+RETURNING token
+
+-- name: settle_outcome
+-- Commits: that a transaction did not come about, unless it did; gives 1 if it did. It waits for one that has not ended,
+-- since two can't write the same token; so the answer is final, and to ask again gives the same.
+INSERT INTO perdure.outcome (token, committed, at_ms) VALUES ($1, 0, extract(epoch FROM now()) * 1000)
+ON CONFLICT (token) DO UPDATE SET token = excluded.token
+RETURNING committed
+
+-- name: forget_outcome
+-- Commits: nobody will ask for it any more. That need not be on the disk before anybody goes on.
+DELETE FROM perdure.outcome WHERE token = $1 AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+
+-- name: delete_old_outcomes
+-- Commits: what processes left that ended before they could forget it is gone, once nobody can still ask for it.
+DELETE FROM perdure.outcome WHERE at_ms < extract(epoch FROM now()) * 1000 - $1::bigint
 
 -- name: register_host
 -- Commits: a host. Again, if nobody knew whether it was, it is the same one.

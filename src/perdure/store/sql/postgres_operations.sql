@@ -43,7 +43,3 @@ SELECT id FROM perdure.operation WHERE backed_up = $1 ORDER BY id
 
 -- name: select_lines
 SELECT line FROM perdure.operation_log WHERE operation_id = $1 AND ($2 OR level <> 'debug') ORDER BY number
-
--- name: select_transaction
--- The id by which the outcome of this transaction can be asked for.
-SELECT pg_current_xact_id()::text

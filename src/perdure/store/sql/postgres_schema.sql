@@ -1,5 +1,6 @@
 -- The whole schema of a Postgres store as it is now. New stores are made by the migrations; this page is
--- to be read, and a test proves that it equals them. SQLite has the same tables, named `perdure_run` and so on.
+-- to be read, and a test proves that it equals them. SQLite has the same tables, named `perdure_run` and so on, save
+-- for `outcome`: there is no connection to lose.
 --
 -- A store keeps two books of every run, and what is on its way to runs:
 --
@@ -15,6 +16,7 @@
 --   perdure.host       who owns runs and does work, and that it is alive             key: host
 --   perdure.operation  what several processes carry out together: the ledger of each    key: operation
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
+--   perdure.outcome    which transactions came about, while somebody may ask        key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
@@ -30,7 +32,8 @@
 -- waits for that, and two that wait for each other's are parted by the lock's time limit. Nothing but its own statement
 -- locks a host. The claims of work and of unowned runs skip what is locked, so they wait for nobody.
 --
--- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
+-- Times are milliseconds since 1970, given by the caller: no statement reads a clock, save for the age of outcomes. No foreign
+-- keys:
 -- a message may arrive before its run, and must not lock it. Ids compare bytewise (COLLATE "C"): cheaper, and the
 -- same order in every locale. Tables whose rows are updated in place keep room for that (fillfactor).
 
@@ -244,4 +247,14 @@ CREATE TABLE perdure.operation_log (
     level        text NOT NULL,
     line         text NOT NULL,
     PRIMARY KEY (operation_id, number)
+);
+
+-- token           random: names a transaction
+-- committed       1 in the row that the transaction wrote; 0 in one that was written in its place by whoever asked for
+--                 its outcome, so that it can't come about any more
+-- at_ms           when it was written, by the server's clock
+CREATE TABLE perdure.outcome (
+    token     text COLLATE "C" NOT NULL PRIMARY KEY,
+    committed integer NOT NULL,
+    at_ms     bigint NOT NULL
 );

@@ -1,5 +1,6 @@
 -- The whole schema of a SQLite store as it is now. New stores are made by the migrations; this page is
--- to be read, and a test proves that it equals them. Postgres has the same tables in the schema `perdure`.
+-- to be read, and a test proves that it equals them. Postgres has the same tables in the schema `perdure`,
+-- and one more, for transactions whose connection is lost.
 --
 -- A store keeps two books of every run, and what is on its way to runs:
 --

@@ -10,12 +10,13 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLine
 from perdure.core.operations.transitions import Change, Changed, Decide
-from perdure.store.sqlite.opening import patiently
+from perdure.store.sqlite.opening import BUSY_MS, patiently
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
 
 T = TypeVar("T")
 _SQL = statements("sqlite_operations")
+_LONGEST_PATIENCE_MS = 2**31 - 1
 
 
 class Run(Protocol):
@@ -27,9 +28,10 @@ class Run(Protocol):
 class SqliteOperations:
     """`change` and `read` run a job on the connection that writes, and on one that reads."""
 
-    def __init__(self, change: Run, read: Run) -> None:
+    def __init__(self, change: Run, read: Run, lock_timeout_s: float) -> None:
         self._change = change
         self._read = read
+        self._lock_timeout_s = lock_timeout_s
 
     async def create(self, change: Change) -> bool:
         def job(connection: apsw.Connection) -> bool:
@@ -39,7 +41,7 @@ class SqliteOperations:
                 _append(connection, change.data.operation_id, change.lines)
             return is_new
 
-        return await self._change(_committed(job))
+        return await self._change(self._committed(job))
 
     async def change(self, operation_id: str, decide: Decide) -> Changed | None:
         def job(connection: apsw.Connection) -> Changed | None:
@@ -53,7 +55,7 @@ class SqliteOperations:
             _append(connection, operation_id, change.lines)
             return Changed(before, change.data)
 
-        return await self._change(_committed(job))
+        return await self._change(self._committed(job))
 
     async def load(self, operation_id: str, *, backups: bool) -> LedgerData | None:
         rows = await self._rows("select_operation", id=operation_id, backed_up=int(backups))
@@ -66,7 +68,7 @@ class SqliteOperations:
                 connection.execute(_SQL["delete_lines"], {"id": old})
                 connection.execute(_SQL["delete_operation"], {"id": old})
 
-        await self._change(_committed(job))
+        await self._change(self._committed(job))
 
     async def ids(self, *, backups: bool) -> list[str]:
         rows = await self._rows("select_operation_ids", backed_up=int(backups))
@@ -82,15 +84,28 @@ class SqliteOperations:
 
         return await self._read(job)
 
+    def _committed(self, job: Callable[[apsw.Connection], T]) -> Callable[[apsw.Connection], T]:
+        """The job in a transaction of its own."""
 
-def _committed(job: Callable[[apsw.Connection], T]) -> Callable[[apsw.Connection], T]:
-    """The job in a transaction of its own."""
+        def run(connection: apsw.Connection) -> T:
+            with _typed_errors():
+                self._begin(connection)
+                return cast("T", in_transaction(connection, lambda: job(connection)))
 
-    def run(connection: apsw.Connection) -> T:
-        with _typed_errors():
-            return cast("T", in_transaction(connection, lambda: job(connection)))
+        return run
 
-    return run
+    def _begin(self, connection: apsw.Connection) -> None:
+        """Take the file's write lock, or say that it is not free."""
+        connection.set_busy_timeout(min(round(self._lock_timeout_s * 1000), _LONGEST_PATIENCE_MS))
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError as error:
+            raise StoreUnavailable(
+                f"the store's file is locked since {self._lock_timeout_s:g} seconds",
+                "continue or end the process that writes to it: its lock goes with it",
+            ) from error
+        finally:
+            connection.set_busy_timeout(BUSY_MS)
 
 
 @contextmanager

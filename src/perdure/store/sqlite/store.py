@@ -102,9 +102,8 @@ class SqliteStore:
     def name(self) -> str:
         return f"sqlite:///{self._path}"
 
-    @property
-    def operations(self) -> SqliteOperations:
-        return SqliteOperations(self._change_by, self._read)
+    def operations(self, lock_timeout_s: float) -> SqliteOperations:
+        return SqliteOperations(self._change_by, self._read, lock_timeout_s)
 
     async def close(self) -> None:
         async with self._closing:

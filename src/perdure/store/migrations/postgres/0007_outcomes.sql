@@ -1,0 +1,7 @@
+-- What tells whether a transaction came about whose commit was cut off: a row that it wrote itself.
+
+CREATE TABLE perdure.outcome (
+    token     text COLLATE "C" NOT NULL PRIMARY KEY,
+    committed integer NOT NULL,
+    at_ms     bigint NOT NULL
+);

@@ -1,0 +1,1 @@
+-- Nothing: no commit is cut off from its file. But a version says the same of both databases.

@@ -1,0 +1,148 @@
+"""A commit that was cut off is judged by what it wrote itself, and by nothing that a server forgets in a crash."""
+
+import asyncio
+from typing import Any
+
+import asyncpg
+import pytest
+
+from perdure.core.errors import TransactionInterrupted
+from perdure.store.opening import open_store
+from perdure.store.statements import statements
+from perdure.store.store import Store
+from tests.postgres_server import PostgresServer
+from tests.store.builders import raw
+from tests.store.test_transactions import INSERT, LIMIT_S, make_table, orders
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.postgres]
+
+SQL = statements("postgres")
+AGES_MS = 40 * 24 * 60 * 60 * 1000
+
+
+async def test_the_answer_is_what_became_of_it_and_stays_so(fresh_postgres: str) -> None:
+    await (await open_store(fresh_postgres)).close()
+    connection = await asyncpg.connect(fresh_postgres)
+    kept = await connection.fetchval(SQL["write_outcome"])
+    rolled_back = connection.transaction()
+    await rolled_back.start()
+    lost = await connection.fetchval(SQL["write_outcome"])
+    await rolled_back.rollback()
+    for _ in range(2):
+        assert await connection.fetchval(SQL["settle_outcome"], kept) == 1
+        assert await connection.fetchval(SQL["settle_outcome"], lost) == 0
+    await connection.close()
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+async def test_who_asks_too_early_is_answered_when_it_has_ended(
+    fresh_postgres: str, end: str
+) -> None:
+    await (await open_store(fresh_postgres)).close()
+    slow = await asyncpg.connect(fresh_postgres)
+    asking = await asyncpg.connect(fresh_postgres)
+    await slow.execute("BEGIN")
+    token = await slow.fetchval(SQL["write_outcome"])
+    answer = asyncio.ensure_future(asking.fetchval(SQL["settle_outcome"], token))
+    done, _ = await asyncio.wait([answer], timeout=0.3)
+    assert not done
+    await slow.execute(end)
+    assert await answer == (end == "COMMIT")
+    await slow.close()
+    await asking.close()
+
+
+async def test_nothing_is_left_of_a_transaction_that_is_over(fresh_postgres: str) -> None:
+    store = await open_store(fresh_postgres)
+    await make_table(store)
+    async with store.transaction(LIMIT_S) as tx:
+        await tx.execute(INSERT, 1, "kept")
+        await tx.commit([])
+    async with store.transaction(LIMIT_S) as tx:
+        await tx.execute(INSERT, 2, "rolled back")
+    assert await orders(store) == [(1, "kept")]
+    assert await outcomes(store) == []
+    await store.close()
+
+
+async def test_what_a_killed_process_left_is_removed_when_it_is_old(fresh_postgres: str) -> None:
+    store = await open_store(fresh_postgres)
+    await raw(
+        store,
+        "INSERT INTO {0}outcome SELECT age, 1, extract(epoch FROM now()) * 1000 - age::bigint"
+        f" FROM unnest(ARRAY['0', '{AGES_MS}']) AS age",
+    )
+    await store.close()
+    store = await open_store(fresh_postgres)
+    assert await outcomes(store) == [("0",)]
+    await store.close()
+
+
+async def test_a_transaction_that_a_crash_undid_is_not_taken_for_another(
+    private_postgres: PostgresServer,
+) -> None:
+    """After a crash the server gives the ids of transactions that are not on its disk to others."""
+    store = await open_store(private_postgres.url())
+    await make_table(store)
+    async with store.transaction(LIMIT_S) as tx:
+        await tx.execute(INSERT, 1, "undone")
+        await asyncio.to_thread(private_postgres.restart, immediate=True)
+        await use_ids(private_postgres.url())
+        with pytest.raises(TransactionInterrupted):
+            await tx.commit([])
+    assert await order_numbers(private_postgres.url()) == []
+    await store.close()
+
+
+async def use_ids(url: str) -> None:
+    """Commit as many transactions as may have been under way."""
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(url)
+    for _ in range(50):
+        await connection.fetchval("SELECT pg_current_xact_id()")
+    await connection.close()
+
+
+async def test_what_was_acknowledged_outlives_crashes_of_the_server(
+    private_postgres: PostgresServer,
+) -> None:
+    store = await open_store(private_postgres.url())
+    await make_table(store)
+    acknowledged: list[int] = []
+    interrupted: list[int] = []
+    is_over = False
+
+    async def insert(writer: int) -> None:
+        number = writer
+        while not is_over:
+            number += 10
+            try:
+                async with store.transaction(LIMIT_S) as tx:
+                    await tx.execute(INSERT, number, "row")
+                    await tx.commit([])
+                acknowledged.append(number)
+            except TransactionInterrupted:
+                interrupted.append(number)
+                await asyncio.sleep(0.01)
+
+    writers = [asyncio.ensure_future(insert(writer)) for writer in range(10)]
+    for _ in range(4):
+        await asyncio.sleep(0.7)
+        await asyncio.to_thread(private_postgres.restart, immediate=True)
+    await asyncio.sleep(0.5)
+    is_over = True
+    await asyncio.gather(*writers)
+    assert acknowledged
+    assert interrupted
+    assert await order_numbers(private_postgres.url()) == sorted(acknowledged)
+    await store.close()
+
+
+async def order_numbers(url: str) -> list[int]:
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(url)
+    rows = await connection.fetch("SELECT id FROM orders ORDER BY id")
+    await connection.close()
+    return [row[0] for row in rows]
+
+
+async def outcomes(store: Store) -> list[tuple[Any, ...]]:
+    return await raw(store, "SELECT token FROM {}outcome ORDER BY token")
