@@ -348,3 +348,14 @@ async def test_a_draft_that_a_killed_process_left_goes_with_the_move(
     (base / f"{operation.operation_id}.operation.json.tmp").write_text('{"operationId": ')
     await operation.complete()
     assert not [name for name in names(base) if name.endswith(".tmp")]
+
+
+async def test_an_operation_that_can_not_be_left_keeps_no_other_from_being_left(base: Path) -> None:
+    ledger = Ledger(base, participant_id="cli", settings=BY_HAND)
+    broken, sound = await ledger.create_operation(), await ledger.create_operation()
+    await sound.start_call()
+    (base / f"{broken.operation_id}.operation.json").write_text("garbage")
+    with pytest.raises(CorruptOperation, match=broken.operation_id):
+        await ledger.dispose()
+    async with Ledger(base) as outside:
+        assert (await outside.read_operation(sound.operation_id)).stack == ()

@@ -1,6 +1,7 @@
 """The way in: where operations are created and joined, and looked at from outside."""
 
 import asyncio
+import logging
 import os
 from os import PathLike
 from pathlib import Path
@@ -23,6 +24,8 @@ from perdure.operations.home import Home
 from perdure.operations.operation import Operation
 from perdure.operations.participation import Bystander, Participation, Place
 from perdure.operations.rows import StoreBackend
+
+_log = logging.getLogger("perdure.operations")
 
 OUTSIDER: Final = "perdure"
 """Who aborts or recovers an operation if the ledger has no participant id of its own."""
@@ -99,18 +102,25 @@ class Ledger:
 
     async def dispose(self) -> None:
         """Leave all operations: calls that are open fail, and a clean-up that this process coordinates is finished,
-        or handed over to somebody who has yet to clean up."""
+        or handed over to somebody who has yet to clean up. What keeps it from leaving one keeps it from no other;
+        the first such error is raised at the end."""
         home, self._home = self._home, None
         self._is_disposed = True
         if home is None:
             return
         operations, self._operations = self._operations, []
         try:
-            for operation in operations:
-                await operation._leave()
+            left = await asyncio.gather(
+                *(one._leave() for one in operations), return_exceptions=True
+            )
         finally:
             await home.run(self._place.backend.close())
             await home.close()
+        errors = [error for error in left if error is not None]
+        for error in errors[1:]:
+            _log.warning("one more operation could not be left: %s", error)
+        if errors:
+            raise errors[0]
 
     # From outside, without taking part
 

@@ -161,15 +161,31 @@ class Participation:
         self._is_done = True
         is_coordinator = data.coordinator == self.me
         if is_coordinator:
-            if any(frame.state is FrameState.ACTIVE for frame in data.stack):
-                await self._place.backend.change(
-                    self.operation_id, lambda found: transitions.hand_over(found, self.me)
-                )
+            if data.is_awaited and await self._hand_over():
                 return
             data = await self._remove(data)
         is_coordinator |= self._watch.has_coordinated
         if is_coordinator and data.operation_state is OperationState.FAILED:
             await self._back_up(data)
+
+    async def _hand_over(self) -> bool:
+        """Whether somebody took the clean-up over. The dead do not: what nobody takes for so long is taken back."""
+        backend, settings = self._place.backend, self._place.settings
+        await backend.change(self.operation_id, lambda found: transitions.hand_over(found, self.me))
+        left_s = settings.staleness
+        while left_s > 0:
+            pause_s = min(left_s, settings.look_every)
+            await asyncio.sleep(pause_s)
+            left_s -= pause_s
+            data = await backend.load(self.operation_id)
+            if data is None or not data.is_handed_over:
+                return True
+            if not data.is_awaited:
+                break
+        changed = await backend.change(
+            self.operation_id, lambda found: transitions.take_back(found, self.me, self._at())
+        )
+        return changed is None or changed.after.coordinator != self.me
 
     async def _beat_on(self) -> None:
         while not self._is_done and not self._listener.is_gone():

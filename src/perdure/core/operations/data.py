@@ -104,6 +104,16 @@ class LedgerData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return next(owners, None)
 
     @property
+    def is_handed_over(self) -> bool:
+        """Whether there is a clean-up that nobody coordinates."""
+        return self.operation_state is OperationState.CLEANUP and self.coordinator is None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody, dead or alive, has yet to clean up after itself."""
+        return any(frame.state is FrameState.ACTIVE for frame in self.stack)
+
+    @property
     def is_over(self) -> bool:
         return self.operation_state in (OperationState.FAILED, OperationState.COMPLETED)
 

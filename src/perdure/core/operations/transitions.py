@@ -225,6 +225,11 @@ def hand_over(data: LedgerData, me: Participant) -> Change:
     return Change(_turned(data, me, FrameState.CLEANING_UP, FrameState.CLEANED_UP))
 
 
+def take_back(data: LedgerData, me: Participant, at: datetime) -> Change:
+    """What was handed over, and nobody took."""
+    return take_over(data, me, (), at) if data.is_handed_over else Change(data)
+
+
 def remove_frames(data: LedgerData, me: Participant, at: datetime) -> Change:
     """Phase 3. Nothing of the operation is left but its end. Nothing changes if another coordinates by now."""
     if data.operation_state is not OperationState.CLEANUP or data.coordinator != me:
