@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 from os import PathLike
-from pathlib import Path
 from typing import Final
 
 from perdure.core.errors import InputError, StoreClosed, UnknownOperation
@@ -21,6 +20,12 @@ from perdure.operations.backend import Backend
 from perdure.operations.clock import LedgerClock, SystemClock, moment
 from perdure.operations.files import FileBackend
 from perdure.operations.home import Home
+from perdure.operations.inputs import (
+    require_directory,
+    require_pid,
+    require_settings,
+    require_url,
+)
 from perdure.operations.operation import Operation
 from perdure.operations.participation import Bystander, Participation, Place
 from perdure.operations.rows import StoreBackend
@@ -58,9 +63,9 @@ class Ledger:
             raise InputError(f"max_backups is {max_backups!r}", "pass a whole number, 0 or more")
         if participant_id is not None:
             require_participant_id(participant_id)
-        settings = settings or LedgerSettings()
+        settings = LedgerSettings() if settings is None else require_settings(settings)
         self._participant_id = participant_id
-        self._pid = os.getpid() if participant_pid is None else participant_pid
+        self._pid = os.getpid() if participant_pid is None else require_pid(participant_pid)
         backend = _backend(base_path, store, settings)
         self._place = Place(backend, settings, clock or SystemClock(), max_backups)
         self._home: Home | None = None
@@ -244,5 +249,5 @@ def _backend(
     base_path: str | PathLike[str] | None, store: str | None, settings: LedgerSettings
 ) -> Backend:
     if base_path is not None:
-        return FileBackend(Path(base_path).absolute(), settings.lock_timeout)
-    return StoreBackend(str(store))
+        return FileBackend(require_directory(base_path), settings.lock_timeout)
+    return StoreBackend(require_url(store))
