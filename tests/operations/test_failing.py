@@ -159,7 +159,8 @@ async def test_who_was_silent_for_too_long_is_fenced_and_told(
     with pytest.raises(ParticipantFenced, match=r"'paused' \(pid \d+\) was silent") as caught:
         await call.end(1)
     assert call.call_id in caught.value.info.crashed_call_ids
-    await paused.heartbeat()
+    with pytest.raises(ParticipantFenced):
+        await paused.heartbeat()
     assert isinstance(paused.failure, ParticipantFenced)
     assert paused._cleaning is not None
     await paused._cleaning

@@ -97,13 +97,14 @@ class Ledger:
     async def join_operation(
         self, operation_id: str, *, participant_id: str | None = None
     ) -> Operation:
-        """Take part in an operation that another process has created."""
+        """Take part in an operation that another process has created. Under the initiator's name, as the initiator."""
         home = await self._opened()
         me = self._participant(participant_id)
-        await self.read_operation(operation_id)
+        data = await self.read_operation(operation_id)
         part = Participation(self._place, operation_id, me, Bystander())
         await home.run(part.join())
-        return self._taking_part(home, operation_id, me, is_initiator=False)
+        is_initiator = data.initiator_id == me.participant_id
+        return self._taking_part(home, operation_id, me, is_initiator=is_initiator)
 
     async def dispose(self) -> None:
         """Leave all operations: calls that are open fail, and a clean-up that this process coordinates is finished,

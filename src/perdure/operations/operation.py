@@ -420,8 +420,15 @@ class Operation:
         await self._home.run(self._part.keep_resources(resources))
 
     async def _remove(self, paths: Sequence[str]) -> None:
-        """Remove a call's temporary resources. Of a participant that was taken for dead others have removed them."""
-        if paths and not isinstance(self.failure, ParticipantFenced):
+        """Remove a call's temporary resources, if they are its own.
+
+        Those of a participant that was taken for dead others have removed, and may have made anew.
+        """
+        if not paths:
+            return
+        if self.failure is None:
+            await self._home.run(self._part.hold())
+        if not isinstance(self.failure, ParticipantFenced):
             await asyncio.to_thread(remove, list(paths))
 
     async def _guarded(self, name: str, callback: Callable[[], Any]) -> Any:

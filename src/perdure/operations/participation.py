@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Protocol
 
-from perdure.core.errors import OperationError, OperationFailed, PerdureError
+from perdure.core.errors import OperationError, OperationFailed, ParticipantFenced, PerdureError
 from perdure.core.operations import transitions
 from perdure.core.operations.data import (
     FrameState,
@@ -109,12 +109,19 @@ class Participation:
                 lambda data: transitions.keep_resources(data, self.me, self.held, resources)
             )
 
+    async def hold(self) -> None:
+        """Make sure that the calls of this participant are its own, before it removes what they hold."""
+        async with self._turn:
+            await self._change(lambda data: transitions.hold(data, self.me, self.held, self._at()))
+
     async def log(self, line: LogLine) -> None:
-        await self._change(lambda data: Change(data, (line,)))
+        await self._change(lambda data: transitions.note(data, self.me, self.held, line))
 
     async def abort(self, reason: str | None) -> None:
         require_words("reason", reason)
-        await self._change(lambda data: transitions.abort(data, self.me, reason, self._at()))
+        await self._change(
+            lambda data: transitions.abort(data, self.me, self.held, reason, self._at())
+        )
 
     async def complete(self) -> None:
         async with self._turn:
@@ -137,9 +144,11 @@ class Participation:
 
     async def heartbeat(self) -> HeartbeatResult:
         """One heartbeat, and what follows from it."""
+        self._require_heard_of()
         result, found = await self._beat()
         if found is not None:
             await self._see_to(found)
+        self._require_heard_of()
         return result
 
     async def cleaned_up(self) -> None:
@@ -250,7 +259,6 @@ class Participation:
     async def _see_to(self, found: Beat) -> None:
         data = found.data
         if found.duty is Duty.STOP:
-            self._is_done = True
             self._fail(transitions.fenced(data, self.me))
         elif found.duty is Duty.SWEEP:
             crashed = [frame for frame in data.stack if frame.state is FrameState.CRASHED]
@@ -280,6 +288,7 @@ class Participation:
 
     async def _change(self, decide: Decide) -> Changed:
         """A change that a participant asks for: it is refused when the operation is over, or has failed."""
+        self._require_heard_of()
         try:
             changed = await self._place.backend.change(self.operation_id, decide)
             if changed is None:
@@ -308,7 +317,13 @@ class Participation:
     def _fail(self, failure: OperationFailed) -> None:
         if self._failure is None:
             self._failure = failure
+            self._is_done |= isinstance(failure, ParticipantFenced)
             self._listener.hear_of_failure(failure)
+
+    def _require_heard_of(self) -> None:
+        """Once fenced, always fenced, though it holds nothing any more: who goes on has joined again."""
+        if isinstance(self._failure, ParticipantFenced):
+            raise self._failure
 
     def _at(self) -> datetime:
         return moment(self._place.clock).at
