@@ -302,10 +302,13 @@ class Participation:
         """Why there is no ledger any more."""
         data = await self._place.backend.load_backup(self.operation_id)
         if data is None:
+            if not (self._place.max_backups or self.held or self._watch.has_seen_failure):
+                # Without calls of this participant it may well have been completed.
+                return transitions.forgotten(self.operation_id)
             reason = "its ledger is gone"
             return OperationFailed(
                 f"operation {self.operation_id!r} failed: {reason}, and not in the backups either",
-                "somebody removed it by hand, or its backup; create another operation",
+                "somebody removed it by hand, or backups are not kept; create another operation",
                 OperationFailedInfo(self.operation_id, reason),
             )
         if transitions.is_fenced(data, self.me, self.held):

@@ -117,6 +117,13 @@ def over(operation_id: str) -> OperationOver:
     return OperationOver(f"operation {operation_id!r} is completed", "create another one")
 
 
+def forgotten(operation_id: str) -> OperationOver:
+    return OperationOver(
+        f"operation {operation_id!r} is over; how it ended is not known, since no backup is kept",
+        "create another one, with max_backups of 1 or more to know",
+    )
+
+
 def start_call(
     data: LedgerData, me: Participant, held: Collection[str], call: NewCall, at: datetime
 ) -> Change:
