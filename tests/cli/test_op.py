@@ -363,6 +363,20 @@ async def test_a_ledger_that_cannot_be_read_hides_no_other(
     assert said.code == REFUSED
 
 
+async def test_times_without_a_zone_are_of_utc(folder: Place, op: Op) -> None:
+    """As another program may write them."""
+    async with folder.ledger("cli") as ledger:
+        a = await ledger.create_operation()
+        await a.start_call()
+        path = Path(folder.name) / f"{a.operation_id}.operation.json"
+        naive = re.sub(r'("(?:startTime|lastHeartbeat)": "[^"]*)Z"', r'\1"', path.read_text())
+    path.write_text(naive)
+    for said in (await op("list", folder.name), await op("show", folder.name, a.operation_id)):
+        assert (said.code, said.err) == (0, "")
+        assert re.search(r"running", said.out)
+        assert re.search(r"\d\.\ds ago", said.out)
+
+
 @pytest.mark.parametrize("command", ["show", "watch", "log", "abort", "recover"])
 async def test_an_operation_that_there_is_not(folder: Place, op: Op, command: str) -> None:
     os.mkdir(folder.name)

@@ -9,6 +9,7 @@ from perdure.operations import (
     CallCallback,
     FrameState,
     Ledger,
+    LedgerSettings,
     Operation,
     OperationFailed,
     OperationFailedInfo,
@@ -16,6 +17,15 @@ from perdure.operations import (
     ParticipantFenced,
 )
 from tests.operations.ledgers import Clock, Open, beats
+
+QUICK_BY_HAND = LedgerSettings(
+    auto_heartbeat=False,
+    heartbeat_shortest=0.5,
+    heartbeat_longest=0.5,
+    look_every=0.1,
+    staleness=1.5,
+    lock_timeout=10,
+)
 
 
 async def five() -> int:
@@ -149,7 +159,8 @@ async def test_who_was_silent_for_too_long_is_fenced_and_told(
     with pytest.raises(ParticipantFenced, match=r"'paused' \(pid \d+\) was silent") as caught:
         await call.end(1)
     assert call.call_id in caught.value.info.crashed_call_ids
-    await paused.heartbeat()
+    with pytest.raises(ParticipantFenced):
+        await paused.heartbeat()
     assert isinstance(paused.failure, ParticipantFenced)
     assert paused._cleaning is not None
     await paused._cleaning
@@ -229,11 +240,14 @@ async def test_a_coordinator_that_leaves_hands_over_to_who_has_yet_to_clean_up(
     await beats(clock, 10, a, b)
     await beats(clock, 5, a)
     assert await state_of(first, a) is OperationState.CLEANUP
-    await first.dispose()
+    leaving = asyncio.ensure_future(first.dispose())
     outside = opened("outside")
     data = await outside.read_operation(a.operation_id)
-    assert (data.operation_state, data.coordinator) == (OperationState.CLEANUP, None)
+    while not data.is_handed_over:
+        await asyncio.sleep(0.01)
+        data = await outside.read_operation(a.operation_id)
     await b.heartbeat()
+    await leaving
     data = await outside.read_operation(a.operation_id)
     assert data.coordinator is not None
     assert data.coordinator.participant_id == "b"
@@ -249,6 +263,33 @@ async def test_a_coordinator_that_leaves_last_finishes_the_clean_up(
     left.write_text("x")
     await dead.start_call(resources=[left])
     await beats(clock, 15, a)
+    await ledger.dispose()
+    outside = opened("outside")
+    assert await outside.operations() == []
+    (kept,) = await outside.operations(backups=True)
+    assert kept.operation_state is OperationState.FAILED
+    assert not left.exists()
+
+
+async def test_a_coordinator_that_leaves_hands_nothing_over_to_the_dead(
+    opened: Open, clock: Clock, tmp_path: Path
+) -> None:
+    """Another one died so shortly before that it does not count as dead yet."""
+    ledger = opened("a", settings=QUICK_BY_HAND)
+    a = await ledger.create_operation()
+    left = tmp_path / "left"
+    left.write_text("x")
+    dead = await opened("dead").join_operation(a.operation_id)
+    dying = await opened("dying").join_operation(a.operation_id)
+    await dead.start_call()
+    await dying.start_call(resources=[left])
+    await a.start_call()
+    await beats(clock, 1, a)
+    await dying.heartbeat()
+    await beats(clock, 1, a, every=0.5)
+    data = await ledger.read_operation(a.operation_id)
+    assert data.operation_state is OperationState.CLEANUP
+    assert data.is_awaited
     await ledger.dispose()
     outside = opened("outside")
     assert await outside.operations() == []

@@ -314,3 +314,48 @@ async def test_a_resource_that_the_file_names_and_nobody_could_mean_is_left(
     await operation.complete()
     assert kept.exists()
     assert not link.is_symlink()
+
+
+async def test_what_is_not_a_ledgers_is_neither_listed_nor_removed(base: Path) -> None:
+    """The directory of a user that has a `backup` of its own, with names that could be ids."""
+    foreign = [
+        base / "backup" / "2025-01-photos" / "one.jpg",
+        base / "backup" / "alpha" / "kept",
+        base / "backup" / "my photos" / "operation.json",
+        base / "my notes.operation.json",
+    ]
+    for path in foreign:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    async with Ledger(base, participant_id="cli", settings=BY_HAND, max_backups=1) as ledger:
+        first = await ledger.create_operation()
+        await first.complete()
+        (base / "backup" / first.operation_id / "notes").write_text("mine, too")
+        second = await ledger.create_operation()
+        assert [data.operation_id for data in await ledger.operations()] == [second.operation_id]
+        await second.complete()
+        (kept,) = await ledger.operations(backups=True)
+    assert kept.operation_id == max(first.operation_id, second.operation_id)
+    gone = min(first.operation_id, second.operation_id)
+    assert {path.read_text() for path in foreign} == {"mine"}
+    assert not names(base / "backup" / gone) - {"notes"}
+
+
+async def test_a_draft_that_a_killed_process_left_goes_with_the_move(
+    ledger: Ledger, base: Path
+) -> None:
+    operation = await ledger.create_operation()
+    (base / f"{operation.operation_id}.operation.json.tmp").write_text('{"operationId": ')
+    await operation.complete()
+    assert not [name for name in names(base) if name.endswith(".tmp")]
+
+
+async def test_an_operation_that_can_not_be_left_keeps_no_other_from_being_left(base: Path) -> None:
+    ledger = Ledger(base, participant_id="cli", settings=BY_HAND)
+    broken, sound = await ledger.create_operation(), await ledger.create_operation()
+    await sound.start_call()
+    (base / f"{broken.operation_id}.operation.json").write_text("garbage")
+    with pytest.raises(CorruptOperation, match=broken.operation_id):
+        await ledger.dispose()
+    async with Ledger(base) as outside:
+        assert (await outside.read_operation(sound.operation_id)).stack == ()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -346,11 +347,82 @@ async def test_many_participants_lose_no_change(opened: Open) -> None:
         {"max_backups": -1},
         {"max_backups": True},
         {"participant_id": "../x"},
+        {"base_path": 3},
+        {"base_path": b"x"},
+        {"base_path": "x\0y"},
+        {"base_path": None, "store": 3},
+        {"settings": {"staleness": 3}},
+        {"settings": 0},
+        {"participant_pid": "12x"},
+        {"participant_pid": 1.5},
+        {"participant_pid": True},
+        {"participant_pid": 0},
+        {"participant_pid": 2**63},
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Ledger(**({"base_path": "x"} | wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"fail_on_crash": "no"},
+        {"fail_on_crash": None},
+        {"fail_on_crash": 1},
+        {"resources": "ab"},
+        {"resources": Path("ab")},
+        {"resources": None},
+        {"resources": [3]},
+        {"resources": [b"ab"]},
+        {"resources": ["a\0b"]},
+        {"callback": print},
+        {"description": 3},
+    ],
+)
+async def test_a_call_of_wrong_values_changes_nothing(
+    ledger: Ledger, wrong: dict[str, Any]
+) -> None:
+    operation = await ledger.create_operation()
+    before = await ledger.read_operation(operation.operation_id)
+    with pytest.raises(InputError, match=r"is |as a temporary resource"):
+        await operation.start_call(**wrong)
+    with pytest.raises(InputError):
+        _ = operation.spawn_call(asyncio.Event().wait, **wrong)
+    with pytest.raises(InputError):
+        async with operation.call(**wrong):
+            raise AssertionError
+    assert await ledger.read_operation(operation.operation_id) == before
+    await operation.complete()
+
+
+async def test_a_line_of_wrong_values_is_not_logged(ledger: Ledger) -> None:
+    operation = await ledger.create_operation()
+    before = await ledger.read_log(operation.operation_id, debug=True)
+    wrong: Any
+    for wrong in ("loud", None, 3):
+        with pytest.raises(InputError, match="level is"):
+            await operation.log("x", wrong)
+    for wrong in (-1, 101, 1.5, "1", True, None):
+        with pytest.raises(InputError, match="depth is"):
+            await operation.log_message(wrong, "x")
+    for wrong in (None, b"x"):
+        with pytest.raises(InputError, match="message is"):
+            await operation.log(wrong)
+    for wrong in (3, b"x"):
+        with pytest.raises(InputError, match="reason is"):
+            await operation.abort(wrong)
+        with pytest.raises(InputError, match="description is"):
+            await ledger.create_operation(description=wrong)
+    assert await ledger.read_log(operation.operation_id, debug=True) == before
+    assert len(await ledger.operations()) == 1
+
+
+def test_a_callback_is_made_of_functions() -> None:
+    wrong: Any = "print"
+    with pytest.raises(InputError, match="on_cleanup is 'print'"):
+        CallCallback(on_cleanup=wrong)
 
 
 async def test_a_participant_needs_a_name(place: dict[str, str]) -> None:

@@ -393,7 +393,7 @@ class ParticipantFenced(OperationFailed):
 
 
 class OperationOver(OperationError):
-    """The operation is completed, and takes nothing more."""
+    """The operation is completed, or over and no backup of it kept: it takes nothing more."""
 
     code = "operation-over"
 

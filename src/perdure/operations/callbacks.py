@@ -2,9 +2,10 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
+from perdure.core.errors import InputError
 from perdure.core.operations.data import OperationFailedInfo
 
 T = TypeVar("T")
@@ -26,6 +27,12 @@ class CallCallback(Generic[T]):
     on_completion: Callable[[T], Awaitable[None] | None] | None = None
     on_call_crashed: Callable[[], Awaitable[T | None]] | None = None
     on_operation_failed: OnFailed | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            told = getattr(self, field.name)
+            if told is not None and not callable(told):
+                raise InputError(f"{field.name} is {told!r:.200}", "pass a function, or None")
 
 
 async def settled(outcome: Any) -> Any:

@@ -1,9 +1,11 @@
 """Calls: units of work that the ledger knows of while they are under way."""
 
 import asyncio
+import logging
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -17,6 +19,8 @@ from perdure.operations.resources import require_resource
 
 if TYPE_CHECKING:
     from perdure.operations.operation import Operation
+
+_log = logging.getLogger("perdure.operations")
 
 T = TypeVar("T")
 T2 = TypeVar("T2")
@@ -62,7 +66,13 @@ class OpenCall(ABC, Generic[T]):
         self._is_cleaned_up = True
         if self._callback.on_cleanup is not None:
             await self._operation._guarded("on_cleanup", self._callback.on_cleanup)
-        await self._operation._remove(self._resources)
+        try:
+            await self._operation._remove(self._resources)
+        except OperationFailed:
+            # Known by now, so that this asks nobody again.
+            await self._operation._remove(self._resources)
+        except PerdureError as error:
+            _log.warning("call %s leaves %s (%s)", self.call_id, self._resources, error)
 
     @abstractmethod
     async def _give_up(self) -> None:
@@ -98,10 +108,9 @@ class Call(OpenCall[T]):
 
     async def end(self, result: T | None = None) -> None:
         """The call succeeded. Raises `OperationFailed` if the operation did not last as long."""
-        self._require_open()
-        await self._operation._remove(self._resources)
-        await self._operation._end(self, LogEvent.CALL_ENDED)
-        self._is_open = False
+        with self._closing():
+            await self._operation._remove(self._resources)
+            await self._operation._end(self, LogEvent.CALL_ENDED)
         await self._tell_completion(cast("T", result))
 
     async def fail(self, error: BaseException) -> T | None:
@@ -111,11 +120,10 @@ class Call(OpenCall[T]):
         """
         if self._operation.failure is not None:
             return None
-        self._require_open()
-        self._is_open = False
-        await self._clean_up()
         try:
-            await self._operation._end(self, LogEvent.CALL_FAILED, repr(error))
+            with self._closing():
+                await self._clean_up()
+                await self._operation._end(self, LogEvent.CALL_FAILED, repr(error))
         except OperationFailed:
             return None
         return await self._fallback()
@@ -127,11 +135,19 @@ class Call(OpenCall[T]):
     async def _give_up(self) -> None:
         await self.fail(_given_up(self.call_id))
 
-    def _require_open(self) -> None:
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Nobody else ends the call meanwhile. It stays open if the ledger could not be told."""
         if self._operation.failure is not None:
             raise self._operation.failure
         if not self._is_open:
             raise CallOver(f"call {self.call_id!r} is over", "end or fail a call once")
+        self._is_open = False
+        try:
+            yield
+        except BaseException:
+            self._is_open = self._operation.failure is None
+            raise
 
 
 class SpawnedCall(OpenCall[T]):

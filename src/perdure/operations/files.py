@@ -13,8 +13,8 @@ the path still leads to the file that was locked.
 
 import asyncio
 import fcntl
+import logging
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -23,11 +23,12 @@ from pathlib import Path
 from perdure.core.errors import StoreUnavailable
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLevel, LogLine
-from perdure.core.operations.names import require_operation_id
+from perdure.core.operations.names import is_operation_id, require_operation_id
 from perdure.core.operations.transitions import Change, Changed, Decide
 
 _JSON, _LOG, _DEBUG = "operation.json", "operation.log", "operation.debug.log"
 _LOCK = "operation.lock"
+_log = logging.getLogger("perdure.operations")
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.02
 
 
@@ -94,7 +95,7 @@ class FileBackend:
                     self._move(operation_id)
                     lock.unlink(missing_ok=True)
         for old in (await self.operation_ids(backups=True))[: -keep or None]:
-            shutil.rmtree(self._backups / old, ignore_errors=True)
+            _forget(self._backups / old)
 
     def _move(self, operation_id: str) -> None:
         folder = self._backups / operation_id
@@ -104,16 +105,19 @@ class FileBackend:
                 os.replace(self._path(operation_id, kind), folder / kind)
             except FileNotFoundError:
                 continue
+        _draft(self._path(operation_id, _JSON)).unlink(missing_ok=True)
         for place in (folder, self._backups, self._base):
             _sync_folder(place)
 
     async def operation_ids(self, *, backups: bool) -> list[str]:
+        """Whatever else is in the directory, or in `backup`, is not a ledger's."""
         with self._typed_errors():
             if backups:
-                found = self._backups.iterdir() if self._backups.is_dir() else iter(())
-                return sorted(path.name for path in found if path.is_dir())
-            end = f".{_JSON}"
-            return sorted(path.name.removesuffix(end) for path in self._base.glob(f"*{end}"))
+                names = [path.parent.name for path in self._backups.glob(f"*/{_JSON}")]
+            else:
+                end = f".{_JSON}"
+                names = [path.name.removesuffix(end) for path in self._base.glob(f"*{end}")]
+        return sorted(name for name in names if is_operation_id(name))
 
     async def read_log(self, operation_id: str, *, debug: bool) -> list[str]:
         kind = _DEBUG if debug else _LOG
@@ -208,9 +212,23 @@ def _read(path: Path) -> LedgerData | None:
         return None
 
 
+def _forget(folder: Path) -> None:
+    """Remove a backup: what a ledger puts there and nothing else, its mark last, so that it can be done again."""
+    try:
+        for kind in (_LOG, _DEBUG, _JSON):
+            (folder / kind).unlink(missing_ok=True)
+        folder.rmdir()
+    except OSError as error:
+        _log.warning("backup %s is not removed (%s)", folder, error)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f"{path.name}.tmp")
+
+
 def _replace(path: Path, raw: bytes) -> None:
     """Durable when it returns, and all or nothing when it does not. The lock makes the name of the draft ours."""
-    draft = path.with_name(f"{path.name}.tmp")
+    draft = _draft(path)
     try:
         with open(draft, "wb") as file:
             file.write(raw)

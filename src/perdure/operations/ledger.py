@@ -1,9 +1,9 @@
 """The way in: where operations are created and joined, and looked at from outside."""
 
 import asyncio
+import logging
 import os
 from os import PathLike
-from pathlib import Path
 from typing import Final
 
 from perdure.core.errors import InputError, StoreClosed, UnknownOperation
@@ -20,9 +20,17 @@ from perdure.operations.backend import Backend
 from perdure.operations.clock import LedgerClock, SystemClock, moment
 from perdure.operations.files import FileBackend
 from perdure.operations.home import Home
+from perdure.operations.inputs import (
+    require_directory,
+    require_pid,
+    require_settings,
+    require_url,
+)
 from perdure.operations.operation import Operation
 from perdure.operations.participation import Bystander, Participation, Place
 from perdure.operations.rows import StoreBackend
+
+_log = logging.getLogger("perdure.operations")
 
 OUTSIDER: Final = "perdure"
 """Who aborts or recovers an operation if the ledger has no participant id of its own."""
@@ -55,9 +63,9 @@ class Ledger:
             raise InputError(f"max_backups is {max_backups!r}", "pass a whole number, 0 or more")
         if participant_id is not None:
             require_participant_id(participant_id)
-        settings = settings or LedgerSettings()
+        settings = LedgerSettings() if settings is None else require_settings(settings)
         self._participant_id = participant_id
-        self._pid = os.getpid() if participant_pid is None else participant_pid
+        self._pid = os.getpid() if participant_pid is None else require_pid(participant_pid)
         backend = _backend(base_path, store, settings)
         self._place = Place(backend, settings, clock or SystemClock(), max_backups)
         self._home: Home | None = None
@@ -89,28 +97,36 @@ class Ledger:
     async def join_operation(
         self, operation_id: str, *, participant_id: str | None = None
     ) -> Operation:
-        """Take part in an operation that another process has created."""
+        """Take part in an operation that another process has created. Under the initiator's name, as the initiator."""
         home = await self._opened()
         me = self._participant(participant_id)
-        await self.read_operation(operation_id)
+        data = await self.read_operation(operation_id)
         part = Participation(self._place, operation_id, me, Bystander())
         await home.run(part.join())
-        return self._taking_part(home, operation_id, me, is_initiator=False)
+        is_initiator = data.initiator_id == me.participant_id
+        return self._taking_part(home, operation_id, me, is_initiator=is_initiator)
 
     async def dispose(self) -> None:
         """Leave all operations: calls that are open fail, and a clean-up that this process coordinates is finished,
-        or handed over to somebody who has yet to clean up."""
+        or handed over to somebody who has yet to clean up. What keeps it from leaving one keeps it from no other;
+        the first such error is raised at the end."""
         home, self._home = self._home, None
         self._is_disposed = True
         if home is None:
             return
         operations, self._operations = self._operations, []
         try:
-            for operation in operations:
-                await operation._leave()
+            left = await asyncio.gather(
+                *(one._leave() for one in operations), return_exceptions=True
+            )
         finally:
             await home.run(self._place.backend.close())
             await home.close()
+        errors = [error for error in left if error is not None]
+        for error in errors[1:]:
+            _log.warning("one more operation could not be left: %s", error)
+        if errors:
+            raise errors[0]
 
     # From outside, without taking part
 
@@ -234,5 +250,5 @@ def _backend(
     base_path: str | PathLike[str] | None, store: str | None, settings: LedgerSettings
 ) -> Backend:
     if base_path is not None:
-        return FileBackend(Path(base_path).absolute(), settings.lock_timeout)
-    return StoreBackend(str(store), settings.lock_timeout)
+        return FileBackend(require_directory(base_path), settings.lock_timeout)
+    return StoreBackend(require_url(store), settings.lock_timeout)

@@ -19,6 +19,14 @@ from perdure.operations.callbacks import CallCallback, OnFailed, settled
 from perdure.operations.calls import Call, OpenCall, SpawnedCall, Work, WorkWithCall
 from perdure.operations.clock import moment
 from perdure.operations.home import Home
+from perdure.operations.inputs import (
+    require_callback,
+    require_depth,
+    require_flag,
+    require_level,
+    require_message,
+    require_resources,
+)
 from perdure.operations.participation import Participation, Place
 from perdure.operations.resources import remove, require_resource
 from perdure.operations.workers import Deserialize, OnExit, file_result_worker, stdio_worker
@@ -123,8 +131,9 @@ class Operation:
         If this process dies before, the operation fails; with `fail_on_crash=False` the call alone does. `resources`
         are temporary files and directories that go with the call.
         """
+        told = require_callback(callback)
         new = self._new_call(description, fail_on_crash, resources)
-        call: Call[Any] = Call(self, new, callback or CallCallback())
+        call: Call[Any] = Call(self, new, told)
         self._open[call.call_id] = call
         await self._start(new)
         return call
@@ -140,7 +149,7 @@ class Operation:
     ) -> AsyncIterator[Call[Any]]:
         """`async with operation.call("zip") as call:` starts a call, and ends it, or fails it with what is raised."""
         call: Call[Any] = await self.start_call(
-            callback=callback or CallCallback(),
+            callback=require_callback(callback),
             description=description,
             fail_on_crash=fail_on_crash,
             resources=resources,
@@ -169,10 +178,9 @@ class Operation:
         `work_with_call` gets the call, to see whether it is cancelled and to attach processes.
         """
         chosen = _chosen(work, work_with_call)
+        told = require_callback(callback)
         new = self._new_call(description, fail_on_crash, resources)
-        call: SpawnedCall[T] = SpawnedCall(
-            self, new._replace(is_spawned=True), callback or CallCallback()
-        )
+        call: SpawnedCall[T] = SpawnedCall(self, new._replace(is_spawned=True), told)
         self._open[call.call_id] = call
         call._begin(chosen)
         return call
@@ -288,17 +296,16 @@ class Operation:
 
     async def log(self, message: str, level: LogLevel = LogLevel.INFO) -> None:
         """A line in the operation's log; of level `debug`, in the debug log only."""
-        at = moment(self._clock).at
-        await self._home.run(self._part.log(message_line(at, self._me, message, LogLevel(level))))
+        await self._log(message, require_level(level))
 
     async def log_message(self, depth: int, message: str) -> None:
         """A line that is set in by `depth`, to show which call belongs to which."""
-        if not 0 <= depth <= 100:
-            raise InputError(f"depth is {depth}", "pass 0 to 100")
+        await self._log(message, LogLevel.INFO, require_depth(depth))
+
+    async def _log(self, message: str, level: LogLevel, depth: int = 0) -> None:
         at = moment(self._clock).at
-        await self._home.run(
-            self._part.log(message_line(at, self._me, message, LogLevel.INFO, depth))
-        )
+        line = message_line(at, self._me, require_message(message), level, depth)
+        await self._home.run(self._part.log(line))
 
     # Temporary resources
 
@@ -383,9 +390,10 @@ class Operation:
         if self.failure is not None:
             raise self.failure
         require_words("description", description)
+        require_flag("fail_on_crash", fail_on_crash)
+        paths = require_resources(resources)
         self._calls += 1
         call_id = new_call_id(self.participant_id, self._calls, self._clock.entropy(4))
-        paths = tuple(require_resource(path) for path in resources)
         return NewCall(call_id, description, fail_on_crash, paths)
 
     async def _start(self, new: NewCall) -> None:
@@ -412,8 +420,15 @@ class Operation:
         await self._home.run(self._part.keep_resources(resources))
 
     async def _remove(self, paths: Sequence[str]) -> None:
-        """Remove a call's temporary resources. Of a participant that was taken for dead others have removed them."""
-        if paths and not isinstance(self.failure, ParticipantFenced):
+        """Remove a call's temporary resources, if they are its own.
+
+        Those of a participant that was taken for dead others have removed, and may have made anew.
+        """
+        if not paths:
+            return
+        if self.failure is None:
+            await self._home.run(self._part.hold())
+        if not isinstance(self.failure, ParticipantFenced):
             await asyncio.to_thread(remove, list(paths))
 
     async def _guarded(self, name: str, callback: Callable[[], Any]) -> Any:
@@ -433,12 +448,12 @@ class Operation:
 
 
 def _chosen(work: Work[T] | None, work_with_call: WorkWithCall[T] | None) -> WorkWithCall[T]:
-    if work is not None and work_with_call is None:
+    if callable(work) and work_with_call is None:
         return lambda _: work()
-    if work_with_call is not None and work is None:
+    if callable(work_with_call) and work is None:
         return work_with_call
     raise InputError(
-        "spawn_call needs one of work and work_with_call", "pass one function, not both"
+        "spawn_call needs one of work and work_with_call", "pass one async function, not both"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Protocol
 
-from perdure.core.errors import OperationError, OperationFailed, PerdureError
+from perdure.core.errors import OperationError, OperationFailed, ParticipantFenced, PerdureError
 from perdure.core.operations import transitions
 from perdure.core.operations.data import (
     FrameState,
@@ -109,12 +109,19 @@ class Participation:
                 lambda data: transitions.keep_resources(data, self.me, self.held, resources)
             )
 
+    async def hold(self) -> None:
+        """Make sure that the calls of this participant are its own, before it removes what they hold."""
+        async with self._turn:
+            await self._change(lambda data: transitions.hold(data, self.me, self.held, self._at()))
+
     async def log(self, line: LogLine) -> None:
-        await self._change(lambda data: Change(data, (line,)))
+        await self._change(lambda data: transitions.note(data, self.me, self.held, line))
 
     async def abort(self, reason: str | None) -> None:
         require_words("reason", reason)
-        await self._change(lambda data: transitions.abort(data, self.me, reason, self._at()))
+        await self._change(
+            lambda data: transitions.abort(data, self.me, self.held, reason, self._at())
+        )
 
     async def complete(self) -> None:
         async with self._turn:
@@ -137,9 +144,11 @@ class Participation:
 
     async def heartbeat(self) -> HeartbeatResult:
         """One heartbeat, and what follows from it."""
+        self._require_heard_of()
         result, found = await self._beat()
         if found is not None:
             await self._see_to(found)
+        self._require_heard_of()
         return result
 
     async def cleaned_up(self) -> None:
@@ -161,15 +170,31 @@ class Participation:
         self._is_done = True
         is_coordinator = data.coordinator == self.me
         if is_coordinator:
-            if any(frame.state is FrameState.ACTIVE for frame in data.stack):
-                await self._place.backend.change(
-                    self.operation_id, lambda found: transitions.hand_over(found, self.me)
-                )
+            if data.is_awaited and await self._hand_over():
                 return
             data = await self._remove(data)
         is_coordinator |= self._watch.has_coordinated
         if is_coordinator and data.operation_state is OperationState.FAILED:
             await self._back_up(data)
+
+    async def _hand_over(self) -> bool:
+        """Whether somebody took the clean-up over. The dead do not: what nobody takes for so long is taken back."""
+        backend, settings = self._place.backend, self._place.settings
+        await backend.change(self.operation_id, lambda found: transitions.hand_over(found, self.me))
+        left_s = settings.staleness
+        while left_s > 0:
+            pause_s = min(left_s, settings.look_every)
+            await asyncio.sleep(pause_s)
+            left_s -= pause_s
+            data = await backend.load(self.operation_id)
+            if data is None or not data.is_handed_over:
+                return True
+            if not data.is_awaited:
+                break
+        changed = await backend.change(
+            self.operation_id, lambda found: transitions.take_back(found, self.me, self._at())
+        )
+        return changed is None or changed.after.coordinator != self.me
 
     async def _beat_on(self) -> None:
         while not self._is_done and not self._listener.is_gone():
@@ -234,7 +259,6 @@ class Participation:
     async def _see_to(self, found: Beat) -> None:
         data = found.data
         if found.duty is Duty.STOP:
-            self._is_done = True
             self._fail(transitions.fenced(data, self.me))
         elif found.duty is Duty.SWEEP:
             crashed = [frame for frame in data.stack if frame.state is FrameState.CRASHED]
@@ -264,6 +288,7 @@ class Participation:
 
     async def _change(self, decide: Decide) -> Changed:
         """A change that a participant asks for: it is refused when the operation is over, or has failed."""
+        self._require_heard_of()
         try:
             changed = await self._place.backend.change(self.operation_id, decide)
             if changed is None:
@@ -277,10 +302,13 @@ class Participation:
         """Why there is no ledger any more."""
         data = await self._place.backend.load_backup(self.operation_id)
         if data is None:
+            if not (self._place.max_backups or self.held or self._watch.has_seen_failure):
+                # Without calls of this participant it may well have been completed.
+                return transitions.forgotten(self.operation_id)
             reason = "its ledger is gone"
             return OperationFailed(
                 f"operation {self.operation_id!r} failed: {reason}, and not in the backups either",
-                "somebody removed it by hand, or its backup; create another operation",
+                "somebody removed it by hand, or backups are not kept; create another operation",
                 OperationFailedInfo(self.operation_id, reason),
             )
         if transitions.is_fenced(data, self.me, self.held):
@@ -292,7 +320,13 @@ class Participation:
     def _fail(self, failure: OperationFailed) -> None:
         if self._failure is None:
             self._failure = failure
+            self._is_done |= isinstance(failure, ParticipantFenced)
             self._listener.hear_of_failure(failure)
+
+    def _require_heard_of(self) -> None:
+        """Once fenced, always fenced, though it holds nothing any more: who goes on has joined again."""
+        if isinstance(self._failure, ParticipantFenced):
+            raise self._failure
 
     def _at(self) -> datetime:
         return moment(self._place.clock).at

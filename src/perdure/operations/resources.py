@@ -12,9 +12,12 @@ from perdure.core.operations.names import require_words
 _log = logging.getLogger("perdure.operations")
 
 
-def require_resource(path: str | os.PathLike[str]) -> str:
+def require_resource(path: object) -> str:
     """The path as the ledger keeps it: absolute, and nothing that could not be meant."""
-    text = os.path.abspath(os.fspath(path))
+    named = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(named, str) or "\0" in named:
+        raise InputError(f"{path!r:.200} as a temporary resource", "pass a path, as text or a Path")
+    text = os.path.abspath(named)
     require_words("temporary resource", text)
     if not _is_removable(text):
         raise InputError(

@@ -217,12 +217,12 @@ def test_an_abort_is_a_clean_up_that_the_next_who_looks_begins(scene: Scene) -> 
     begun(scene, a, b)
     assert scene.ledger is not None
     at = scene.moment(b).at
-    scene.keep(t.abort(scene.ledger, b.me, "enough", at))
+    scene.keep(t.abort(scene.ledger, b.me, b.held, "enough", at))
     with pytest.raises(OperationFailed, match="aborted by 'b': enough"):
         scene.start(a)
     scene.beat(a)
     assert scene.state is OperationState.CLEANUP
-    assert t.abort(scene.ledger, b.me, "again", at).lines == ()
+    assert t.abort(scene.ledger, b.me, b.held, "again", at).lines == ()
 
 
 def test_calls_under_way_keep_an_operation_from_being_completed(scene: Scene) -> None:

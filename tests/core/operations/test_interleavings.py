@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from perdure.core.errors import CallsOpen, OperationFailed, OperationOver
+from perdure.core.errors import CallsOpen, OperationFailed, OperationOver, ParticipantFenced
 from perdure.core.operations import transitions as t
 from perdure.core.operations.data import FrameState, LedgerData, OperationState, decode, encode
 from tests.core.operations.scenes import SETTINGS, Actor, Scene, actor
@@ -157,7 +157,10 @@ class Interleavings(RuleBasedStateMachine):
     def abort(self, data: Any) -> None:
         who, ledger = self.one(data), self.scene.ledger
         if ledger is not None and who in self.actors and ledger.operation_state is R:
-            self.scene.keep(t.abort(ledger, who.me, None, self.scene.moment(who).at))
+            try:
+                self.scene.keep(t.abort(ledger, who.me, who.held, None, self.scene.moment(who).at))
+            except ParticipantFenced:
+                assert self.lost(who)
 
     def lost(self, who: Actor) -> bool:
         assert self.scene.ledger is not None

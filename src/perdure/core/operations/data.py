@@ -7,11 +7,11 @@ not known here is dropped when a file is written again.
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from perdure.core.errors import CorruptOperation
+from perdure.core.errors import CorruptOperation, InputError
 
 
 class OperationState(StrEnum):
@@ -104,8 +104,21 @@ class LedgerData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return next(owners, None)
 
     @property
+    def is_handed_over(self) -> bool:
+        """Whether there is a clean-up that nobody coordinates."""
+        return self.operation_state is OperationState.CLEANUP and self.coordinator is None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody, dead or alive, has yet to clean up after itself."""
+        return any(frame.state is FrameState.ACTIVE for frame in self.stack)
+
+    @property
     def is_over(self) -> bool:
         return self.operation_state in (OperationState.FAILED, OperationState.COMPLETED)
+
+
+_Part = TypeVar("_Part", StackFrame, LedgerData)
 
 
 class OperationFailedInfo(msgspec.Struct, frozen=True):
@@ -139,15 +152,38 @@ def wall_time(now_ms: int) -> datetime:
 
 
 def encode(data: LedgerData) -> bytes:
-    """JSON for people and programs."""
-    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+    """JSON for people and programs. What could not be read again would be lost for all, and is refused."""
+    try:
+        raw = msgspec.json.encode(data)
+        _decode(raw)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"the ledger of operation {data.operation_id!r:.200} would not be readable ({error})",
+            "pass values of the types that are documented",
+        ) from error
+    return msgspec.json.format(raw, indent=2) + b"\n"
 
 
 def decode(raw: bytes, where: str) -> LedgerData:
     try:
-        return msgspec.json.decode(raw, type=LedgerData)
+        return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptOperation(
             f"{where} is not the ledger of an operation ({error})",
             "restore it, or remove it by hand: its participants will take the operation for failed",
         ) from error
+
+
+def _decode(raw: bytes) -> LedgerData:
+    """A time without a zone, as other programs may write it, is of UTC."""
+    data = msgspec.json.decode(raw, type=LedgerData)
+    return _in_utc(with_frames(data, map(_in_utc, data.stack)))
+
+
+def _in_utc(part: _Part) -> _Part:
+    naive = {
+        name: value.replace(tzinfo=UTC)
+        for name in part.__struct_fields__
+        if isinstance(value := getattr(part, name), datetime) and value.tzinfo is None
+    }
+    return msgspec.structs.replace(part, **naive) if naive else part

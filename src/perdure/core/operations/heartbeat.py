@@ -8,15 +8,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from perdure.core.operations.data import (
-    FrameState,
-    LedgerData,
-    OperationState,
-    Participant,
-    with_frames,
-)
+from perdure.core.operations.data import FrameState, LedgerData, OperationState, Participant
 from perdure.core.operations.log import LogLine
-from perdure.core.operations.transitions import Change, detect, is_fenced, take_over
+from perdure.core.operations.transitions import Change, detect, is_fenced, refreshed, take_over
 from perdure.core.operations.watch import Watch
 
 
@@ -86,7 +80,7 @@ def beat(
 def _beat_running(
     data: LedgerData, me: Participant, held: Collection[str], watch: Watch, now: Moment
 ) -> Beat:
-    change = Change(replace(_refreshed(data, me, held, now.at), last_heartbeat=now.at))
+    change = Change(replace(refreshed(data, me, held, now.at), last_heartbeat=now.at))
     stale = watch.stale(now.ms)
     if stale or data.aborted:
         change = detect(change.data, me, stale, now.at)
@@ -101,26 +95,13 @@ def _beat_running(
 def _beat_in_cleanup(
     data: LedgerData, me: Participant, held: Collection[str], watch: Watch, now: Moment
 ) -> Beat:
-    change = Change(_refreshed(data, me, held, now.at))
+    change = Change(refreshed(data, me, held, now.at))
     gone = [owner for owner in watch.stale(now.ms) if owner == data.coordinator]
     if gone or data.coordinator is None:
         change = take_over(change.data, me, gone, now.at)
     is_mine = change.data.coordinator == me
     duty = Duty.REMOVE if is_mine and watch.is_removal_due(now.ms) else Duty.CLEAN_SELF
     return Beat(change.data, change.lines, duty)
-
-
-def _refreshed(
-    data: LedgerData, me: Participant, held: Collection[str], at: datetime
-) -> LedgerData:
-    """The participant's own frames beat. One that it does not hold is of a start that was given up, and goes."""
-    frames = []
-    for frame in data.stack:
-        if frame.owner != me or not frame.is_live:
-            frames.append(frame)
-        elif frame.call_id in held or frame.state is FrameState.CLEANING_UP:
-            frames.append(replace(frame, last_heartbeat=at, beats=frame.beats + 1))
-    return with_frames(data, frames)
 
 
 def report(before: LedgerData, after: LedgerData, watch: Watch, now: Moment) -> HeartbeatResult:

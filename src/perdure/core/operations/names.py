@@ -38,8 +38,12 @@ def require_words(what: str, text: object) -> None:
         ) from error
 
 
+def is_operation_id(text: str) -> bool:
+    return _OPERATION.fullmatch(text) is not None
+
+
 def require_operation_id(text: object) -> str:
-    if not isinstance(text, str) or not _OPERATION.fullmatch(text):
+    if not isinstance(text, str) or not is_operation_id(text):
         raise InvalidId(
             f"{text!r:.200} is not the id of an operation",
             "pass what `create_operation` made: letters, digits and . _ : - only, at most 180",

@@ -76,10 +76,15 @@ def is_fenced(data: LedgerData, me: Participant, held: Collection[str]) -> bool:
     return not set(held).isdisjoint(data.crashed_call_ids)
 
 
-def require_open(data: LedgerData, me: Participant, held: Collection[str]) -> None:
-    """Refuse a participant that was taken for dead, and whatever comes after the end."""
+def require_heard_of(data: LedgerData, me: Participant, held: Collection[str]) -> None:
+    """Refuse a participant that was taken for dead."""
     if is_fenced(data, me, held):
         raise fenced(data, me)
+
+
+def require_open(data: LedgerData, me: Participant, held: Collection[str]) -> None:
+    """Refuse a participant that was taken for dead, and whatever comes after the end."""
+    require_heard_of(data, me, held)
     if data.operation_state is OperationState.COMPLETED:
         raise over(data.operation_id)
     if data.operation_state is not OperationState.RUNNING or data.aborted:
@@ -87,11 +92,15 @@ def require_open(data: LedgerData, me: Participant, held: Collection[str]) -> No
 
 
 def fenced(data: LedgerData, me: Participant) -> ParticipantFenced:
+    info = failure_of(data)
+    if data.failure_reason is None and not data.aborted:
+        # The operation itself goes on, or went on to its end.
+        info = replace(info, reason=f"participant {me} was taken for dead")
     return ParticipantFenced(
         f"participant {me} was silent for too long and taken for dead in operation"
         f" {data.operation_id!r}: its calls were given up",
         "stop its work, undo what must not stay, and join again for new calls",
-        failure_of(data),
+        info,
     )
 
 
@@ -106,6 +115,13 @@ def failed(data: LedgerData) -> OperationFailed:
 
 def over(operation_id: str) -> OperationOver:
     return OperationOver(f"operation {operation_id!r} is completed", "create another one")
+
+
+def forgotten(operation_id: str) -> OperationOver:
+    return OperationOver(
+        f"operation {operation_id!r} is over; how it ended is not known, since no backup is kept",
+        "create another one, with max_backups of 1 or more to know",
+    )
 
 
 def start_call(
@@ -135,6 +151,29 @@ def end_call(
     """The call's frame leaves the stack, however the call ended; `line` says how."""
     require_open(data, me, held)
     return Change(with_frames(data, [f for f in data.stack if f.call_id != call_id]), (line,))
+
+
+def refreshed(data: LedgerData, me: Participant, held: Collection[str], at: datetime) -> LedgerData:
+    """The participant's own frames beat. One that it does not hold is of a start that was given up, and goes."""
+    frames = []
+    for frame in data.stack:
+        if frame.owner != me or not frame.is_live:
+            frames.append(frame)
+        elif frame.call_id in held or frame.state is FrameState.CLEANING_UP:
+            frames.append(replace(frame, last_heartbeat=at, beats=frame.beats + 1))
+    return with_frames(data, frames)
+
+
+def hold(data: LedgerData, me: Participant, held: Collection[str], at: datetime) -> Change:
+    """The participant's calls, and what they hold, are its own: from now on for as long as nobody is missed."""
+    require_open(data, me, held)
+    return Change(refreshed(data, me, held, at))
+
+
+def note(data: LedgerData, me: Participant, held: Collection[str], line: LogLine) -> Change:
+    """A line in the log, whatever became of the operation."""
+    require_heard_of(data, me, held)
+    return Change(data, (line,))
 
 
 class Resources(NamedTuple):
@@ -176,8 +215,11 @@ def complete(data: LedgerData, me: Participant, held: Collection[str], at: datet
     return Change(done, (event_line(at, LogEvent.OPERATION_COMPLETED, me),))
 
 
-def abort(data: LedgerData, me: Participant, reason: str | None, at: datetime) -> Change:
+def abort(
+    data: LedgerData, me: Participant, held: Collection[str], reason: str | None, at: datetime
+) -> Change:
     """Ask for a clean-up; the first participant to see it begins it. Asked again, or too late, it changes nothing."""
+    require_heard_of(data, me, held)
     if data.aborted or data.operation_state is not OperationState.RUNNING:
         return Change(data)
     why = f"aborted by {me.participant_id!r}" + (f": {reason}" if reason else "")
@@ -223,6 +265,11 @@ def clean_self(data: LedgerData, me: Participant, at: datetime) -> Change:
 def hand_over(data: LedgerData, me: Participant) -> Change:
     """The coordinator leaves: the next who looks takes over at once."""
     return Change(_turned(data, me, FrameState.CLEANING_UP, FrameState.CLEANED_UP))
+
+
+def take_back(data: LedgerData, me: Participant, at: datetime) -> Change:
+    """What was handed over, and nobody took."""
+    return take_over(data, me, (), at) if data.is_handed_over else Change(data)
 
 
 def remove_frames(data: LedgerData, me: Participant, at: datetime) -> Change:

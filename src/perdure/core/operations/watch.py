@@ -77,6 +77,10 @@ class Watch:
         """Whether this participant was the last coordinator that it knows of."""
         return self._coordinator == self.me
 
+    @property
+    def has_seen_failure(self) -> bool:
+        return self._state in (OperationState.CLEANUP, OperationState.FAILED)
+
     def _in_state_ms(self, now_ms: int) -> int:
         return now_ms - self._since_ms
 
