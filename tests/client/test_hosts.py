@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,6 +19,8 @@ from perdure.core.journal import events as e
 from perdure.host import hosting, identity
 from perdure.store.hosts import Scope
 from perdure.store.postgres.lifeline import PostgresLifeline
+from perdure.store.postgres.opening import Address
+from perdure.store.sqlite import opening
 from perdure.store.sqlite.lifeline import SqliteLifeline
 from tests.client.engines import (
     opened,
@@ -136,8 +139,6 @@ async def test_beats_go_on_while_the_event_loop_is_busy(shared_url: str) -> None
 
 def _block(seconds: float) -> None:
     """As code that forgot to await does."""
-    import time  # noqa: PLC0415
-
     time.sleep(seconds)
 
 
@@ -512,9 +513,6 @@ async def test_an_idle_host_asks_its_database_once_a_second(
 
 def _count_statements(monkeypatch: pytest.MonkeyPatch, statements: list[str]) -> None:
     """Note every statement of every connection that is made from now on."""
-    from perdure.store.postgres.opening import Address  # noqa: PLC0415
-    from perdure.store.sqlite import opening  # noqa: PLC0415
-
     configure, connect = opening._configure, Address.connect
 
     def note(_: Any, sql: str, __: Any) -> bool:

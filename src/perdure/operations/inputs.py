@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from perdure.core.errors import InputError
 from perdure.core.operations.log import LogLevel
@@ -68,7 +68,7 @@ def require_resources(resources: object) -> tuple[str, ...]:
 
 def require_level(level: object) -> LogLevel:
     try:
-        return LogLevel(level)  # type: ignore[arg-type]
+        return LogLevel(cast("str", level))
     except ValueError as error:
         raise InputError(
             f"level is {level!r:.200}", f"pass one of {', '.join(LogLevel)}"

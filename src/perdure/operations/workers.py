@@ -48,7 +48,7 @@ def file_result_worker(
             if stamp not in (None, old) and (is_over or stamp == seen):
                 try:
                     return deserialize(await asyncio.to_thread(path.read_text, "utf-8"))
-                except Exception:
+                except Exception:  # it may not be written to its end: it is read again
                     if is_over:
                         raise
             seen = stamp
