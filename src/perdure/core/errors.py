@@ -188,12 +188,7 @@ class ExpressionProblem(InputError):
         super().__init__(what, remedy)
         self.args = (what, remedy, lineno, column)
         self.lineno = lineno
-        self.column = column
-
-    @property
-    def col_offset(self) -> int:
-        """`column`, by the name that nodes of a syntax tree have for it."""
-        return self.column
+        self.column = self.col_offset = column  # the second is its name in syntax trees
 
 
 class RunClosed(InputError):
