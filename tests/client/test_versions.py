@@ -201,7 +201,7 @@ async def test_starting_an_old_version_does_not_make_it_the_current_one(shared_u
     async with opened(shared_url) as engine:
         one, two = version_1(), version_2()
         await waiting(engine, one)
-        assert registry.find("workflow", NAME) is two
+        assert registry.find("program", NAME) is two
         await engine.handle((await waiting(engine, two)).run_id).cancel()
 
 

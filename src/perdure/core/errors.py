@@ -466,6 +466,27 @@ class CorruptOperation(OperationError):
     code = "corrupt-operation"
 
 
+class RunInterrupted(PerdureError):
+    """A run was ended by an interrupt activity. `status` is the code that it gave."""
+
+    code = "run-interrupted"
+
+    def __init__(self, reason: str, status: int = 410) -> None:
+        super().__init__(reason, f"it was interrupted with code {status}")
+        self.args = (reason, status)
+        self.status = status
+
+
+class ResponseError(PerdureError):
+    """A step of a graph answered with the code of an error."""
+
+    code = "response-error"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, "add an edge for errors, or mend what answers so")
+        self.args = (what,)
+
+
 class EngineClosed(PerdureError):
     code = "engine-closed"
 

@@ -1,0 +1,1 @@
+"""Ways to write a graph, and the program that each leads to."""
