@@ -1,0 +1,1 @@
+"""Graphs: what their parts are called, and what follows from what."""
