@@ -146,6 +146,12 @@ class GraphIndex:
         self.runs: dict[RunId, RunChange] = {}
         self.broadcasts: list[Broadcast] = []
 
+    def __bool__(self) -> bool:
+        """Whether anything is left to write."""
+        return bool(self.broadcasts) or any(
+            run.clears or run.unhooks or run.steps for run in self.runs.values()
+        )
+
     def run(self, run_id: RunId) -> RunChange:
         change = self.runs.get(run_id)
         if change is None:

@@ -140,7 +140,7 @@ class Group:
             self.published,
             self.chunks,
             self.parked,
-            self.index is not None,
+            self.index,
         )
         return (
             bool(self.heads)

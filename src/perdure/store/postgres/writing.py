@@ -133,7 +133,7 @@ async def write_rows(connection: Connection, group: Group) -> Misfits | None:
     await run("drop_work", list(group.dropped))
     await run("put_work", work_rows(group))
     await run("publish", published_rows(group))
-    if group.index is not None and not await write_index(run, group.index):
+    if group.index and not await write_index(run, group.index):
         return _overflows
     return await _append_chunks(connection, group) if group.chunks else None
 

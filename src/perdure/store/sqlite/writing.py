@@ -115,7 +115,7 @@ def _write(connection: apsw.Connection, group: Group) -> None:
     run("drop_work", list(group.dropped))
     run("put_work", work_rows(group))
     run("publish", published_rows(group))
-    if group.index is not None and not write_index(run, group.index):
+    if group.index and not write_index(run, group.index):
         raise _Rejected(_overflows(connection, group, group.index))
     if group.chunks:
         _append_chunks(connection, group)
