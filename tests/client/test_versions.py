@@ -61,8 +61,8 @@ def version_3() -> Workflow[[], str]:
 @pytest.fixture(autouse=True)
 def own_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """No version is registered yet."""
-    monkeypatch.setitem(registry._known, ("workflow", NAME), {})
-    monkeypatch.delitem(registry._known, ("workflow", NAME))
+    monkeypatch.setitem(registry._known, ("program", NAME), {})
+    monkeypatch.delitem(registry._known, ("program", NAME))
 
 
 def forget(version: str) -> None:

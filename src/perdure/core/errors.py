@@ -18,6 +18,8 @@
     │   ├── ForeignAwait           a workflow that awaits something that is not durable
     │   ├── JoinSetClosed          a submit to a join set that was awaited
     │   ├── KeyReused              a start key that is taken by a run with other arguments
+    │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── ForbiddenStatement     SQL that a transaction of the user's may not execute
     │   ├── ExpressionProblem      an expression that is not of the language of graphs
     │   └── RunClosed              the run is over and takes nothing more
@@ -47,6 +49,7 @@
     │   ├── RunEnded               a chunk for a run that is over
     │   ├── StaleToken             the work was claimed again by another host
     │   └── BundleRefused          the database refused a row of the bundle
+    │       └── ReadinessOverflow  a node of a graph, reached more often than it has predecessors
     ├── TransactionError           a transaction of the user's that can't go on; nothing of it was written
     │   ├── StatementFailed        the database refused a statement of it
     │   ├── TransactionOver        used after its end, or after a statement of it failed
@@ -171,6 +174,16 @@ class KeyReused(InputError):
         super().__init__(what, remedy)
         self.args = (run_id, what, remedy)
         self.run_id = run_id
+
+
+class VersionExists(InputError):
+    """A version of a program means one thing for ever."""
+
+    code = "version-exists"
+
+
+class UnknownVersion(InputError):
+    code = "unknown-version"
 
 
 class ForbiddenStatement(InputError):
@@ -352,6 +365,12 @@ class StaleToken(CommitRejected):
 
 class BundleRefused(CommitRejected):
     code = "bundle-refused"
+
+
+class ReadinessOverflow(BundleRefused):
+    """A node's predecessors were counted wrong: more were resolved than it has, or their number changed."""
+
+    code = "readiness-overflow"
 
 
 class TransactionError(PerdureError):

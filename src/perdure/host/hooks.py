@@ -38,7 +38,7 @@ class Matcher:
             while self._is_asked:
                 self._is_asked = False
                 self._next_ms = self._host.sources.now_ms() + EVERY_MS
-                for message in await self._host.store.match_hooks():
+                for message in await self._host.store.match_hooks(self._host.sources.now_ms()):
                     self._is_asked = True  # there may be more
                     self._host.on_message(message)
         finally:

@@ -218,11 +218,12 @@ class Walk:
         self.tracked[step] = required, resolved + 1
 
     def _forget(self, step: StepId) -> None:
-        """The join is ready: its rows go, and those of this walk are never written."""
-        self.tracked.pop(step, None)
+        """The join is ready: those of its rows that are stored go, and those of this walk are never written."""
+        required, resolved = self.tracked.pop(step)
         if self.delivered:
             self.delivered = [each for each in self.delivered if each.step != step]
-        self.ready.append(step)
+        if resolved < required:
+            self.ready.append(step)
 
     def _deliver_variables(self, arrow: Arrow, step: StepId, scope: Scope) -> None:
         source = arrow.source.name

@@ -17,7 +17,9 @@ def index_effects(walk: Walk) -> list[Effect]:
         return []
     effects: list[Effect] = [Ready(step) for step in walk.ready]
     effects.extend(
-        Track(step, required, resolved) for step, (required, resolved) in walk.tracked.items()
+        Track(step, required, resolved)
+        for step, (required, resolved) in walk.tracked.items()
+        if resolved
     )
     effects.extend(Deliver(each) for each in walk.delivered)
     return effects
