@@ -171,6 +171,15 @@ class Output(Node, frozen=True, tag="output"):
     value: str
 
 
+class Raise(Node, frozen=True, tag="raise"):
+    """Fails: with the error of that name ('module:qualified.name') and message, or, `again`, with the one that is
+    bound to that variable. It goes along the error edges, or the run fails."""
+
+    error: str = ""
+    message: str = "''"
+    again: str | None = None
+
+
 class Call(Node, frozen=True, tag="call"):
     """Another graph, expanded in place: its nodes become `name/inner`. What it outputs is `result` here."""
 
@@ -192,10 +201,11 @@ AnyNode = (
     | Branch
     | Spread
     | Output
+    | Raise
     | Call
 )
 
-INLINE: Final = (Assign, Branch, Spread, Output)
+INLINE: Final = (Assign, Branch, Spread, Output, Raise)
 
 
 class Edge(msgspec.Struct, frozen=True, omit_defaults=True):
