@@ -8,7 +8,7 @@ from perdure.core.graph.model import FieldType, Problem
 from perdure.core.graph.scopes import Scope, Scopes
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import Survey
-from perdure.core.graph.typing import field_clashes, fields_of, type_of
+from perdure.core.graph.inference import field_clashes, fields_of, type_of
 
 
 def problems(survey: Survey, scopes: Scopes) -> Iterator[Problem]:
