@@ -19,6 +19,8 @@
     │   ├── ForeignAwait           a workflow that awaits something that is not durable
     │   ├── JoinSetClosed          a submit to a join set that was awaited
     │   ├── KeyReused              a start key that is taken by a run with other arguments
+    │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── ForbiddenStatement     SQL that a transaction of the user's may not execute
     │   ├── ExpressionProblem      an expression that is not of the language of graphs
     │   └── RunClosed              the run is over and takes nothing more
@@ -48,6 +50,7 @@
     │   ├── RunEnded               a chunk for a run that is over
     │   ├── StaleToken             the work was claimed again by another host
     │   └── BundleRefused          the database refused a row of the bundle
+    │       └── ReadinessOverflow  a node of a graph, reached more often than it has predecessors
     ├── TransactionError           a transaction of the user's that can't go on; nothing of it was written
     │   ├── StatementFailed        the database refused a statement of it
     │   ├── TransactionOver        used after its end, or after a statement of it failed
@@ -184,6 +187,16 @@ class KeyReused(InputError):
         super().__init__(what, remedy)
         self.args = (run_id, what, remedy)
         self.run_id = run_id
+
+
+class VersionExists(InputError):
+    """A version of a program means one thing for ever."""
+
+    code = "version-exists"
+
+
+class UnknownVersion(InputError):
+    code = "unknown-version"
 
 
 class ForbiddenStatement(InputError):
@@ -367,6 +380,12 @@ class BundleRefused(CommitRejected):
     code = "bundle-refused"
 
 
+class ReadinessOverflow(BundleRefused):
+    """A node's predecessors were counted wrong: more were resolved than it has, or their number changed."""
+
+    code = "readiness-overflow"
+
+
 class TransactionError(PerdureError):
     """A transaction that can't go on. Nothing of it was written."""
 
@@ -477,6 +496,27 @@ class CorruptOperation(OperationError):
     """The ledger of an operation that can't be read."""
 
     code = "corrupt-operation"
+
+
+class RunInterrupted(PerdureError):
+    """A run was ended by an interrupt activity. `status` is the code that it gave."""
+
+    code = "run-interrupted"
+
+    def __init__(self, reason: str, status: int = 410) -> None:
+        super().__init__(reason, f"it was interrupted with code {status}")
+        self.args = (reason, status)
+        self.status = status
+
+
+class ResponseError(PerdureError):
+    """A step of a graph answered with the code of an error."""
+
+    code = "response-error"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, "add an edge for errors, or mend what answers so")
+        self.args = (what,)
 
 
 class EngineClosed(PerdureError):

@@ -1,1 +1,1 @@
-"""Ways to write a graph: as YAML, and by a builder. All lead to the one model, and are checked by the same rules."""
+"""Ways to write a graph, and the program that each leads to."""
