@@ -1,6 +1,7 @@
 """One document of YAML, read as a graph."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any, Final, get_args
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from perdure.authoring.graphs.kinds import KINDS, Kind
 from perdure.authoring.graphs.reading import MISSING, Reader
 from perdure.authoring.graphs.tree import Fields, Items, Scalar, Value
-from perdure.core.graph.model import AnyNode, Edge, FieldType, Graph, Place, Problem, Type
+from perdure.core.graph.model import AnyNode, Edge, FieldType, Graph, Place, Problem, Type, Worker
 from perdure.core.graph.starting import started
 from perdure.core.graph.suggestions import did_you_mean
 
@@ -26,21 +27,43 @@ _ARROW: Final = "->"
 
 
 class Document:
-    """A document, and the graph that it describes if nothing in it is unreadable."""
+    """A document, and the graph that it describes, as far as that can be read."""
 
     def __init__(self, value: Value, problems: list[Problem]) -> None:
         self._reader = Reader(problems)
         self.place = value.place
         self.graph: Graph | None = None
         self.name = ""
+        self._unread: set[str] = set()
+        self._lacks_edges = False
         before = len(problems)
         fields = self._reader.fields(
             value, ("", ""), "a mapping that begins with `graph:` and its name"
         )
         if fields is not None:
-            graph = self._read(fields)
-            if len(problems) == before:
-                self.graph = graph
+            self.graph = self._read(fields)
+        self._is_partial = len(problems) > before
+
+    def judged(self, judge: Callable[[Graph], Iterable[Problem]]) -> Iterator[Problem]:
+        """What `judge` finds, located: of a graph that was read in part, what that part does not excuse."""
+        graph = self.graph
+        if graph is None:
+            return
+        if self._is_partial:  # what could not be read may be what sets a variable
+            graph = msgspec.structs.replace(graph, input=None)
+        for problem in judge(graph):
+            if not (self._is_partial and self._is_excused(graph, problem)):
+                yield self.located(problem)
+
+    def _is_excused(self, graph: Graph, problem: Problem) -> bool:
+        if not problem.field and not problem.node:
+            return True
+        if self._lacks_edges and (not problem.field or problem.field in {"to", "of"}):
+            return True
+        edge = graph.edges[int(problem.node[5:])] if problem.node.startswith("edge ") else None
+        touched = {problem.node} if edge is None else {edge.source, edge.target}
+        told = f"{problem.what} {problem.remedy}"
+        return bool(touched & self._unread) or any(repr(name) in told for name in self._unread)
 
     def located(self, problem: Problem) -> Problem:
         """The problem with the place of its field, or of what the field belongs to."""
@@ -138,15 +161,17 @@ class Document:
         for name, item in found.values.items() if found is not None else ():
             self._reader.places[name, ""] = (found.keys[name] if found else item.place, "")
             node = self._node(name, item)
-            if node is not None:
-                yield node
+            if node is None:
+                self._unread.add(name)
+                node = Worker(name=name, task="unread")
+            yield node
 
     def _node(self, name: str, value: Value) -> AnyNode | None:
         reader = self._reader
         if isinstance(value, Scalar) and value.value in KINDS:
             kind = KINDS[str(value.value)]
             if kind.is_bare:
-                return kind.node(name=name)
+                return _made(kind, name, {})
             wanted = f"{{{value.value}: ...}}: it has to say which {kind.main}"
             reader.tell(value.place, (name, ""), "this does not say enough", f"write {wanted}")
             return None
@@ -194,12 +219,12 @@ class Document:
         for field in missing:
             what = f"the field {field!r} of {word} is missing"
             reader.tell(reader.places[name, ""][0], (name, field), what, f"add `{field}:`")
-        if missing or MISSING in given.values():
+        if missing or given.get(kind.main or "") is MISSING:
             return None
-        return self._made(kind, name, given)
-
-    def _made(self, kind: Kind, name: str, given: dict[str, Any]) -> AnyNode:
-        return kind.node(name=name, **given)
+        read = {field: value for field, value in given.items() if value is not MISSING}
+        return (
+            None if any(field not in read for field in kind.required) else _made(kind, name, read)
+        )
 
     # Transitions
 
@@ -209,10 +234,12 @@ class Document:
             return
         if not isinstance(value, Items):
             self._reader.wrong(value, ("", "transitions"), "a list, such as `- charge -> ship`")
+            self._lacks_edges = True
             return
         number = 0
         for item in value.items:
-            edges = self._chain(item) if isinstance(item, Scalar) else self._edge(item)
+            edges = list(self._chain(item) if isinstance(item, Scalar) else self._edge(item))
+            self._lacks_edges |= not edges
             for edge, places in edges:
                 for field, place in places.items():
                     self._reader.places[f"edge {number}", field] = place
@@ -231,7 +258,7 @@ class Document:
             )
             return
         places = list(_places(value, names))
-        for index, (source, target) in enumerate(zip(names, names[1:], strict=False)):
+        for index, (source, target) in enumerate(pairwise(names)):
             where = {"": places[index], "source": places[index], "target": places[index + 1]}
             yield Edge(source, target), {field: (place, "") for field, place in where.items()}
 
@@ -259,6 +286,10 @@ class Document:
         for source in sources:
             for target in targets:
                 yield Edge(source, target, **given), places
+
+
+def _made(kind: Kind, name: str, fields: dict[str, Any]) -> AnyNode:
+    return kind.node(name=name, **fields)
 
 
 def _places(value: Scalar, names: list[str]) -> Iterator[Place]:

@@ -84,7 +84,9 @@ KINDS: Final[dict[str, Kind]] = {
     "spread": Kind(
         m.Spread, "items", "expression", False, _fields(item="text", index="text"), ("item",)
     ),
-    "raise": Kind(m.Raise, "error", "text", True, _fields(message="expression", again="text")),
+    "raise": Kind(
+        m.Raise, "error", "text", True, _fields(message="expression", again="text", bases="names")
+    ),
     "call": Kind(m.Call, "graph", "text", False, _fields("input", "output")),
     "output": Kind(m.Output, "value", "expression", False, {}),
 }

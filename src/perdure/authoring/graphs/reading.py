@@ -81,10 +81,7 @@ class Reader:
             parts = [self._part(item, spot) for item in value.items]
             return f"[{', '.join(parts)}]"
         if isinstance(value, Fields):
-            pairs = [
-                f"{name!r}: {self._part(item, spot)}"
-                for name, item in value.values.items()
-            ]
+            pairs = [f"{name!r}: {self._part(item, spot)}" for name, item in value.values.items()]
             return f"{{{', '.join(pairs)}}}"
         return self.wrong(value, spot, "an expression")
 

@@ -1,7 +1,7 @@
 """YAML as values that know where they are written.
 
-Only what graphs need is read: mappings, lists and scalars, by the core schema of YAML 1.2, in which `on` is a text like any
-other. No tag is obeyed and no object is made. Aliases stand for what they name, up to a bound on all values together.
+Only what graphs need is read: mappings, lists and scalars, by the core schema of YAML 1.2, in which `on` is a text like
+any other. No tag is obeyed and no object is made. Aliases stand for what they name, up to a bound on all values.
 """
 
 import math

@@ -58,8 +58,8 @@ def _read(text: str, file: str, problems: list[Problem]) -> list[Document]:
             what = f"there is a graph {graph.name!r} of that version already, in line {first.line}"
             remedy = "give one of them another name or version"
             problems.append(Problem("", "graph", what, remedy, document.place))
-        problems.extend(map(document.located, problems_of(graph)))
-        problems.extend(map(document.located, argument_problems(graph)))
+        problems.extend(document.judged(problems_of))
+        problems.extend(document.judged(argument_problems))
     return found
 
 

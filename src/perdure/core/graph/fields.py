@@ -46,6 +46,13 @@ def responds(node: m.Node) -> bool:
     return isinstance(node, m.Worker | m.Await | m.Call)
 
 
+def told_by(node: m.Node) -> frozenset[str]:
+    """What is known of a node, in its own fields, when it has responded."""
+    if isinstance(node, m.Call):
+        return frozenset(("result",))
+    return frozenset(OWN) if responds(node) else frozenset()
+
+
 def names_its_result(node: m.Node) -> bool:
     """Whether its result becomes a variable of the node's own name, for want of an `output`."""
     return responds(node) and getattr(node, "output", None) is None

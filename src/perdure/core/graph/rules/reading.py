@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from perdure.core.expressions import ExpressionProblem
 from perdure.core.graph import model as m
-from perdure.core.graph.fields import OWN, expressions_of, responds, variables_of
+from perdure.core.graph.fields import OWN, expressions_of, told_by, variables_of
 from perdure.core.graph.model import Problem
 from perdure.core.graph.scopes import Scope, Scopes
 from perdure.core.graph.suggestions import did_you_mean
@@ -34,7 +34,7 @@ def _syntax(survey: Survey, place: str, field: str, text: str) -> Iterator[Probl
 
 
 def _node(survey: Survey, scopes: Scopes, node: m.AnyNode) -> Iterator[Problem]:
-    own = frozenset(OWN) if responds(node) else frozenset()
+    own = told_by(node)
     before, after = scopes.before[node.name], scopes.after[node.name]
     known = set(before)
     for reading in expressions_of(node):
@@ -80,14 +80,11 @@ def _condition(
 
 def _told(node: m.AnyNode, on: str) -> frozenset[str]:
     """What an edge's condition may read of how its node ended."""
-    told = {"error"} if on == m.ERROR else set()
-    if responds(node):
-        told.add("code")
-        if on not in {m.ERROR, m.TIMEOUT}:
-            told.add("result")
-        if on.isdigit():
-            told.add("error")
-    return frozenset(told)
+    if on == m.ERROR:
+        return told_by(node) - {"result"} | {"error"}
+    if on == m.TIMEOUT:
+        return told_by(node) - {"result", "error"}
+    return told_by(node) if on.isdigit() else told_by(node) - {"error"}
 
 
 def _unknown(
