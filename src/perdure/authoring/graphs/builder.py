@@ -13,6 +13,7 @@ from perdure.authoring.task import Task
 from perdure.core.errors import InputError
 from perdure.core.graph import model as m
 from perdure.core.graph.checking import invalid, problems_of
+from perdure.core.graph.fields import ARGUMENTS, EXPRESSIONS, VARIABLE_MAPS
 from perdure.core.graph.model import FieldType, Graph, RetryRule, Type
 from perdure.core.graph.starting import started
 from perdure.core.graph.suggestions import did_you_mean
@@ -289,18 +290,12 @@ class GraphBuilder:
         return name
 
 
-_MAPS: Final = frozenset(("keys", "job", "input", "output", "set"))
-_EXPRESSIONS: Final = frozenset(
-    ("emit", "key", "sleep", "data", "run", "target", "reason", "collect", "items", "value")
-) | {"message"}
-
-
 def _read(field: str, value: Any) -> Any:
-    if field in _MAPS:
+    if field in ARGUMENTS | VARIABLE_MAPS:
         return {name: _expression(text) for name, text in value.items()}
-    if field in _EXPRESSIONS and value is not None:
+    if field in EXPRESSIONS and value is not None:
         return _expression(value)
-    return value
+    return float(value) if field == "timeout" else value
 
 
 def _expression(value: Expression) -> str:

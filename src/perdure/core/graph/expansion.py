@@ -3,8 +3,8 @@
 The nodes of the called graph become `call/inner`, its variables `call__variable`, so that neither meets those around.
 Its trigger becomes an assign that sets the input, its outputs become assigns of the result, and these lead to an assign
 with the name of the call, which maps the call's output and has the call's edges. Errors that the called graph does not
-handle go along the error edges of the call. Job data are the run's, and shared. Search keys and what a trigger emits are
-for runs of their own, and left out.
+handle go along the error edges of the call. Job data are the run's, and shared. Search keys and what a trigger emits
+are for runs of their own, and left out.
 """
 
 import ast

@@ -5,9 +5,9 @@ from typing import TypeAlias
 from perdure.core.expressions import ExpressionProblem
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import variables_of
+from perdure.core.graph.inference import common, type_of
 from perdure.core.graph.model import Type
 from perdure.core.graph.survey import Survey
-from perdure.core.graph.inference import common, type_of
 
 Scope: TypeAlias = dict[str, Type]
 
