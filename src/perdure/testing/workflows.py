@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from perdure.authoring.call import Call
 from perdure.authoring.registry import register
 from perdure.authoring.upcaster import reading_old_shapes
-from perdure.authoring.workflow import Workflow
+from perdure.authoring.program import Program
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.errors import RunExists
@@ -417,7 +417,7 @@ class ExploredHost(Hosting):
 async def _run_once(universe: Universe, call: Call[Any]) -> Ended:
     """Start the workflow and bring it to its end, by as many hosts as it takes."""
     workflow = call.definition
-    assert isinstance(workflow, Workflow)  # noqa: S101 - refused before
+    assert isinstance(workflow, Program)  # noqa: S101 - refused before
     register(workflow)
     call.use()
     start = Start(workflow, universe.codec.encode(call.arguments), key="explored")
