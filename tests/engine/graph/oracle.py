@@ -252,9 +252,7 @@ class Oracle:
     def _holds(self, edge: m.Edge, scope: Scope, answer: Answer) -> bool:
         return edge.when is None or bool(self._value(edge.when, {**scope, **answer.specials}))
 
-    def _handlers(
-        self, edges: list[tuple[int, m.Edge]], scope: Scope, answer: Answer
-    ) -> list[int]:
+    def _handlers(self, edges: list[tuple[int, m.Edge]], scope: Scope, answer: Answer) -> list[int]:
         trouble = answer.trouble
         assert trouble is not None
         for on in (str(trouble.code), m.ERROR):

@@ -125,7 +125,9 @@ def _assert_steps(events: list[e.Event], expected: Expected, *, is_whole: bool) 
     assert len(calls) == len(asked), "a step asked twice"
     if not expected.is_exact:
         names = Counter(step.partition(",")[0] for step in begun)
-        found = Counter(f"{s.partition(',')[0]}: {task}{given}" for s, (task, given) in calls.items())
+        found = Counter(
+            f"{s.partition(',')[0]}: {task}{given}" for s, (task, given) in calls.items()
+        )
         _assert_same(names, expected.activities, is_whole)
         _assert_same(found, expected.asked, is_whole)
         return

@@ -313,9 +313,7 @@ class Maker:
                     name=name, program="oracle_child", input=given, output=output, job=job
                 ), sets
             given = {"p": self._number(known), "q": self._number(known)}
-            return m.Worker(
-                name=name, task="oracle_mix", input=given, output=output, job=job
-            ), sets
+            return m.Worker(name=name, task="oracle_mix", input=given, output=output, job=job), sets
         if kind == "shaky":
             retry = m.RetryRule(attempts=2) if self._chance(0.3) else None
             given = {"p": self._number(known)}

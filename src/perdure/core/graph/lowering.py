@@ -226,9 +226,7 @@ def _place(vertices: tuple[Vertex, ...]) -> None:
     _place_loops(vertices, loops, shape)
 
 
-def _place_loops(
-    vertices: tuple[Vertex, ...], loops: dict[int, list[int]], shape: Shape
-) -> None:
+def _place_loops(vertices: tuple[Vertex, ...], loops: dict[int, list[int]], shape: Shape) -> None:
     """Say what leads out of each loop, and what decides about its turns. `loops` are those around each vertex."""
     for vertex in vertices:
         around = sorted(loops[vertex.index], key=lambda hook: -vertices[hook].depth)

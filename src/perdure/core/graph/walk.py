@@ -17,7 +17,7 @@ from perdure.core.expressions import Expression
 from perdure.core.graph.model import DONE, ERROR, PENDING, TIMEOUT
 from perdure.core.graph.state import GraphState, Join, Loop, Scope
 from perdure.core.graph.trouble import Trouble, bound_trouble, named_trouble, trouble_of
-from perdure.core.graph.vertex import Arrow, Inline, Mapped, Plane, Primitive, Vertex
+from perdure.core.graph.vertex import Arrow, Fault, Inline, Mapped, Plane, Primitive, Vertex
 from perdure.core.ids import StepId
 
 NOT_AN_ITEM: Final = -1
@@ -88,19 +88,21 @@ class Walk:
 
     def leave(self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer) -> None:
         """The step at `vertex` has its answer. `plane` is that of what follows it."""
-        try:
-            scope = self._take_in(vertex, scope, answer)
-            chosen = self._choose(vertex, scope, answer)
-        except Exception as error:  # whatever an expression raises is the step's own failure
-            answer = Answer(trouble=trouble_of(error))
-            chosen = self._choose(vertex, scope, answer)
-        self._go(vertex, plane, scope, answer, chosen)
+        if answer.trouble is not None:
+            self._go_wrong(vertex, plane, scope, answer, answer.trouble)
+        else:
+            try:
+                scope = self._take_in(vertex, scope, answer)
+                chosen = self._choose(vertex, scope, answer)
+            except Exception as error:  # whatever an expression raises is the step's own failure
+                trouble = trouble_of(error)
+                self._go_wrong(vertex, plane, scope, Answer(trouble=trouble), trouble)
+            else:
+                self._go(vertex, plane, scope, answer, chosen)
         self._run()
 
     def _take_in(self, vertex: Vertex, scope: Scope, answer: Answer) -> Scope:
         """The scope after the step: its outputs are set, and what it says of the job."""
-        if answer.trouble is not None:
-            return scope
         if vertex.output is None:
             scope = {**scope, vertex.name: answer.result}
         elif vertex.output or vertex.job:
@@ -136,8 +138,6 @@ class Walk:
 
     def _choose(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
         """The arrows along which it goes on."""
-        if answer.trouble is not None:
-            return self._handler(vertex, scope, answer, answer.trouble)
         accepted = (PENDING, "202") if answer.is_pending else (DONE, str(answer.code))
         specials = answer.specials()
         is_exclusive = vertex.inline is Inline.BRANCH
@@ -150,36 +150,42 @@ class Walk:
                         break
         return chosen
 
-    def _go(
-        self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, chosen: list[Arrow]
+    def _go_wrong(
+        self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, trouble: Trouble
     ) -> None:
-        trouble = answer.trouble
-        if trouble is not None and not chosen:
+        """Along the one arrow that is for this trouble; or the run fails."""
+        try:
+            arrow = self._handler(vertex, scope, answer, trouble)
+        except Exception as error:  # a condition's own failure, which no arrow is for
+            arrow, trouble = None, trouble_of(error)
+        if arrow is None:
             self.trouble = self.trouble or trouble
             return
-        if answer.is_pending and not chosen:
-            return  # it stays, and nothing follows from it yet
-        if answer.is_pending:
-            self._expect_another(vertex, plane)
-        for arrow in vertex.arrows:
-            if arrow not in chosen:
-                self._queue.append((arrow, plane, None, ()))
-            elif trouble is not None and arrow.bind is not None:
-                self._queue.append((arrow, plane, {**scope, arrow.bind: trouble.bound}, ()))
-            else:
-                self._queue.append((arrow, plane, scope, ()))
+        if arrow.bind is not None:
+            scope = {**scope, arrow.bind: trouble.bound}
+        self._go(vertex, plane, scope, answer, [arrow])
 
     def _handler(
         self, vertex: Vertex, scope: Scope, answer: Answer, trouble: Trouble
-    ) -> list[Arrow]:
+    ) -> Arrow | None:
         """The first arrow that is for this trouble; one for its code goes before one for any."""
         specials = answer.specials()
         for on in (*((TIMEOUT,) if answer.is_timeout else ()), str(trouble.code), ERROR):
             for arrow in vertex.arrows:
                 if arrow.on == on and trouble.is_one_of(arrow.errors):
                     if arrow.when is None or self.value(arrow.when, scope, specials):
-                        return [arrow]
-        return []
+                        return arrow
+        return None
+
+    def _go(
+        self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, chosen: list[Arrow]
+    ) -> None:
+        if answer.is_pending:
+            if not chosen:
+                return  # it stays, and nothing follows from it yet
+            self._expect_another(vertex, plane)
+        for arrow in vertex.arrows:
+            self._queue.append((arrow, plane, scope if arrow in chosen else None, ()))
 
     def _run(self) -> None:
         while self._queue and self.trouble is None:
@@ -282,9 +288,7 @@ class Walk:
         del join.parts[item]
         return _joined(part)
 
-    def _resolve(
-        self, vertex: Vertex, plane: Plane, scope: Scope | None, held: Held = ()
-    ) -> None:
+    def _resolve(self, vertex: Vertex, plane: Plane, scope: Scope | None, held: Held = ()) -> None:
         """All that leads to the vertex is known: it begins, or is skipped."""
         if vertex.returns_to is not None:
             self._turn(vertex, plane, is_live=scope is not None)
@@ -319,7 +323,7 @@ class Walk:
         try:
             arguments = self._prepare(vertex, scope)
         except Exception as error:  # the activity never begins; its error edges are for this, too
-            self._stumble(vertex, plane, scope, error)
+            self._stumble(vertex, plane, scope, trouble_of(error))
             return
         self.begun.append(Begun(vertex, plane, scope, arguments))
 
@@ -335,10 +339,9 @@ class Walk:
                 found[name] = self.value(text, scope)
         return found
 
-    def _stumble(self, vertex: Vertex, plane: Plane, scope: Scope, error: Exception) -> None:
-        answer = Answer(trouble=trouble_of(error))
+    def _stumble(self, vertex: Vertex, plane: Plane, scope: Scope, trouble: Trouble) -> None:
         inner = (*plane, 0) if vertex.opens_planes else plane
-        self._go(vertex, inner, scope, answer, self._choose(vertex, scope, answer))
+        self._go_wrong(vertex, inner, scope, Answer(trouble=trouble), trouble)
 
     # Inline
 
@@ -353,24 +356,22 @@ class Walk:
             for name, text in vertex.assigns:
                 scope = {**scope, name: self.value(text, scope)}
             self._tell_job(vertex.job, scope, _NO_SPECIALS)
-            answer = PASSED if vertex.fault is None else self._raised(vertex, scope)
-            chosen = self._choose(vertex, scope, answer)
+            raised = None if vertex.fault is None else self._raised(vertex.fault, scope)
+            chosen = [] if raised is not None else self._choose(vertex, scope, PASSED)
         except Exception as error:  # whatever an expression raises
-            self._stumble(vertex, plane, scope, error)
-            return
-        self._go(vertex, plane, scope, answer, chosen)
+            raised = trouble_of(error)
+        if raised is not None:
+            self._stumble(vertex, plane, scope, raised)
+        else:
+            self._go(vertex, plane, scope, PASSED, chosen)
 
-    def _raised(self, vertex: Vertex, scope: Scope) -> Answer:
-        fault = vertex.fault
-        assert fault is not None  # noqa: S101 - asked before
+    def _raised(self, fault: Fault, scope: Scope) -> Trouble:
         if fault.again is not None:
             bound = bound_trouble(scope.get(fault.again))
             if bound is not None:
-                return Answer(trouble=bound)
+                return bound
         message = "" if fault.message is None else self.value(fault.message, scope)
-        return Answer(
-            trouble=named_trouble(fault.error or "RuntimeError", str(message), fault.bases)
-        )
+        return named_trouble(fault.error or "RuntimeError", str(message), fault.bases)
 
     def _spread(self, vertex: Vertex, plane: Plane, scope: Scope) -> None:
         aggregate = vertex.aggregate
