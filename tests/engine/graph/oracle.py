@@ -66,8 +66,9 @@ class Answer:
 
     @property
     def specials(self) -> Scope:
-        error = None if self.trouble is None else self.trouble.seen
-        return {"result": self.result, "code": self.code, "error": error}
+        if self.trouble is None:
+            return {"result": self.result, "code": self.code, "error": None}
+        return {"result": self.result, "code": self.trouble.code, "error": self.trouble.seen}
 
 
 @dataclass

@@ -66,7 +66,8 @@ def shaky(p: int) -> Any:
             return Response(p, 404)
         case 4:
             return Response(p, 201)
-    return p
+        case _:
+            return p
 
 
 def child(p: int) -> int:
@@ -169,11 +170,13 @@ class Maker:
         one, other = self._pick(known), self._pick(known)
         if self._chance(risk):
             return f"{one} // ({other} % 2)"
-        return self._pick((one, f"{one} + {self._random.randint(1, 9)}", f"({one} + {other}) % 10"))
+        plain = one, f"{one} + {self._random.randint(1, 9)}", f"({one} + {other}) % 10"
+        return self._random.choice(plain)
 
     def _test(self, known: frozenset[str]) -> str:
         one, limit = self._pick(known), self._random.randint(0, 6)
-        return self._pick((f"{one} % 2 == 0", f"{one} > {limit}", f"{one} % 3 != {limit % 3}"))
+        tests = f"{one} % 2 == 0", f"{one} > {limit}", f"{one} % 3 != {limit % 3}"
+        return self._random.choice(tests)
 
     # Nodes
 
@@ -452,7 +455,8 @@ class Maker:
     def _ordered(self) -> tuple[m.Edge, ...]:
         """Of alternatives, the one that is always taken is the last; if there are more, they get a condition."""
         branches = {node.name for node in self._nodes if isinstance(node, m.Branch)}
-        edges, last = [], {}
+        edges: list[m.Edge] = []
+        last: dict[tuple[str, str], m.Edge] = {}
         for edge in self._edges:
             is_alternative = edge.on == m.ERROR or edge.source in branches
             if not is_alternative or edge.when is not None or edge.errors:

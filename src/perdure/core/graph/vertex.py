@@ -234,10 +234,8 @@ class Vertex:
         self.request: Request | None = None
         self.sending: Sending | None = None
         self.returns_to: Vertex | None = None
-        self.cycles = 0
-        """How many cycle activities decide about a turn of its loop."""
-        self.exits = 0
-        """How many arrows lead out of its loop."""
+        self.cycles = self.exits = 0
+        """How many cycle activities decide about a turn of its loop, and how many arrows lead out of that."""
         self.decides: tuple[Vertex, ...] = ()
         """Of a cycle activity: the hooks of the loops about whose turns it decides."""
         self.again: tuple[tuple[Vertex, int, int], ...] = ()

@@ -42,8 +42,9 @@ class Answer(msgspec.Struct, frozen=True):
 
     def specials(self) -> dict[str, Any]:
         """What only the step's own expressions see."""
-        error = None if self.trouble is None else self.trouble.value
-        return {"result": self.result, "code": self.code, "error": error}
+        if self.trouble is None:
+            return {"result": self.result, "code": self.code, "error": None}
+        return {"result": self.result, "code": self.trouble.code, "error": self.trouble.value}
 
 
 PASSED: Final = Answer()
@@ -356,12 +357,12 @@ class Walk:
             for name, text in vertex.assigns:
                 scope = {**scope, name: self.value(text, scope)}
             self._tell_job(vertex.job, scope, _NO_SPECIALS)
-            raised = None if vertex.fault is None else self._raised(vertex.fault, scope)
-            chosen = [] if raised is not None else self._choose(vertex, scope, PASSED)
+            if vertex.fault is not None:
+                self._stumble(vertex, plane, scope, self._raised(vertex.fault, scope))
+                return
+            chosen = self._choose(vertex, scope, PASSED)
         except Exception as error:  # whatever an expression raises
-            raised = trouble_of(error)
-        if raised is not None:
-            self._stumble(vertex, plane, scope, raised)
+            self._stumble(vertex, plane, scope, trouble_of(error))
         else:
             self._go(vertex, plane, scope, PASSED, chosen)
 
