@@ -1,7 +1,7 @@
 """What a graph must do, found in the simplest way: tokens pass along edges, one at a time, in memory.
 
-Written from the model's own words alone. It shares the language of expressions with the engine and nothing else: not the
-lowering, not the walks. A plane is a dict here, from the nodes that open planes to the number of the time.
+Written from the model's own words alone. It shares the language of expressions with the engine and nothing else:
+neither the lowering nor the walks. A plane is a dict here, from the nodes that open planes to the number of the time.
 
 Where paths run side by side, more than one outcome may be right. Then all of them are told: every output that is
 reached, every value that was written to the job, every failure that nobody handles. A failure stops its own path only,
@@ -211,39 +211,43 @@ class Oracle:
     # Tokens
 
     def _leave(self, node: m.AnyNode, plane: Plane, scope: Scope, answer: Answer) -> None:
-        edges = [(number, self._layout.edges[number]) for number in self._layout.out[node.name]]
-        chosen: list[int] = []
         try:
             if answer.trouble is None:
                 scope = self._told(node, scope, answer)
-                accepted = m.DONE, str(answer.code)
-                for number, edge in edges:
-                    if edge.on in accepted and self._holds(edge, scope, answer):
-                        chosen.append(number)
-                        if isinstance(node, m.Branch):
-                            break
-        except Exception as error:  # an expression's
-            answer, chosen = Answer(trouble=trouble_of(error)), []
-        trouble = answer.trouble
-        if trouble is not None:
-            try:
-                chosen = self._handlers(edges, scope, answer)
-            except Exception as error:  # a condition's: nobody handles that
-                answer, chosen = Answer(trouble=trouble_of(error)), []
-                trouble = answer.trouble
-            if not chosen:
-                assert trouble is not None
-                self.expected.failures.add((trouble.type, trouble.message))
+                self._go(node, plane, scope, self._ways(node, scope, answer))
                 return
+        except Exception as error:  # an expression's
+            answer = Answer(trouble=trouble_of(error))
+        trouble = answer.trouble
+        assert trouble is not None
+        try:
+            handler = self._handler(node, scope, trouble, answer)
+        except Exception as error:  # a condition's: nothing is for that
+            handler, trouble = None, trouble_of(error)
+        if handler is None:
+            self.expected.failures.add((trouble.type, trouble.message))
+            return
+        bind = self._layout.edges[handler].bind
+        if bind is not None:
+            bound = {**trouble.seen, "names": sorted(trouble.names), "of": trouble.own}
+            scope = {**scope, bind: bound}
+        self._go(node, plane, scope, [handler])
+
+    def _go(self, node: m.AnyNode, plane: Plane, scope: Scope, chosen: list[int]) -> None:
         self._passed[self._inner(node, plane)] = scope
-        for number, edge in edges:
-            if number not in chosen:
-                self._queue.append((number, plane, None))
-            elif trouble is not None and edge.bind is not None:
-                bound = {**trouble.seen, "names": sorted(trouble.names), "of": trouble.own}
-                self._queue.append((number, plane, {**scope, edge.bind: bound}))
-            else:
-                self._queue.append((number, plane, scope))
+        for number in self._layout.out[node.name]:
+            self._queue.append((number, plane, scope if number in chosen else None))
+
+    def _ways(self, node: m.AnyNode, scope: Scope, answer: Answer) -> list[int]:
+        """The edges along which it goes on."""
+        found = []
+        for number in self._layout.out[node.name]:
+            edge = self._layout.edges[number]
+            if edge.on in (m.DONE, str(answer.code)) and self._holds(edge, scope, answer):
+                found.append(number)
+                if isinstance(node, m.Branch):
+                    break
+        return found
 
     def _inner(self, node: m.AnyNode, plane: Plane) -> Place:
         """The place of what follows the node directly."""
@@ -253,16 +257,17 @@ class Oracle:
     def _holds(self, edge: m.Edge, scope: Scope, answer: Answer) -> bool:
         return edge.when is None or bool(self._value(edge.when, {**scope, **answer.specials}))
 
-    def _handlers(self, edges: list[tuple[int, m.Edge]], scope: Scope, answer: Answer) -> list[int]:
-        trouble = answer.trouble
-        assert trouble is not None
+    def _handler(
+        self, node: m.AnyNode, scope: Scope, trouble: Trouble, answer: Answer
+    ) -> int | None:
         for on in (str(trouble.code), m.ERROR):
-            for number, edge in edges:
+            for number in self._layout.out[node.name]:
+                edge = self._layout.edges[number]
                 names = {e if ":" in e else f"builtins:{e}" for e in edge.errors}
                 if edge.on == on and (not names or names & trouble.names):
                     if self._holds(edge, scope, answer):
-                        return [number]
-        return []
+                        return number
+        return None
 
     def _told(self, node: m.AnyNode, scope: Scope, answer: Answer) -> Scope:
         """What the node sets, and what it says of the job."""
