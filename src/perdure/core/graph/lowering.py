@@ -4,6 +4,7 @@ This is the only place that knows the kinds of activities. What they have in com
 data of the vertex. A new kind is a new case here and in the ways to write a graph, and nowhere else.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -217,13 +218,40 @@ def _place(vertices: tuple[Vertex, ...]) -> None:
         vertex = vertices[index]
         after = [arrow.target.needs for arrow in vertex.arrows]
         vertex.needs = frozenset().union(_reads(vertex), *after)
+    _place_joins(vertices, around, shape)
+    loops = {index: _loops_around(vertices, index, around, shape) for index in shape.order}
+    _place_loops(vertices, loops, shape)
+
+
+def _place_joins(vertices: tuple[Vertex, ...], around: dict[int, list[int]], shape: Shape) -> None:
+    """Say what each path to a join may set. Where several may set the same, what they set is told from what they
+    found by comparing with the scope from before they parted."""
+    joined: dict[int, list[Arrow]] = {}
     for vertex in vertices:
         for arrow in vertex.arrows:
             if arrow.target.required > 1:
-                part = shape.since_parting(vertex.index, arrow.target.index)
-                arrow.variables = frozenset().union(*(_sets(vertices[each]) for each in part))
-    loops = {index: _loops_around(vertices, index, around, shape) for index in shape.order}
-    _place_loops(vertices, loops, shape)
+                joined.setdefault(arrow.target.index, []).append(arrow)
+    for index, arrows in joined.items():
+        parting = vertices[shape.parting(index)]
+        outside = {*around[parting.index], parting.index}
+        for arrow in arrows:
+            part = shape.since_parting(arrow.source.index, index)
+            # What an item of a spread sets is its own: behind the aggregate it is not there.
+            passed = [
+                vertices[each] for each in part if _spreads(vertices, around[each]) <= outside
+            ]
+            arrow.variables = frozenset().union(*map(_sets, passed))
+        counts = Counter(name for arrow in arrows for name in arrow.variables)
+        if any(count > 1 for count in counts.values()):
+            key = f"@{parting.name}"
+            for arrow in parting.arrows:
+                arrow.keeps = key
+            for arrow in arrows:
+                arrow.since = key
+
+
+def _spreads(vertices: tuple[Vertex, ...], around: list[int]) -> set[int]:
+    return {each for each in around if vertices[each].aggregate is not None}
 
 
 def _place_loops(vertices: tuple[Vertex, ...], loops: dict[int, list[int]], shape: Shape) -> None:
@@ -273,7 +301,7 @@ def _loops_around(
 ) -> list[int]:
     """The hooks that a cycle activity, which the vertex leads to or is, goes back to. Between a spread and its
     aggregate they are those around the spread: an item leaves no loop."""
-    spreads = [each for each in around[index] if vertices[each].aggregate is not None]
+    spreads = _spreads(vertices, around[index])
     index = min(spreads, key=lambda each: vertices[each].depth, default=index)
     below = shape.descendants(index) | {index}
     turns = [vertices[each].returns_to for each in below]

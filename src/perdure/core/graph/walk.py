@@ -191,6 +191,8 @@ class Walk:
     def _run(self) -> None:
         while self._queue and self.trouble is None:
             arrow, plane, scope, held = self._queue.popleft()
+            if scope is not None and arrow.keeps is not None:
+                scope = {**scope, arrow.keeps: scope}
             for hook in arrow.leaves:
                 turn = self._leave_loop(hook, plane)
                 if scope is None and (turn.undecided or turn.has_turned):
@@ -453,8 +455,17 @@ def _joined(join: Join) -> Scope | None:
     for arrow, scope in found:
         if merged is None:
             merged = dict(scope)
-        else:
-            for name in scope:
-                if name in arrow.variables or name not in merged:
-                    merged[name] = scope[name]
+            continue
+        base: Scope = {} if arrow.since is None else scope[arrow.since]
+        for name in scope:
+            if name not in merged or (name in arrow.variables and _is_set(name, scope, base)):
+                merged[name] = scope[name]
     return merged
+
+
+def _is_set(name: str, scope: Scope, base: Scope) -> bool:
+    """Whether the value is another one than before."""
+    if name not in base:
+        return True
+    value, before = scope[name], base[name]
+    return type(value) is not type(before) or bool(value != before)
