@@ -158,8 +158,17 @@ class Layout:
         return max(above, default=-1) + (self.is_activity(name) or self._opens(name))
 
     def _is_inside(self, name: str, hook: str) -> bool:
-        """Whether a path leads from it back to the hook."""
-        return any(cycle.to == hook and cycle.name in self.reach(name) for cycle in self.cycles)
+        """Whether a path leads from it back to the hook, and to no hook before that."""
+        found, waiting = {name}, [name]
+        while waiting:
+            reached = self.reach(waiting.pop())
+            back = {cycle.to for cycle in self.cycles if cycle.name in reached}
+            if hook in back:
+                return True
+            inner = {each for each in back if each in self.reach(hook)}
+            waiting.extend(inner - found)
+            found |= inner
+        return False
 
     def _parting(self, name: str) -> str:
         """The last node that every path to this one passes."""

@@ -264,8 +264,7 @@ def _place_loops(vertices: tuple[Vertex, ...], loops: dict[int, list[int]], shap
             for hook in arrow.leaves:
                 hook.exits += 1
         if vertex.returns_to is not None:
-            inner = vertex.returns_to.index
-            vertex.decides = tuple(vertices[hook] for hook in around if hook in loops[inner])
+            vertex.decides = tuple(vertices[hook] for hook in around)
             for hook in vertex.decides:
                 hook.cycles += 1
     for vertex in vertices:
@@ -299,14 +298,32 @@ def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]
 def _loops_around(
     vertices: tuple[Vertex, ...], index: int, around: dict[int, list[int]], shape: Shape
 ) -> list[int]:
-    """The hooks that a cycle activity, which the vertex leads to or is, goes back to. Between a spread and its
-    aggregate they are those around the spread: an item leaves no loop."""
+    """The hooks of the loops that a vertex is in. Between a spread and its aggregate they are those around the
+    spread: an item leaves no loop."""
     spreads = _spreads(vertices, around[index])
     index = min(spreads, key=lambda each: vertices[each].depth, default=index)
-    below = shape.descendants(index) | {index}
-    turns = [vertices[each].returns_to for each in below]
-    hooks = {hook.index for hook in turns if hook is not None}
-    return [hook for hook in hooks if hook == index or hook in shape.ancestors(index)]
+    before = shape.ancestors(index) | {index}
+    hooks = {cycle.returns_to.index for cycle in vertices if cycle.returns_to is not None}
+    return [hook for hook in hooks & before if _leads_back(vertices, index, hook, shape)]
+
+
+def _leads_back(vertices: tuple[Vertex, ...], index: int, hook: int, shape: Shape) -> bool:
+    """Whether a path leads back to the hook without leaving its loop: by a cycle activity of its own, or of hooks
+    behind it."""
+    seen: set[int] = set()
+    waiting = [index]
+    while waiting:
+        each = waiting.pop()
+        for below in shape.descendants(each) | {each}:
+            turn = vertices[below].returns_to
+            if turn is None or turn.index in seen:
+                continue
+            if turn.index == hook:
+                return True
+            if hook in shape.ancestors(turn.index):
+                seen.add(turn.index)
+                waiting.append(turn.index)
+    return False
 
 
 def _reads(vertex: Vertex) -> set[str]:
