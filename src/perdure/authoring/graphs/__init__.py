@@ -1,0 +1,1 @@
+"""Graphs as people write them: functions whose source is compiled, builders, texts."""

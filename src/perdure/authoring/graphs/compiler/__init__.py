@@ -1,0 +1,4 @@
+"""The compiler behind `@graph`: the source of a plain async function, as nodes and edges.
+
+To follow one statement: `function.py`, `statements.py`, `awaits.py`, `drawing.py`; then `flow.py`, which sees the whole.
+"""
