@@ -19,6 +19,7 @@
     │   ├── JoinSetClosed          a submit to a join set that was awaited
     │   ├── KeyReused              a start key that is taken by a run with other arguments
     │   ├── ForbiddenStatement     SQL that a transaction of the user's may not execute
+    │   ├── ExpressionProblem      an expression that is not of the language of graphs
     │   └── RunClosed              the run is over and takes nothing more
     ├── Outcome                    what became of a step or a run
     │   ├── TaskFailed             a task's exception that can't be rebuilt here
@@ -51,6 +52,8 @@
     │   ├── TransactionOver        used after its end, or after a statement of it failed
     │   ├── TransactionInterrupted ended by the database, and by no fault of its own
     │   └── NotCommitted           a question about a run that is not committed yet
+    ├── EvaluationError            an expression that has no value here, whatever Python would say
+    │   └── ExpressionTooCostly    it would take too long, or make something too large
     ├── OperationError             an operation of `perdure.operations`
     │   ├── OperationFailed        a participant crashed, or somebody aborted it
     │   │   └── ParticipantFenced  this participant was taken for dead
@@ -174,6 +177,23 @@ class ForbiddenStatement(InputError):
     """SQL that a transaction may not execute: Perdure's own tables, or what would end the transaction."""
 
     code = "forbidden-statement"
+
+
+class ExpressionProblem(InputError):
+    """`lineno` (from 1) and `column` (from 0) say where in the text or the source it is."""
+
+    code = "expression-problem"
+
+    def __init__(self, what: str, remedy: str, lineno: int, column: int) -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, lineno, column)
+        self.lineno = lineno
+        self.column = column
+
+    @property
+    def col_offset(self) -> int:
+        """`column`, by the name that nodes of a syntax tree have for it."""
+        return self.column
 
 
 class RunClosed(InputError):
@@ -367,6 +387,18 @@ class NotCommitted(TransactionError):
     """The transaction that a run or a question belongs to is not committed yet."""
 
     code = "not-committed"
+
+
+class EvaluationError(PerdureError):
+    """An expression met a value that it does not compute with. Errors that Python has a name for are Python's."""
+
+    code = "evaluation"
+
+
+class ExpressionTooCostly(EvaluationError):
+    """The evaluation was given up before it took too long, or made something too large."""
+
+    code = "expression-too-costly"
 
 
 class OperationError(PerdureError):

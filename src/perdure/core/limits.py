@@ -30,3 +30,27 @@ MAX_KEY_LENGTH: Final = 1024
 
 MAX_TIME_MS: Final = 2**63 - 1
 """Later than any time: times are 64-bit integers."""
+
+MAX_EXPRESSION_LENGTH: Final = 10_000
+"""Characters of an expression. What is longer is a program, and belongs in a task."""
+
+MAX_EXPRESSION_NODES: Final = 1_000
+"""Parts of an expression. With no loop around them, all of them together take a fraction of a millisecond."""
+
+MAX_EXPRESSION_DEPTH: Final = 50
+"""Parts within parts of an expression: far from the depth at which the parser or an evaluation runs out of stack."""
+
+MAX_EXPRESSION_WORK: Final = 1_000_000
+"""Elementary operations of one evaluation, some 100 ns each: it runs in its host's loop, where others wait."""
+
+MAX_EXPRESSION_TEXT: Final = 1_000_000
+"""Characters of a text that an expression makes: half of what a payload holds."""
+
+MAX_EXPRESSION_ITEMS: Final = 100_000
+"""Items of a list or a dict that an expression makes: more are not handled in one evaluation anyway."""
+
+MAX_EXPRESSION_BITS: Final = 4_096
+"""Size of an integer that an expression makes: the time for arithmetic grows with the square of it."""
+
+MAX_FORMAT_WIDTH: Final = 1_000
+"""Width and precision in a format specification: wider than any column, and too narrow to make a large text."""

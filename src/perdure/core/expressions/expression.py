@@ -1,0 +1,148 @@
+"""An expression: checked, compiled once, evaluated as often as it is needed."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from perdure.core.errors import ExpressionProblem
+from perdure.core.expressions.budget import Code, Evaluation, too_costly
+from perdure.core.expressions.checking import check, problem
+from perdure.core.expressions.compiling import Compiler
+from perdure.core.expressions.nesting import require_shallow
+from perdure.core.expressions.plain import CONTAINERS, measure
+from perdure.core.limits import MAX_EXPRESSION_LENGTH, MAX_PAYLOAD_BYTES
+
+_STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
+    ast.Import: ("an import", "the functions of expressions are there without one"),
+    ast.ImportFrom: ("an import", "the functions of expressions are there without one"),
+    ast.Assign: ("an assignment", "write only the value; compare with `==`"),
+    ast.AnnAssign: ("an assignment", "write only the value; compare with `==`"),
+    ast.AugAssign: ("an assignment", "write only the new value"),
+    ast.Return: ("a return", "write only the value"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """`text` is the expression in one canonical form, and all that there is to store; `names` is what it reads."""
+
+    text: str
+    names: frozenset[str] = field(compare=False, repr=False)
+    _code: Code = field(compare=False, repr=False)
+    _variables: int = field(compare=False, repr=False)
+    _makes: bool = field(compare=False, repr=False)
+    """It may make a list or a dict, and so one that holds another many times."""
+
+    def evaluate(self, scope: Mapping[str, Any]) -> Any:
+        """The value, or the exception that Python would raise, or `ExpressionTooCostly`."""
+        value = self._code(Evaluation(scope, self._variables))
+        if (
+            self._makes
+            and isinstance(value, CONTAINERS)
+            and measure(value, MAX_PAYLOAD_BYTES) > MAX_PAYLOAD_BYTES
+        ):
+            too_costly(f"the expression makes a value of more than {MAX_PAYLOAD_BYTES:,} bytes")
+        return value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse, (self.text,)
+
+
+def parse(text: str) -> Expression:
+    """The expression that is written in `text`."""
+    margin = len(text) - len(text.lstrip())
+    try:
+        return _parse(text.strip())
+    except ExpressionProblem as error:
+        raise _placed(error, text, margin) from error.__cause__
+
+
+def from_ast(node: ast.expr) -> Expression:
+    """The expression that is a part of a function's source. Problems are placed there."""
+    check(node)
+    text = _unparsed(node)
+    try:
+        return _parse(text)
+    except ExpressionProblem as error:
+        problem(node, error.what, error.remedy)
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> Expression:
+    tree = _tree_of(text)
+    names = check(tree)
+    canonical = _unparsed(tree)
+    if canonical != text and ast.dump(_tree_of(canonical)) != ast.dump(tree):
+        problem(
+            tree,
+            "the expression has no form that every Python reads alike",
+            "use plain quotes, and no backslashes in f-strings",
+        )
+    compiler = Compiler()
+    code = compiler.code(tree, {})
+    return Expression(canonical, names, code, compiler.variables, _makes(tree))
+
+
+def _tree_of(text: str) -> ast.expr:
+    if len(text) > MAX_EXPRESSION_LENGTH:
+        raise ExpressionProblem(
+            f"the expression has {len(text):,} characters",
+            f"use at most {MAX_EXPRESSION_LENGTH:,}, or compute it in a task",
+            1,
+            0,
+        )
+    require_shallow(text)
+    try:
+        return ast.parse(text, "<expression>", "eval").body
+    except SyntaxError as error:
+        raise _unreadable(text, error) from error
+    except (MemoryError, RecursionError, ValueError) as error:
+        raise ExpressionProblem(
+            f"the expression can't be read ({error})", "write it as Python", 1, 0
+        ) from error
+
+
+def _unreadable(text: str, error: SyntaxError) -> ExpressionProblem:
+    """What is wrong with a text that is no expression; it may be a statement."""
+    try:
+        statements = ast.parse(text, "<expression>", "exec").body
+    except (SyntaxError, MemoryError, RecursionError, ValueError):
+        statements = []
+    if statements:
+        what, remedy = _STATEMENTS.get(
+            type(statements[0]), ("a statement", "write one expression, which has a value")
+        )
+        return ExpressionProblem(f"this is {what}, and no expression", remedy, 1, 0)
+    what = (
+        "the expression is empty" if not text else f"this is no Python ({error.msg.split(':')[0]})"
+    )
+    remedy = "write one expression, which has a value"
+    return ExpressionProblem(what, remedy, error.lineno or 1, max(0, (error.offset or 1) - 1))
+
+
+def _unparsed(tree: ast.expr) -> str:
+    try:
+        return ast.unparse(tree)
+    except ValueError:  # before 3.12, what f-strings can't say
+        problem(
+            tree, "there is a backslash in a field of an f-string", "join texts with `+` instead"
+        )
+
+
+def _makes(tree: ast.expr) -> bool:
+    makers = (ast.BinOp, ast.Call, ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Tuple)
+    return any(isinstance(node, makers) for node in ast.walk(tree))
+
+
+def _placed(error: ExpressionProblem, text: str, margin: int) -> ExpressionProblem:
+    """The problem with its place in `text` as it was given, in characters: Python counts bytes."""
+    lines = text.lstrip().split("\n")
+    line = lines[min(error.lineno, len(lines)) - 1]
+    column = len(line.encode(errors="replace")[: error.column].decode(errors="ignore"))
+    before = text[:margin]
+    if error.lineno == 1:
+        column += len(before) - (before.rfind("\n") + 1)
+    lineno = error.lineno + before.count("\n")
+    return ExpressionProblem(error.what, error.remedy, lineno, column)

@@ -1,0 +1,81 @@
+"""Comprehensions: loops that count their rounds."""
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Union
+
+from perdure.core.expressions.budget import Code, Evaluation
+from perdure.core.expressions.plain import SIZED, elements, limited, pay_for_key, require_plain
+
+Assign = Callable[[Evaluation, Any], None]
+"""Gives an item of a loop to its variables."""
+
+
+class Loop(NamedTuple):
+    """One `for` of a comprehension, with its `if`s; inside is the next one, or what is made in each round."""
+
+    source: Code
+    assign: Assign
+    conditions: tuple[Code, ...]
+    inside: Union["Loop", Code]
+    cost: int
+
+
+def started(work: Evaluation, loop: Loop) -> Iterator[Any]:
+    """The results, one by one. The outermost source is evaluated now, as in Python."""
+    return _rounds(work, loop, elements(loop.source(work)))
+
+
+def _rounds(work: Evaluation, loop: Loop, items: Iterator[Any]) -> Iterator[Any]:
+    _, give, conditions, inside, cost = loop
+    for item in items:
+        work.left -= cost
+        if work.left < 0:
+            work.spend(0)
+        give(work, item)
+        for condition in conditions:
+            if not condition(work):
+                break
+        else:
+            if isinstance(inside, Loop):
+                yield from started(work, inside)
+            else:
+                yield inside(work)
+
+
+def listed(work: Evaluation, loop: Loop) -> list[Any]:
+    return limited(work, started(work, loop))
+
+
+def mapped(work: Evaluation, loop: Loop) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+    for key, value in started(work, loop):
+        pay_for_key(work, key, len(made))
+        made[key] = value
+    work.require_items(len(made))
+    return made
+
+
+def assign(target: ast.expr, variables: dict[str, int], new_place: Callable[[], int]) -> Assign:
+    """How to give an item to `target`; its names get places among the variables."""
+    if isinstance(target, ast.Name):
+        place = variables[target.id] = new_place()
+
+        def give(work: Evaluation, item: Any) -> None:
+            work.variables[place] = item
+
+        return give
+    if not isinstance(target, ast.Tuple | ast.List):
+        raise TypeError(f"a loop over {type(target).__name__}, which no check lets pass")
+    parts = [assign(part, variables, new_place) for part in target.elts]
+
+    def unpack(work: Evaluation, item: Any) -> None:
+        if not isinstance(item, SIZED):
+            require_plain(item)
+            raise TypeError(f"cannot unpack non-iterable {type(item).__name__} object")
+        if len(item) != len(parts):
+            raise ValueError(f"expected {len(parts)} values to unpack, got {len(item)}")
+        for part, value in zip(parts, item, strict=True):
+            part(work, value)
+
+    return unpack

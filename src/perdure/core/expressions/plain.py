@@ -1,0 +1,128 @@
+"""Plain data: what expressions compute with. How large it is, and what it costs to look at."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from itertools import islice
+from types import GeneratorType
+from typing import Any
+
+from perdure.core.errors import EvaluationError
+from perdure.core.expressions.budget import Evaluation
+from perdure.core.limits import MAX_EXPRESSION_ITEMS
+
+NUMBERS = (int, float)
+SEQUENCES = (list, tuple)
+CONTAINERS = (list, tuple, dict)
+SIZED = (str, list, tuple, dict)
+PLAIN = (type(None), int, float, str, list, tuple, dict)
+
+_SMALL = {bool, float, type(None)}
+_LARGE = 2**60
+
+
+def require_plain(*values: object) -> None:
+    for value in values:
+        if not isinstance(value, PLAIN):
+            raise EvaluationError(
+                f"an expression can't compute with a {type(value).__qualname__}",
+                "use its fields, or make it text, numbers, lists and dicts in a task",
+            )
+
+
+def fields_of(value: object) -> frozenset[str]:
+    """The declared public fields of a dataclass or a msgspec struct; none of anything else."""
+    kind: Any = type(value)
+    return _fields_of_kind(kind)
+
+
+@lru_cache(maxsize=1024)
+def _fields_of_kind(kind: Any) -> frozenset[str]:
+    if is_dataclass(kind):
+        names = [field.name for field in fields(kind)]
+    else:
+        names = list(getattr(kind, "__struct_fields__", ()))
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+def measure(value: object, cap: int, *, strict: bool = False) -> int:
+    """At most the characters of `value` as JSON or as Python text, so that nothing is refused in vain.
+
+    It is given up beyond `cap`: items that stand in many places count in each, and there may be no end of them.
+    With `strict`, whatever is not plain is refused.
+    """
+    size = 0
+    waiting = [value]
+    while waiting and size <= cap:
+        item = waiting.pop()
+        if isinstance(item, str):
+            size += len(item) + 2
+        elif isinstance(item, SEQUENCES):
+            size += len(item) + 1
+            if size <= cap:
+                size += _measure_items(item, waiting)
+        elif isinstance(item, dict):
+            size += 2 * len(item) + 1
+            if size <= cap:
+                size += _measure_items(item.keys(), waiting)
+                size += _measure_items(item.values(), waiting)
+        elif isinstance(item, int):
+            size += 1 + (item.bit_length() >> 2)
+        else:
+            size += 1
+            if strict:
+                require_plain(item)
+            waiting.extend(getattr(item, name) for name in fields_of(item))
+    return size
+
+
+def _measure_items(items: Collection[Any], waiting: list[Any]) -> int:
+    """The size of the items if they are of one simple kind, which is quick to tell; others are to wait."""
+    kinds = set(map(type, items)) if len(items) > 16 else {object}
+    if kinds == {str}:
+        return sum(map(len, items)) + 2 * len(items)
+    if kinds == {int}:
+        return (sum(map(int.bit_length, items)) >> 2) + len(items)
+    if kinds <= _SMALL:
+        return len(items)
+    waiting.extend(items)
+    return 0
+
+
+def price(work: Evaluation, value: object) -> int:
+    """Operations that it takes to look through `value`, as a comparison does."""
+    if isinstance(value, str):
+        return len(value) >> 6
+    if value is None or isinstance(value, NUMBERS):
+        return 0
+    return measure(value, work.left << 2) >> 2
+
+
+def pay_for_key(work: Evaluation, key: object, count: int) -> None:
+    """What it takes to find a key among `count`: tuples are hashed anew each time, large integers collide at will."""
+    if isinstance(key, tuple):
+        work.spend(price(work, key))
+    elif isinstance(key, int) and not -_LARGE < key < _LARGE:
+        work.spend(count)
+
+
+def elements(value: Any) -> Iterator[Any]:
+    """The items of a value in a loop. A set has no order that another process would agree with."""
+    if not isinstance(value, (*SIZED, GeneratorType)):
+        require_plain(value)
+    return iter(value)
+
+
+def collected(work: Evaluation, items: Any) -> list[Any]:
+    """The items as a new list, unless there are too many."""
+    if isinstance(items, SIZED):
+        work.require_items(len(items))
+        return list(items)
+    return limited(work, elements(items))
+
+
+def limited(work: Evaluation, items: Iterator[Any]) -> list[Any]:
+    """The items that are still to come as a list, unless there are too many."""
+    found = list(islice(items, MAX_EXPRESSION_ITEMS + 1))
+    work.require_items(len(found))
+    return found
