@@ -12,6 +12,7 @@
     │   ├── DuplicateName          two tasks of one name, or two workflows of one name and version
     │   ├── UnknownName            a program or task that this process does not have
     │   ├── GraphInvalid           a graph that breaks rules: all of them at once
+    │   │   └── CannotCompile      a function whose source can't be made a graph
     │   ├── NotDeterministic       workflow code that reads a clock, draws randomness, does I/O
     │   ├── OutsideRun             a verb that needs a run, called where there is none
     │   ├── CallReused             a Call that was awaited before
@@ -207,6 +208,12 @@ class ExpressionProblem(InputError):
     def col_offset(self) -> int:
         """`column`, by the name that nodes of a syntax tree have for it."""
         return self.column
+
+
+class CannotCompile(GraphInvalid):
+    """A function that can't be made a graph. `problems` are in the order of the lines."""
+
+    code = "cannot-compile"
 
 
 class RunClosed(InputError):

@@ -1,9 +1,8 @@
 """The graph while it is drawn: nodes, and the beginnings of edges that wait for the node that comes next."""
 
-from collections.abc import Iterable
-from contextlib import contextmanager
-from collections.abc import Iterator
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -56,6 +55,7 @@ class Drawing:
     def name(self, wanted: str) -> str:
         """A name that no other node has, made of the one that is wanted."""
         plain = re.sub(r"\W", "_", wanted)
+        plain = f"n{plain}" if plain[0].isdigit() else plain
         name, count = plain, 1
         while name in self._taken:
             count += 1
@@ -122,35 +122,18 @@ class Drawing:
         yield
         self._handlers.pop()
 
-    @contextmanager
-    def unhandled(self) -> Iterator[None]:
-        """Errors of what is drawn inside are looked after by whoever draws it."""
-        kept, self._handlers = self._handlers, []
-        yield
-        self._handlers = kept
-
     def _guard(self, name: str) -> None:
-        for handlers in reversed(self._handlers):
-            for handler in handlers:
+        """Lead errors to the handlers. A type that one of them takes does not come to those around."""
+        taken: set[str] = set()
+        for handler in (each for handlers in reversed(self._handlers) for each in handlers):
+            types = tuple(each for each in handler.types if each not in taken)
+            if types or not handler.types:
                 stub = self.stub(name, on=m.ERROR)
-                handler.stubs.append(stub._replace(errors=handler.types, bind=handler.bind))
-                if not handler.types:
-                    return
+                handler.stubs.append(stub._replace(errors=types, bind=handler.bind))
+            if not handler.types:
+                return
+            taken.update(types)
 
     def _attach(self, stub: Stub, target: str) -> None:
         edge = m.Edge(stub.source, target, stub.on, stub.when, stub.errors, stub.bind)
         self._edges.append((stub.order, edge))
-
-    def replace(self, nodes: Iterable[m.AnyNode]) -> None:
-        """These instead of the nodes of the same names."""
-        self._nodes.update((node.name, node) for node in nodes)
-
-    def remove_pass_through(self, name: str) -> None:
-        """A node that only passes on to one other: what led to it leads there."""
-        (target,) = (edge.target for _, edge in self._edges if edge.source == name)
-        self._edges = [
-            (order, msgspec.structs.replace(edge, target=target) if edge.target == name else edge)
-            for order, edge in self._edges
-            if edge.source != name
-        ]
-        del self._nodes[name]

@@ -5,11 +5,13 @@ from collections.abc import Callable
 
 from perdure.authoring.graphs.compiler.calls import Called, called
 from perdure.authoring.graphs.compiler.unit import Unit, is_timeless
+from perdure.authoring.graphs.compiler.unpacking import listed
 from perdure.core.graph import model as m
 
 InOrder = Callable[[Unit, list[ast.expr]], list[ast.expr]]
 """Makes the awaits in expressions that are evaluated one after the other."""
 
+_BEFORE = "await it before, or in a graph of its own that is gathered"
 _MEMBERS = "give it calls of tasks, workflows and graphs, or one `*[f(x) for x in xs]`"
 
 
@@ -47,8 +49,8 @@ def _side_by_side(
         name = drawing.name(member.name)
         result, failure = unit.names.temporary(f"{name}_result"), unit.names.temporary(f"{name}_error")
         drawing.open = start
-        with drawing.unhandled():
-            drawing.add(member.node_apart(name, maps, {result.id: "result", failure.id: "None"}))
+        outputs = {result.id: "result", failure.id: "None"}
+        drawing.add(member.node_apart(name, maps, outputs), can_fail=False)
         ends += [*drawing.open, drawing.caught(name, failure.id)]
         results.append(result)
         failures.append(failure.id)
@@ -75,11 +77,13 @@ def _arguments_now(unit: Unit, members: list[Called], in_order: InOrder) -> list
 
 def _raise_first(unit: Unit, failures: list[str]) -> None:
     """After a join: each failure is an error, or None."""
+    drawing = unit.drawing
+    failed = m.Branch(name=drawing.name("failed"))
+    drawing.put(failed, can_fail=False)
     for failure in failures:
-        failed, fine = unit.drawing.branch(f"{failure} is not None", can_fail=False)
-        unit.drawing.open = failed
-        unit.drawing.put(m.Raise(name=unit.drawing.name("raise"), again=failure))
-        unit.drawing.open = fine
+        drawing.open = [drawing.stub(failed.name, when=f"{failure} is not None")]
+        drawing.put(m.Raise(name=drawing.name("raise"), again=failure))
+    drawing.open = [drawing.stub(failed.name)]
 
 
 def _spread(
@@ -89,30 +93,33 @@ def _spread(
     if not isinstance(made, ast.ListComp | ast.GeneratorExp):
         unit.problems.add(starred, f"gather of `{ast.unparse(starred)}`", _MEMBERS)
         return None
+    for part in ast.walk(made):
+        if isinstance(part, ast.Await) and part not in ast.walk(made.generators[0].iter):
+            unit.problems.add(part, "an await inside a list that is gathered", _BEFORE)
+            return None
     member = called(unit, made.elt)
     if member is None:
         return None
     items, given = _items(unit, made, member, in_order)
     drawing = unit.drawing
+    every_item = unit.keep(items, "items")
     item = unit.names.temporary("item")
     outcome = unit.names.temporary("outcome")
     failure = unit.names.temporary("failure")
     every = unit.names.temporary("outcomes")
-    spread = m.Spread(name=drawing.name("spread"), items=items, item=item.id)
-    drawing.add(spread)
+    spread = m.Spread(name=drawing.name("spread"), items=every_item.id, item=item.id)
+    drawing.add(spread, can_fail=False)
     name = drawing.name(member.name)
-    with drawing.unhandled():
-        maps = {key: text.format(item.id) for key, text in given.items()}
-        drawing.add(member.node_apart(name, maps, {outcome.id: "[result, None]"}))
-        ends = drawing.open
-        drawing.open = [drawing.caught(name, failure.id)]
-        drawing.assign({outcome.id: f"[None, {failure.id}]"}, "failed", can_fail=False)
-        drawing.open += ends
-        together = drawing.name("gather")
-        drawing.add(
-            m.Aggregate(name=together, of=spread.name, collect=outcome.id, into=every.id),
-            can_fail=False,
-        )
+    maps = {key: text.format(item.id) for key, text in given.items()}
+    drawing.add(member.node_apart(name, maps, {outcome.id: "[result, None]"}), can_fail=False)
+    ends = drawing.open
+    drawing.open = [drawing.caught(name, failure.id)]
+    outcomes = {outcome.id: f"[None, {failure.id}]"}
+    drawing.add(m.Assign(name=drawing.name("failure"), set=outcomes), can_fail=False)
+    drawing.open += ends
+    together = drawing.name("gather")
+    gather = m.Aggregate(name=together, of=spread.name, collect=outcome.id, into=every.id)
+    drawing.add(gather, can_fail=False)
     first = unit.names.temporary("failure")
     failures = f"[each[1] for each in {every.id} if each[1] is not None]"
     drawing.assign({first.id: f"({failures} + [None])[0]"}, "failures", can_fail=False)
@@ -123,26 +130,31 @@ def _spread(
 
 def _items(
     unit: Unit, made: ast.ListComp | ast.GeneratorExp, member: Called, in_order: InOrder
-) -> tuple[str, m.Maps]:
+) -> tuple[ast.expr, m.Maps]:
     """What is spread, and the arguments as texts with a gap for the item.
 
     All arguments are evaluated before the first call begins, as the list in Python is made before it is gathered.
     """
     first = made.generators[0]
     (iterable,) = in_order(unit, [first.iter])
+    values = list(member.arguments.values())
+    is_whole = len(made.generators) == 1 and not first.ifs and isinstance(first.target, ast.Name)
+    if is_whole and len(values) == 1 and ast.dump(values[0]) == _dump_of_reading(first.target):
+        return listed(iterable), dict.fromkeys(member.arguments, "{}")
     generators = [
         ast.comprehension(first.target, iterable, first.ifs, first.is_async),
         *made.generators[1:],
     ]
-    values = list(member.arguments.values())
-    is_plain = len(generators) == 1 and not first.ifs and isinstance(first.target, ast.Name)
-    if is_plain and len(values) == 1 and isinstance(values[0], ast.Name):
-        if isinstance(first.target, ast.Name) and values[0].id == first.target.id:
-            return unit.expressions.text(iterable), dict.fromkeys(member.arguments, "{}")
     keys: list[ast.expr | None] = [ast.Constant(name) for name in member.arguments]
     items = ast.copy_location(ast.ListComp(ast.Dict(keys, values), generators), made)
-    text = unit.expressions.text(ast.fix_missing_locations(items))
-    return text, {name: f"{{}}[{name!r}]" for name in member.arguments}
+    return ast.fix_missing_locations(items), {
+        name: f"{{}}[{name!r}]" for name in member.arguments
+    }
+
+
+def _dump_of_reading(target: ast.expr) -> str:
+    """How the variable of a comprehension looks where it is read."""
+    return ast.dump(ast.Name(target.id, ast.Load())) if isinstance(target, ast.Name) else ""
 
 
 def _result(unit: Unit, value: ast.expr, place: ast.AST, into: str | None) -> ast.expr:

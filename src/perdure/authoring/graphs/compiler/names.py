@@ -14,7 +14,10 @@ RESERVED: Final = frozenset(("input", "job", "result", "code", "error"))
 MISSING: Final = object()
 """Nothing: not even None."""
 
-_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+_SCOPES = (
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+)
 
 
 class Names:
@@ -25,17 +28,22 @@ class Names:
         self._fn = fn
         cells = fn.__closure__ or ()
         self._cells = dict(zip(fn.__code__.co_freevars, cells, strict=True))
-        self._locals = set(_bound(tree))
-        self._taken = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | self._locals
-        inner = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | {
-            n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)
+        self._assigned = frozenset(_assigned(tree))
+        self._locals = self._assigned | {
+            node.name for node in _in_scope(tree) if isinstance(node, ast.ExceptHandler) and node.name
         }
-        self._taken |= inner
-        self._spelled = {name: self.fresh(f"{name.strip('_') or 'it'}_") for name in sorted(self._taken) if _is_awkward(name)}
+        self._taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        self._taken |= self._locals | set(_bound_anywhere(tree))
+        awkward = sorted(filter(_is_awkward, self._locals | set(_bound_anywhere(tree))))
+        self._spelled = {name: self.fresh(f"{name.strip('_') or 'it'}_") for name in awkward}
         self._users = {spelled: name for name, spelled in self._spelled.items()}
 
     def is_variable(self, name: str) -> bool:
         return name in self._locals
+
+    def is_assigned(self, name: str) -> bool:
+        """Whether it is a variable, and not only the name of errors."""
+        return name in self._assigned
 
     def spelled(self, name: str) -> str:
         """The variable's name in the graph."""
@@ -57,7 +65,7 @@ class Names:
     def temporary(self, wanted: str) -> ast.Name:
         """A fresh variable, as an expression."""
         name = self.fresh(wanted)
-        self._locals.add(name)
+        self._locals |= {name}
         return ast.Name(name, ast.Load())
 
     def find(self, node: ast.AST, inner: frozenset[str] = frozenset()) -> Any:
@@ -89,17 +97,29 @@ def _is_awkward(name: str) -> bool:
     return name in RESERVED or name in FUNCTIONS or name.startswith("_")
 
 
-def _bound(tree: ast.AsyncFunctionDef) -> Iterator[str]:
-    """Names that the function binds in its own scope."""
+def _assigned(tree: ast.AsyncFunctionDef) -> Iterator[str]:
+    """The parameters, and the names that the function assigns in its own scope."""
     arguments = tree.args
     for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         yield each.arg
+    for node in _in_scope(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _bound_anywhere(tree: ast.AsyncFunctionDef) -> Iterator[str]:
+    """Names that are bound by the function, or by comprehensions and lambdas in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _in_scope(tree: ast.AsyncFunctionDef) -> Iterator[ast.AST]:
     todo: list[ast.AST] = [*tree.body]
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            yield node.name
-        if not isinstance(node, (*_SCOPES, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node
+        if not isinstance(node, _SCOPES):
             todo.extend(ast.iter_child_nodes(node))

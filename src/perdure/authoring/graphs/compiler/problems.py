@@ -1,40 +1,30 @@
 """What can't be compiled: all of it is collected, and told at once."""
 
 import ast
-from typing import NamedTuple
 
 from perdure.core.errors import CannotCompile
-
-
-class Finding(NamedTuple):
-    """A place in the source, what stands there, and what to write instead."""
-
-    file: str
-    line: int
-    what: str
-    instead: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what}; {self.instead}"
+from perdure.core.graph.model import Place, Problem
 
 
 class Problems:
-    """The findings of one function."""
+    """Places in the source of one function, what stands there, and what to write instead."""
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._findings: set[Finding] = set()
+        self._found: dict[Place, Problem] = {}
 
-    def add(self, place: ast.AST | int, what: str, instead: str) -> None:
-        line = place if isinstance(place, int) else int(getattr(place, "lineno", 0))
-        self._findings.add(Finding(self._file, line, what, instead))
+    def add(self, at: ast.AST | int, what: str, remedy: str) -> None:
+        """`at` is a node of the source, or a line. Of one place the first problem is told."""
+        if isinstance(at, int):
+            place = Place(self._file, at, 1)
+        else:
+            line, column = getattr(at, "lineno", 0), getattr(at, "col_offset", 0)
+            place = Place(self._file, line, column + 1)
+        self._found.setdefault(place, Problem("", "", what, remedy, place))
 
     def require_none(self, name: str) -> None:
         """Raise all that was found."""
-        found = tuple(sorted(self._findings))
+        found = [self._found[place] for place in sorted(self._found)]
         if found:
-            raise CannotCompile(
-                f"graph {name!r} can't be compiled",
-                "\n  ".join(["change these lines", *map(str, found)]),
-                found,
-            )
+            lines = "\n  ".join(["change these lines", *map(str, found)])
+            raise CannotCompile(f"graph {name!r} can't be compiled", lines, tuple(found))

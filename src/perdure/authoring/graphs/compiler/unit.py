@@ -11,10 +11,10 @@ from perdure.authoring.graphs.compiler.problems import Problems
 
 @dataclass
 class Loop:
-    """A loop around the statement at hand: where `break` and `continue` lead."""
+    """A loop around the statement at hand: the hook that it returns to, and the ways out by `break`."""
 
+    hook: str
     breaks: list[Stub] = field(default_factory=list)
-    continues: list[Stub] = field(default_factory=list)
 
 
 @dataclass
@@ -26,8 +26,8 @@ class Unit:
     names: Names
     problems: Problems
     expressions: Expressions
-    in_place: frozenset[str]
-    """Variables that may be lists or dicts: for them `+=` would change what others see."""
+    mutable: frozenset[str]
+    """Variables that are lists or dicts somewhere: in Python `+=` would change them for all who have them."""
     loops: list[Loop] = field(default_factory=list)
     caught: list[str] = field(default_factory=list)
 
