@@ -43,10 +43,10 @@ class Inline:
     def __init__(self, signals: Iterable[tuple[str, Any]]) -> None:
         self._signals = list(signals)
 
-    def made(self, call: Call[Any]) -> None:
+    def made(self, _call: Call[Any]) -> None:
         pass
 
-    def abandon(self, promises: Iterable[Settled]) -> tuple[()]:
+    def abandon(self, _promises: Iterable[Settled]) -> tuple[()]:
         return ()
 
     def begin(self, operation: Operation[Any]) -> Settled:
@@ -82,7 +82,7 @@ def driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
     except StopIteration as stopped:
         return stopped.value
     coroutine.close()
-    raise Impossible(f"{coroutine.__qualname__} waits for {waiting!r}, and nothing comes")
+    raise Impossible(f"{coroutine!r} waits for {waiting!r}, and nothing comes")
 
 
 def run_inline(program: Any, kwargs: dict[str, Any], signals: Iterable[tuple[str, Any]]) -> Any:

@@ -125,14 +125,11 @@ class _Run:
                 self._first[name] = scope
             if isinstance(node, m.Spread):
                 aggregate, values = self._spread(node, scope)
-                body = self._survey.reach((name,), without=aggregate.name)
-                done |= body
-                ended = Ended(m.DONE, {**scope, aggregate.into: values})
-                done.add(aggregate.name)
-                name = aggregate.name
+                done |= self._survey.reach((name,), without=aggregate.name) | {aggregate.name}
+                passed = Ended(m.DONE, {**scope, aggregate.into: values})
+                self._leave(aggregate.name, passed, given)
             else:
-                ended = self._pass(node, scope)
-            self._leave(name, ended, given)
+                self._leave(name, self._pass(node, scope), given)
 
     def _leave(self, name: str, ended: Ended, given: dict[str, list[Scope]]) -> None:
         """Take the edges that fit. An error, and a branch, go along the first."""
@@ -147,7 +144,8 @@ class _Run:
                 try:
                     holds = self._value(edge.when, ended.scope)
                 except Exception as error:  # the evaluation's, which is the branch's
-                    return self._leave(name, Ended(m.ERROR, ended.scope, _error(error)), given)
+                    self._leave(name, Ended(m.ERROR, ended.scope, _error(error)), given)
+                    return
                 if not holds:
                     continue
             taken += 1
@@ -156,7 +154,7 @@ class _Run:
         if ended.error is not None and not taken:
             raise Failed(ended.error)
         is_end = isinstance(self._nodes[name], m.Output | m.Cycle)
-        require(taken or is_end, f"no edge of {name} fits")
+        require(taken > 0 or is_end, f"no edge of {name} fits")
 
     def _pass(self, node: m.AnyNode, scope: Scope) -> Ended:
         try:

@@ -1,5 +1,6 @@
 """`@graph`: a plain async function whose source is compiled to a graph."""
 
+import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, overload
@@ -58,7 +59,7 @@ def graph(
     """
 
     def made(function: Callable[..., Any]) -> CompiledFunction:
-        if not callable(function) or not hasattr(function, "__code__"):
+        if not inspect.isfunction(function):
             raise InputError(f"{function!r} is not a function", "put @graph on a plain function")
         called = require_name("graph", function.__name__ if name is None else name)
         numbered = require_text("a version", version, least=0)

@@ -5,12 +5,12 @@ and may fail, is evaluated before it here.
 """
 
 import ast
-from copy import copy
 
 from perdure.authoring import concurrency, verbs
 from perdure.authoring.graphs.compiler.calls import called
 from perdure.authoring.graphs.compiler.durations import seconds
 from perdure.authoring.graphs.compiler.gathering import gathered
+from perdure.authoring.graphs.compiler.parts import parts_of, with_parts
 from perdure.authoring.graphs.compiler.unit import Unit, is_timeless
 from perdure.authoring.signal import Signal
 from perdure.core.graph import model as m
@@ -31,13 +31,8 @@ def settled(unit: Unit, node: ast.expr) -> ast.expr:
         return node
     if isinstance(node, ast.Await):
         return perform(unit, node, None)
-    made = copy(node)
     _refuse_conditional(unit, node)
-    places = _places(made)
-    values = settled_in_order(unit, [_read(made, place) for place in places])
-    for place, value in zip(places, values, strict=True):
-        _write(made, place, value)
-    return made
+    return with_parts(node, settled_in_order(unit, parts_of(node)))
 
 
 def settled_in_order(unit: Unit, nodes: list[ast.expr]) -> list[ast.expr]:
@@ -70,7 +65,9 @@ def perform(unit: Unit, node: ast.Await, into: str | None) -> ast.expr:
         return ast.copy_location(ast.Constant(None), node)
     values = settled_in_order(unit, list(found.arguments.values()))
     given = dict(zip(found.arguments, map(unit.expressions.text, values), strict=True))
-    result = ast.Name(into, ast.Load()) if into else unit.names.temporary(f"{_plain(found.name)}_result")
+    result = (
+        ast.Name(into, ast.Load()) if into else unit.names.temporary(f"{_plain(found.name)}_result")
+    )
     name = unit.drawing.name(found.name)
     unit.drawing.add(found.node(name, given, {result.id: "result"}))
     return ast.copy_location(result, node)
@@ -116,17 +113,14 @@ def _received(unit: Unit, call: ast.Call, signal: Signal[object], into: str | No
 
 def _raise_when_late(unit: Unit, hook: str, signal: str, limit: ast.expr) -> None:
     in_time = unit.drawing.open
-    said = ast.parse(f"f'within {{seconds:g}} s'", mode="eval").body
-    assert isinstance(said, ast.JoinedStr)
-    said.values[0] = ast.Constant(f"no signal {signal!r} within ")
-    shown = said.values[1]
-    assert isinstance(shown, ast.FormattedValue)
-    shown.value = limit
+    shown = ast.FormattedValue(limit, -1, ast.JoinedStr([ast.Constant("g")]))
+    parts = [ast.Constant(f"no signal {signal!r} within "), shown, ast.Constant(" s")]
+    said = ast.fix_missing_locations(ast.copy_location(ast.JoinedStr(list(parts)), limit))
     unit.drawing.open = [unit.drawing.stub(hook, on=m.TIMEOUT)]
     error = m.Raise(
         name=unit.drawing.name("late"),
         error="builtins:TimeoutError",
-        message=unit.expressions.text(ast.copy_location(said, limit)),
+        message=unit.expressions.text(said),
     )
     unit.drawing.put(error)
     unit.drawing.open = in_time
@@ -143,77 +137,24 @@ def _only_argument(unit: Unit, call: ast.Call, name: str) -> ast.expr | None:
     return None
 
 
-Place = tuple[str, int | None]
-"""A field of a node, and the index in it if it is a list."""
-
-
-def _places(node: ast.expr) -> list[Place]:
-    """What is always evaluated, in order: the parts of `node` that an await may be in."""
-    if isinstance(node, ast.BinOp):
-        return [("left", None), ("right", None)]
-    if isinstance(node, ast.Compare):
-        return [("left", None), ("comparators", 0)]
-    if isinstance(node, ast.BoolOp):
-        return [("values", 0)]
-    if isinstance(node, ast.IfExp):
-        return [("test", None)]
-    if isinstance(node, ast.Call):
-        return _places_of_call(node)
-    if isinstance(node, ast.Dict):
-        pairs = [(("keys", i), ("values", i)) for i in range(len(node.values))]
-        return [place for pair in pairs for place in pair if _read(node, place) is not None]
-    if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return [("elts", index) for index in range(len(node.elts))]
-    if isinstance(node, ast.JoinedStr):
-        return [("values", index) for index in range(len(node.values))]
-    if isinstance(node, ast.Slice):
-        bounds = ("lower", "upper", "step")
-        return [(bound, None) for bound in bounds if getattr(node, bound) is not None]
-    return [(field, None) for field in ("value", "operand", "slice") if hasattr(node, field)]
-
-
-def _places_of_call(node: ast.Call) -> list[Place]:
-    node.keywords = [copy(each) for each in node.keywords]
-    owner: list[Place] = [("func", None)] if isinstance(node.func, ast.Attribute) else []
-    arguments: list[Place] = [("args", index) for index in range(len(node.args))]
-    return owner + arguments + [("keywords", index) for index in range(len(node.keywords))]
-
-
-def _read(node: ast.AST, place: Place) -> ast.expr:
-    field, index = place
-    found = getattr(node, field) if index is None else getattr(node, field)[index]
-    if isinstance(found, ast.keyword | ast.Starred | ast.FormattedValue):
-        return found.value
-    return found.value if field == "func" else found  # the object that a method belongs to
-
-
-def _write(node: ast.AST, place: Place, value: ast.expr) -> None:
-    field, index = place
-    found = getattr(node, field) if index is None else getattr(node, field)[index]
-    if isinstance(found, ast.keyword | ast.Starred | ast.FormattedValue) or field == "func":
-        value, inner = copy(found), value
-        value.value = inner
-    if index is None:
-        setattr(node, field, value)
-    else:
-        changed = list(getattr(node, field))
-        changed[index] = value
-        setattr(node, field, changed)
-
-
 def _refuse_conditional(unit: Unit, node: ast.expr) -> None:
     """Awaits that Python comes to only sometimes, or more than once."""
-    parts: list[ast.expr] = []
-    what = "inside `and` or `or`"
+    parts: list[ast.AST] = []
+    what, instead = "inside `and` or `or`", _APART
     if isinstance(node, ast.BoolOp):
-        parts = node.values[1:]
+        parts += node.values[1:]
     elif isinstance(node, ast.Compare):
-        parts, what = node.comparators[1:], "in a chain of comparisons"
+        parts, what = [*node.comparators[1:]], "in a chain of comparisons"
     elif isinstance(node, ast.IfExp):
         parts, what = [node.body, node.orelse], "inside `... if ... else ...`"
-    elif isinstance(node, _Comprehension | ast.Lambda):
-        parts, what = [node], "inside a comprehension or a lambda"
+    elif isinstance(node, _Comprehension):
+        first, *others = node.generators
+        made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        parts = [first.target, *first.ifs, *others, *made]
+        what, instead = "inside a comprehension", _TOGETHER
+    elif isinstance(node, ast.Lambda):
+        parts, what = [node.body], "inside a lambda"
     for part in parts:
-        if has_await(part):
-            instead = _TOGETHER if isinstance(part, _Comprehension) else _APART
-            unit.problems.add(part, f"an await {what}", instead)
+        for each in ast.walk(part):
+            if isinstance(each, ast.Await):
+                unit.problems.add(each, f"an await {what}", instead)

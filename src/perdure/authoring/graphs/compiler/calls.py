@@ -9,9 +9,7 @@ from perdure.authoring.task import Task
 from perdure.authoring.workflow import Workflow
 from perdure.core.graph import model as m
 
-INSTEAD = (
-    "await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`"
-)
+INSTEAD = "await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`"
 
 
 class Called(NamedTuple):
@@ -39,7 +37,9 @@ class Called(NamedTuple):
 
 def is_callable_here(target: object) -> bool:
     """Whether a call of it is a step."""
-    return isinstance(target, Task | Workflow) or isinstance(getattr(target, "model", None), m.Graph)
+    return isinstance(target, Task | Workflow) or isinstance(
+        getattr(target, "model", None), m.Graph
+    )
 
 
 def called(unit: Unit, node: ast.expr) -> Called | None:

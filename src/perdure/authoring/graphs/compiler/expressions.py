@@ -1,6 +1,7 @@
 """Expressions of a function as those of a graph: variables renamed, constants written out, the rest refused."""
 
 import ast
+import builtins
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -65,31 +66,29 @@ class _Writing(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> Any:
         """Changed copies: the tree may be compiled again."""
-        return super().visit(copy(node)) if isinstance(node, ast.AST) else node
+        return super().visit(copy(node))
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         for field, value in ast.iter_fields(node):
             if isinstance(value, list):
-                setattr(node, field, [self.visit(each) for each in value])
+                setattr(node, field, [each and self.visit(each) for each in value])
             elif isinstance(value, ast.AST):
                 setattr(node, field, self.visit(value))
         return node
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 - the visitor's word
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self._inner or isinstance(node.ctx, ast.Store):
             node.id = self._names.spelled(node.id)
             return node
         if self._expressions.error(node) is not None:
-            self._problems.add(
-                node, f"the error {node.id!r} as a value", _USE_TEXT.format(node.id)
-            )
+            self._problems.add(node, f"the error {node.id!r} as a value", _USE_TEXT.format(node.id))
             return node
         if self._names.is_variable(node.id):
             node.id = self._names.spelled(node.id)
             return node
         return self._outer(node, node.id)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if self._names.find(node, self._inner) is not MISSING:
             return self._outer(node, ast.unparse(node))
         if self._expressions.error(node.value) is not None:
@@ -98,7 +97,7 @@ class _Writing(ast.NodeTransformer):
             return ast.Constant(None)
         return self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         text = self._text_of_error(node)
         if text is not None:
             return text
@@ -106,14 +105,14 @@ class _Writing(ast.NodeTransformer):
         if target is MISSING and isinstance(node.func, ast.Attribute):
             return self.generic_visit(node)
         if isinstance(node.func, ast.Name) and target is not MISSING:
-            if node.func.id in FUNCTIONS and target is _builtin(node.func.id):
+            if node.func.id in FUNCTIONS and target is vars(builtins)[node.func.id]:
                 node.args = [self.visit(each) for each in node.args]
                 node.keywords = [self.visit(each) for each in node.keywords]
                 return node
         self._refuse_call(node, target)
         return ast.copy_location(ast.Constant(None), node)
 
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:  # noqa: N802
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
         variable = self._expressions.error(node.value)
         if variable is None or node.conversion not in (-1, ord("s")):
             return self.generic_visit(node)
@@ -122,27 +121,26 @@ class _Writing(ast.NodeTransformer):
         node.value = _message(variable, node)
         return node
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:  # noqa: N802
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         arguments = node.args
         bound = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         with self._scope({each.arg for each in bound}):
-            made = self.generic_visit(node)
-        return made
+            return self.generic_visit(node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
         node.arg = self._names.spelled(node.arg)
         return node
 
-    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:  # noqa: N802
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         return self._comprehension(node)
 
-    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:  # noqa: N802
+    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
         return self._comprehension(node)
 
-    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:  # noqa: N802
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
         return self._comprehension(node)
 
-    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:  # noqa: N802
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
         return self._comprehension(node)
 
     def _comprehension(self, node: _Comprehension) -> ast.AST:
@@ -203,7 +201,9 @@ class _Writing(ast.NodeTransformer):
             instead = "define it above the graph"
         else:
             what = f"a call of {name}"
-            instead = f"make it a task and write `await {name}(...)`, or use the functions of expressions"
+            instead = (
+                f"make it a task and write `await {name}(...)`, or use the functions of expressions"
+            )
         self._problems.add(node, what, instead)
 
 
@@ -213,9 +213,3 @@ def _message(variable: str, place: ast.AST) -> ast.expr:
         if isinstance(node, ast.expr):
             ast.copy_location(node, place)
     return made
-
-
-def _builtin(name: str) -> Any:
-    import builtins
-
-    return getattr(builtins, name, MISSING)

@@ -119,7 +119,7 @@ class Flow:
 
     def _backward(self) -> dict[str, Variables]:
         """What is read from each node on, before it is set."""
-        found = dict.fromkeys(self._planes.nodes, frozenset())
+        found: dict[str, Variables] = dict.fromkeys(self._planes.nodes, frozenset())
         is_changed = True
         while is_changed:
             is_changed = False

@@ -21,7 +21,9 @@ def gathered(unit: Unit, call: ast.Call, into: str | None, in_order: InOrder) ->
     starred = [each for each in call.args if isinstance(each, ast.Starred)]
     if call.keywords:
         what = f"gather with {call.keywords[0].arg}="
-        unit.problems.add(call, what, "put a `try` around what may fail, in a graph or a task of its own")
+        unit.problems.add(
+            call, what, "put a `try` around what may fail, in a graph or a task of its own"
+        )
     elif starred and len(call.args) > 1:
         unit.problems.add(call, "gather of a list and more", "gather the list on its own")
     elif starred:
@@ -47,7 +49,10 @@ def _side_by_side(
     ends = []
     for member, maps, start in zip(found, given, drawing.fork(len(found)), strict=True):
         name = drawing.name(member.name)
-        result, failure = unit.names.temporary(f"{name}_result"), unit.names.temporary(f"{name}_error")
+        result, failure = (
+            unit.names.temporary(f"{name}_result"),
+            unit.names.temporary(f"{name}_error"),
+        )
         drawing.open = start
         outputs = {result.id: "result", failure.id: "None"}
         drawing.add(member.node_apart(name, maps, outputs), can_fail=False)
@@ -147,9 +152,7 @@ def _items(
     ]
     keys: list[ast.expr | None] = [ast.Constant(name) for name in member.arguments]
     items = ast.copy_location(ast.ListComp(ast.Dict(keys, values), generators), made)
-    return ast.fix_missing_locations(items), {
-        name: f"{{}}[{name!r}]" for name in member.arguments
-    }
+    return ast.fix_missing_locations(items), {name: f"{{}}[{name!r}]" for name in member.arguments}
 
 
 def _dump_of_reading(target: ast.expr) -> str:

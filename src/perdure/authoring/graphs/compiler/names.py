@@ -30,7 +30,9 @@ class Names:
         self._cells = dict(zip(fn.__code__.co_freevars, cells, strict=True))
         self._assigned = frozenset(_assigned(tree))
         self._locals = self._assigned | {
-            node.name for node in _in_scope(tree) if isinstance(node, ast.ExceptHandler) and node.name
+            node.name
+            for node in _in_scope(tree)
+            if isinstance(node, ast.ExceptHandler) and node.name
         }
         self._taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         self._taken |= self._locals | set(_bound_anywhere(tree))

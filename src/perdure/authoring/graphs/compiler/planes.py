@@ -1,8 +1,8 @@
 """Loops whose way out meets paths that did not come by them.
 
-In each turn of a loop its hook opens a new plane. A node behind the loop that a path from elsewhere leads to as well would
-wait for that path in every plane. Such loops return to one hook at the beginning of the graph instead, and from there
-straight to where they go on: there, no path comes from elsewhere.
+In each turn of a loop its hook opens a new plane. A node behind the loop that a path from elsewhere leads to as well
+would wait for that path in every plane. Such loops return to one hook at the beginning of the graph instead, and from
+there straight to where they go on: past the beginning no path comes from elsewhere.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,8 @@ replace = msgspec.structs.replace
 
 @dataclass
 class Planes:
-    """Nodes and edges. If there is a `hook` at the beginning, its branch `resume` tells the loops apart by a `variable`."""
+    """Nodes and edges. If there is a `hook` at the beginning, the branch `resume` behind it tells the loops apart, by a
+    `variable`."""
 
     nodes: dict[str, m.AnyNode]
     edges: list[m.Edge]

@@ -19,7 +19,9 @@ def error_name(kind: type[BaseException]) -> str:
 
 def is_error(found: Any) -> bool:
     """Whether it is a type of errors that the name leads back to, in any process."""
-    return isinstance(found, type) and issubclass(found, Exception) and "<" not in found.__qualname__
+    return (
+        isinstance(found, type) and issubclass(found, Exception) and "<" not in found.__qualname__
+    )
 
 
 def compile_raise(unit: Unit, node: ast.Raise) -> None:

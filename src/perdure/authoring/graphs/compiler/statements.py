@@ -67,7 +67,11 @@ def compile_block(unit: Unit, statements: list[ast.stmt]) -> None:
 
 def _assign(unit: Unit, node: ast.Assign) -> None:
     target = node.targets[0]
-    if len(node.targets) == 1 and isinstance(target, ast.Name) and isinstance(node.value, ast.Await):
+    if (
+        len(node.targets) == 1
+        and isinstance(target, ast.Name)
+        and isinstance(node.value, ast.Await)
+    ):
         _assign_await(unit, target, node.value)
     else:
         store(unit, node.targets, settled(unit, node.value))

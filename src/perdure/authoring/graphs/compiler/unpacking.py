@@ -35,9 +35,7 @@ def refuse_target(unit: Unit, target: ast.expr) -> None:
         unit.problems.add(target, what, "assign to a name, or to a tuple of names")
 
 
-def _unpack(
-    unit: Unit, target: ast.Tuple | ast.List, value: ast.expr, length: int | None
-) -> None:
+def _unpack(unit: Unit, target: ast.Tuple | ast.List, value: ast.expr, length: int | None) -> None:
     parts = target.elts
     if isinstance(value, ast.Tuple | ast.List) and _is_pairwise(parts, value.elts):
         _swap(unit, parts, value.elts)
@@ -46,24 +44,20 @@ def _unpack(
     items = unit.keep(listed(value), "items")
     if stars or length != len(parts):
         _require_length(unit, items, len(parts) - len(stars), is_open=bool(stars))
-    for index, part in enumerate(parts):
-        if not stars or index < stars[0]:
-            place = _code(str(index), items)
-        elif index == stars[0]:
-            behind = len(parts) - index - 1
-            part = part.value if isinstance(part, ast.Starred) else part
-            place = _code(_slice(index, behind), items)
-        else:
-            place = _code(str(index - len(parts)), items)
-        give(unit, part, ast.copy_location(place, value))
+    for part, place in zip(parts, _places(len(parts), stars), strict=True):
+        inner = part.value if isinstance(part, ast.Starred) else part
+        item = ast.parse(f"{items.id}[{place}]", mode="eval").body
+        give(unit, inner, ast.copy_location(item, value))
 
 
-def _slice(before: int, behind: int) -> str:
-    return f"{before}:-{behind}" if behind else f"{before}:"
-
-
-def _code(place: str, items: ast.Name) -> ast.expr:
-    return ast.parse(f"{items.id}[{place}]", mode="eval").body
+def _places(count: int, stars: list[int]) -> list[str]:
+    """Where the items for each part of a target are: behind a star they are counted from the end."""
+    if not stars:
+        return [str(index) for index in range(count)]
+    star = stars[0]
+    behind = count - star - 1
+    rest = f"{star}:-{behind}" if behind else f"{star}:"
+    return [*map(str, range(star)), rest, *(str(index) for index in range(-behind, 0))]
 
 
 def listed(value: ast.expr) -> ast.expr:
@@ -80,7 +74,7 @@ def _is_pairwise(parts: list[ast.expr], values: list[ast.expr]) -> bool:
 def _swap(unit: Unit, parts: list[ast.expr], values: list[ast.expr]) -> None:
     """`a, b = b, a`: all values are known before the first is given away."""
     kept: dict[str, ast.expr] = {}
-    pairs = []
+    pairs: list[tuple[ast.expr, ast.expr]] = []
     for part, value in zip(parts, values, strict=True):
         if isinstance(value, ast.Constant):
             pairs.append((part, value))
