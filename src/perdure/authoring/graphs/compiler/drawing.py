@@ -37,6 +37,8 @@ class Drawing:
         self.open: list[Stub] = []
         self.line = 0
         self.lines: dict[str, int] = {}
+        self.joins: dict[str, frozenset[str]] = {}
+        """Nodes where all of several paths meet, and the variables that these have set together."""
         self._nodes: dict[str, m.AnyNode] = {}
         self._edges: list[tuple[int, m.Edge]] = []
         self._handlers: list[list[Handler]] = []

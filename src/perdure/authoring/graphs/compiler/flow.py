@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from perdure.authoring.graphs.compiler.drawing import Drawing
 from perdure.authoring.graphs.compiler.names import Names
 from perdure.authoring.graphs.compiler.planes import Planes
 from perdure.authoring.graphs.compiler.problems import Problems
@@ -29,8 +30,10 @@ class Way:
 class Flow:
     """The variables of a graph, followed along its edges and back by its cycles, until nothing changes."""
 
-    def __init__(self, planes: Planes, inputs: Iterable[str]) -> None:
+    def __init__(self, planes: Planes, drawing: Drawing, inputs: Iterable[str]) -> None:
         self._planes = planes
+        self._joins = drawing.joins
+        self._lines = drawing.lines
         self._reads = {name: _reads(node) for name, node in planes.nodes.items()}
         self._writes = {name: _writes(node) for name, node in planes.nodes.items()}
         for edge in planes.edges:
@@ -45,18 +48,18 @@ class Flow:
         self._must = self._forward(every=True)
         self._live = self._backward()
 
-    def report_unset(self, names: Names, problems: Problems, lines: dict[str, int]) -> None:
+    def report_unset(self, names: Names, problems: Problems) -> None:
         """Variables that are read where no path has set them."""
         for name, reads in self._reads.items():
             for variable in sorted(reads - self._may[name] - _ALWAYS):
                 users = names.users(variable)
                 problems.add(
-                    lines.get(name, 0),
+                    self._lines.get(name, 0),
                     f"the variable {users!r} is read where nothing has set it",
                     "assign it before",
                 )
 
-    def close_loops(self, names: Names, problems: Problems, lines: dict[str, int]) -> None:
+    def close_loops(self, names: Names, problems: Problems) -> None:
         """Let each cycle take along what is read later and may be other than when its hook was first passed."""
         for cycle, entry in self._planes.turns.items():
             node = self._planes.nodes[cycle]
@@ -67,15 +70,19 @@ class Flow:
                 if variable not in self._must[cycle]:
                     users = names.users(variable)
                     problems.add(
-                        lines.get(node.to, lines.get(cycle, 0)),
+                        self._loop_line(node),
                         f"the variable {users!r} may have no value when this loop goes on",
                         "assign it before the loop",
                     )
             taken = {**node.input, **{each: each for each in wanted}}
             self._planes.nodes[cycle] = msgspec.structs.replace(node, input=taken)
 
+    def _loop_line(self, node: m.Cycle) -> int:
+        return self._lines.get(node.to, self._lines[node.name])
+
     def _way(self, edge: m.Edge) -> Way:
         sets = self._writes[edge.source] if edge.on == m.DONE else frozenset()
+        sets |= self._joins.get(edge.target, frozenset())
         return Way(edge.source, edge.target, sets | ({edge.bind} if edge.bind else set()))
 
     def _changed_since(self, hook: str, cycle: str) -> list[str]:

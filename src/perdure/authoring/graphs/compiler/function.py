@@ -40,9 +40,9 @@ def compile_function(fn: Callable[..., Any], *, name: str, version: str) -> m.Gr
     problems.require_none(name)
     planes = Planes({node.name: node for node in drawing.nodes}, list(drawing.edges))
     planes.separate(names)
-    flow = Flow(planes, parameters.names)
-    flow.report_unset(names, problems, drawing.lines)
-    flow.close_loops(names, problems, drawing.lines)
+    flow = Flow(planes, drawing, parameters.names)
+    flow.report_unset(names, problems)
+    flow.close_loops(names, problems)
     problems.require_none(name)
     return m.Graph(
         name=name,

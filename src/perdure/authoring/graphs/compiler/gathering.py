@@ -44,8 +44,8 @@ def _side_by_side(
         return _result(unit, ast.List([], ast.Load()), call, into)
     given = _arguments_now(unit, found, in_order)
     drawing = unit.drawing
-    results: list[ast.expr] = []
-    failures = []
+    results: list[ast.Name] = []
+    failures: list[str] = []
     ends = []
     for member, maps, start in zip(found, given, drawing.fork(len(found)), strict=True):
         name = drawing.name(member.name)
@@ -60,8 +60,9 @@ def _side_by_side(
         results.append(result)
         failures.append(failure.id)
     drawing.open = ends
-    _raise_first(unit, failures)
-    return _result(unit, ast.List(results, ast.Load()), call, into)
+    join = _raise_first(unit, failures)
+    drawing.joins[join] = frozenset(failures).union(each.id for each in results)
+    return _result(unit, ast.List([*results], ast.Load()), call, into)
 
 
 def _arguments_now(unit: Unit, members: list[Called], in_order: InOrder) -> list[m.Maps]:
@@ -80,8 +81,8 @@ def _arguments_now(unit: Unit, members: list[Called], in_order: InOrder) -> list
     return [{name: next(texts) for name in member.arguments} for member in members]
 
 
-def _raise_first(unit: Unit, failures: list[str]) -> None:
-    """After a join: each failure is an error, or None."""
+def _raise_first(unit: Unit, failures: list[str]) -> str:
+    """The first failure that is an error, and not None, is raised; the node that looks is returned."""
     drawing = unit.drawing
     failed = m.Branch(name=drawing.name("failed"))
     drawing.put(failed, can_fail=False)
@@ -89,6 +90,7 @@ def _raise_first(unit: Unit, failures: list[str]) -> None:
         drawing.open = [drawing.stub(failed.name, when=f"{failure} is not None")]
         drawing.put(m.Raise(name=drawing.name("raise"), again=failure))
     drawing.open = [drawing.stub(failed.name)]
+    return failed.name
 
 
 def _spread(

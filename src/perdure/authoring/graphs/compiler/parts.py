@@ -15,7 +15,7 @@ _HOLDERS: Final[dict[type, str]] = {
     ast.comprehension: "iter",
     ast.keyword: "value",
 }
-"""What stands around a part, and where in it the part is. (Of a method, it is the object that the method belongs to.)"""
+"""What stands around a part, and where in it the part is. Of a method, it is the object that has it."""
 
 
 def parts_of(node: ast.expr) -> list[ast.expr]:
