@@ -31,7 +31,8 @@ def settled(unit: Unit, node: ast.expr) -> ast.expr:
         return node
     if isinstance(node, ast.Await):
         return perform(unit, node, None)
-    _refuse_conditional(unit, node)
+    if _refuse_conditional(unit, node):
+        return ast.copy_location(ast.Constant(None), node)
     return with_parts(node, settled_in_order(unit, parts_of(node)))
 
 
@@ -137,8 +138,8 @@ def _only_argument(unit: Unit, call: ast.Call, name: str) -> ast.expr | None:
     return None
 
 
-def _refuse_conditional(unit: Unit, node: ast.expr) -> None:
-    """Awaits that Python comes to only sometimes, or more than once."""
+def _refuse_conditional(unit: Unit, node: ast.expr) -> bool:
+    """Whether there are awaits that Python comes to only sometimes, or more than once: they are noted."""
     parts: list[ast.AST] = []
     what, instead = "inside `and` or `or`", _APART
     if isinstance(node, ast.BoolOp):
@@ -154,7 +155,7 @@ def _refuse_conditional(unit: Unit, node: ast.expr) -> None:
         what, instead = "inside a comprehension", _TOGETHER
     elif isinstance(node, ast.Lambda):
         parts, what = [node.body], "inside a lambda"
-    for part in parts:
-        for each in ast.walk(part):
-            if isinstance(each, ast.Await):
-                unit.problems.add(each, f"an await {what}", instead)
+    found = [each for part in parts for each in ast.walk(part) if isinstance(each, ast.Await)]
+    for each in found:
+        unit.problems.add(each, f"an await {what}", instead)
+    return bool(found)

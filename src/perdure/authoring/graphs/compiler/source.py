@@ -9,7 +9,9 @@ from perdure.core.errors import InputError
 
 def tree_of(fn: FunctionType) -> ast.AsyncFunctionDef:
     """The definition of `fn`, which must be a plain `async def`."""
-    if not inspect.iscoroutinefunction(fn) or fn.__name__ == "<lambda>":
+    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+        raise InputError(f"{fn.__qualname__} is a generator", "return the values as a list")
+    if not inspect.iscoroutinefunction(fn):
         raise InputError(f"{fn.__qualname__} is not async", f"write `async def {fn.__name__}(...)`")
     try:
         lines, first = inspect.getsourcelines(fn)

@@ -37,18 +37,18 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
 }
 
 _IN_PLACE: Final = {
-    "append": "{0} = [*{0}, item]",
-    "extend": "{0} = [*{0}, *others]",
-    "insert": "{0} = [*{0}[:i], item, *{0}[i:]]",
-    "remove": "{0} = [x for x in {0} if x != item]",
-    "pop": "{0} = {0}[:-1]",
+    "append": "{0} = [*{0}, {1}]",
     "clear": "{0} = []",
-    "sort": "{0} = sorted({0})",
+    "extend": "{0} = [*{0}, *{1}]",
+    "insert": "{0} = [*{0}[:i], item, *{0}[i:]]",
+    "pop": "{0} = {0}[:-1]",
+    "remove": "{0} = [x for x in {0} if x != {1}]",
     "reverse": "{0} = {0}[::-1]",
-    "update": "{0} = {{**{0}, **others}}",
     "setdefault": "{0} = {{key: value, **{0}}}",
-    "add": "{0} = [*{0}, item]",
+    "sort": "{0} = sorted({0})",
+    "update": "{0} = {{**{0}, **{1}}}",
 }
+"""Methods that change what they are called on, and what makes a new value instead."""
 
 
 def compile_block(unit: Unit, statements: list[ast.stmt]) -> None:
@@ -121,13 +121,10 @@ def _expression(unit: Unit, node: ast.Expr) -> None:
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         instead = _IN_PLACE.get(value.func.attr)
         if instead is not None:
-            owner = ast.unparse(value.func.value)
-            what = f"`{owner}.{value.func.attr}(...)` changes a value in place"
-            unit.problems.add(value, what, f"build a new one: `{instead.format(owner)}`")
+            owner, given = ast.unparse(value.func.value), ", ".join(map(ast.unparse, value.args))
+            what = f"`{owner}.{value.func.attr}({given})` changes a value in place"
+            unit.problems.add(value, what, f"build a new one: `{instead.format(owner, given)}`")
             return
-    if isinstance(value, ast.Yield | ast.YieldFrom):
-        unit.problems.add(value, "`yield`", "return the values as a list")
-        return
     unit.keep(settled(unit, value), "value")
 
 
