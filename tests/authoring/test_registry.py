@@ -56,7 +56,7 @@ def test_a_task_and_a_workflow_may_share_a_name() -> None:
     @workflow(name="charge")
     async def decide() -> None: ...
 
-    assert (find("task", "charge"), find("workflow", "charge")) == (act, decide)
+    assert (find("task", "charge"), find("program", "charge")) == (act, decide)
 
 
 def test_names_are_listed_by_kind_in_order() -> None:
@@ -136,16 +136,16 @@ async def second(): ...
 
 def test_versions_of_a_workflow_stand_side_by_side(load: Load) -> None:
     orders = load("orders", TWO_VERSIONS)
-    assert versions_of("workflow", "checkout") == ["1", "2"]
-    assert find("workflow", "checkout", "1") is orders.first
-    assert find("workflow", "checkout", "2") is orders.second
-    assert names("workflow") == ["checkout"]
+    assert versions_of("program", "checkout") == ["1", "2"]
+    assert find("program", "checkout", "1") is orders.first
+    assert find("program", "checkout", "2") is orders.second
+    assert names("program") == ["checkout"]
 
 
 def test_the_version_that_came_last_is_the_current_one(load: Load) -> None:
     orders = load("orders", TWO_VERSIONS)
-    assert find("workflow", "checkout") is orders.second
-    assert find("workflow", "checkout", "0") is orders.second
+    assert find("program", "checkout") is orders.second
+    assert find("program", "checkout", "0") is orders.second
 
 
 def test_no_version_is_a_version() -> None:
@@ -155,16 +155,16 @@ def test_no_version_is_a_version() -> None:
     @workflow(name="checkout", version="2")
     async def second() -> None: ...
 
-    assert find("workflow", "checkout", "") is plain
-    assert find("workflow", "checkout") is second
-    assert versions_of("workflow", "checkout") == ["", "2"]
+    assert find("program", "checkout", "") is plain
+    assert find("program", "checkout") is second
+    assert versions_of("program", "checkout") == ["", "2"]
 
 
 def test_a_version_that_is_registered_again_keeps_its_place(load: Load) -> None:
     load("orders", TWO_VERSIONS)
     again = load("orders", TWO_VERSIONS.partition('@workflow(name="checkout", version="2")')[0])
-    assert find("workflow", "checkout", "1") is again.first
-    assert versions_of("workflow", "checkout") == ["1", "2"]
+    assert find("program", "checkout", "1") is again.first
+    assert versions_of("program", "checkout") == ["1", "2"]
 
 
 def test_two_modules_cant_share_a_workflows_name_and_version(load: Load) -> None:
@@ -173,13 +173,13 @@ def test_two_modules_cant_share_a_workflows_name_and_version(load: Load) -> None
         load("billing", TWO_VERSIONS)
     assert "billing.py:3) has the name and version of another one" in caught.value.what
     assert caught.value.remedy == "give one of them another: @workflow(name=...) or version=..."
-    assert find("workflow", "checkout", "1") is orders.first
+    assert find("program", "checkout", "1") is orders.first
 
 
 def test_a_name_that_nobody_has_has_no_versions() -> None:
-    assert versions_of("workflow", "checkout") == []
-    assert find("workflow", "checkout", "1") is None
-    assert names("workflow") == []
+    assert versions_of("program", "checkout") == []
+    assert find("program", "checkout", "1") is None
+    assert names("program") == []
 
 
 def test_a_refused_definition_does_not_make_its_name_known(load: Load) -> None:

@@ -224,7 +224,7 @@ async def test_a_run_whose_workflow_is_not_registered_is_parked(
 ) -> None:
     run_id = await _crash(shared_url, old_code()())
     with monkeypatch.context() as patched:
-        patched.delitem(registry._known, ("workflow", "divergence.changing"))
+        patched.delitem(registry._known, ("program", "divergence.changing"))
         async with opened(shared_url) as engine:
             run = engine.handle(run_id)
             assert await run.status() is RunStatus.PARKED

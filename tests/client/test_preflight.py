@@ -68,7 +68,7 @@ def changed_code(version: str = "1") -> Workflow[[], str]:
 def own_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """No program is registered, and nothing was executed yet."""
     executed.clear()
-    for key in (("workflow", NAME), ("workflow", OTHER)):
+    for key in (("program", NAME), ("program", OTHER)):
         monkeypatch.setitem(registry._known, key, {})
         monkeypatch.delitem(registry._known, key)
 
@@ -183,11 +183,11 @@ async def test_runs_of_every_owner_and_of_none_are_checked(shared_url: str) -> N
     await crashed.open()
     await waiting(crashed, old_code())
     await crashed._abort()
-    registry._known["workflow", OTHER] = registry._known.pop(("workflow", NAME))
+    registry._known["program", OTHER] = registry._known.pop(("program", NAME))
     async with opened(shared_url) as engine:
         await waiting(engine, old_code(name=OTHER))
         store = store_of(engine)
-        registry._known["workflow", NAME] = registry._known["workflow", OTHER]
+        registry._known["workflow", NAME] = registry._known["program", OTHER]
         owners = {(await store.run(run_id)).owner for run_id in await store.open_ids(None, 10)}
         found = await engine.preflight()
         assert len(owners) > 1
@@ -265,7 +265,7 @@ async def test_one_program_is_checked_if_it_is_named(shared_url: str) -> None:
 async def test_a_program_that_nobody_knows_is_refused(shared_url: str) -> None:
     async with opened(shared_url) as engine:
         await waiting(engine, old_code())
-        registry._known.pop(("workflow", NAME))
+        registry._known.pop(("program", NAME))
         assert [run.program for run in (await engine.preflight([NAME])).stranded] == [NAME]
         old_code(name=OTHER)
         assert (await engine.preflight([OTHER])).runs == 0

@@ -61,8 +61,8 @@ def version_3() -> Workflow[[], str]:
 @pytest.fixture(autouse=True)
 def own_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """No version is registered yet."""
-    monkeypatch.setitem(registry._known, ("workflow", NAME), {})
-    monkeypatch.delitem(registry._known, ("workflow", NAME))
+    monkeypatch.setitem(registry._known, ("program", NAME), {})
+    monkeypatch.delitem(registry._known, ("program", NAME))
 
 
 def forget(version: str) -> None:
@@ -201,7 +201,7 @@ async def test_starting_an_old_version_does_not_make_it_the_current_one(shared_u
     async with opened(shared_url) as engine:
         one, two = version_1(), version_2()
         await waiting(engine, one)
-        assert registry.find("workflow", NAME) is two
+        assert registry.find("program", NAME) is two
         await engine.handle((await waiting(engine, two)).run_id).cancel()
 
 

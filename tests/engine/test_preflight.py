@@ -7,6 +7,7 @@ import pytest
 from perdure.core.codec import JsonCodec
 from perdure.core.ids import RunId
 from perdure.engine import preflight as module
+from perdure.engine.programs import Programs
 from perdure.engine.preflight import Preflight, preflight
 from perdure.store.opening import open_store
 from perdure.testing.explorer import VirtualSources
@@ -35,7 +36,7 @@ class Reader:
 
 
 async def check(reader: Any) -> Preflight:
-    return await preflight(reader, JsonCodec(), VirtualSources())
+    return await preflight(reader, JsonCodec(), VirtualSources(), Programs())
 
 
 async def test_runs_are_read_in_pages_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from perdure.core.ledger import (
 )
 from perdure.core.messages import Message, Work
 from perdure.store.bundle import Bundle
+from perdure.store.graph_index import GraphIndex
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.primitives import Fence
 from perdure.store.records import NewRun
@@ -149,8 +150,11 @@ def together(*bundles: Bundle) -> Bundle:
     """One bundle of the parts of several."""
     whole = Bundle()
     for bundle in bundles:
-        for part in set(Bundle.__slots__) - {"has_more"}:
+        for part in set(Bundle.__slots__) - {"has_more", "index"}:
             setattr(whole, part, [*getattr(whole, part), *getattr(bundle, part)])
+        if bundle.index is not None:
+            whole.index = whole.index or GraphIndex()
+            whole.index.follow(bundle.index)
         whole.has_more |= bundle.has_more
     return whole
 
@@ -200,6 +204,10 @@ TABLES: Final = (
     "published",
     "stream",
     "chunk",
+    "readiness",
+    "inbox",
+    "hook",
+    "program",
     "host",
     "operation",
     "operation_log",

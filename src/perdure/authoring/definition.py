@@ -19,11 +19,13 @@ R = TypeVar("R")
 
 
 class Definition(ABC, Generic[P, R]):
-    """A task or a workflow. `fn` is the plain function; `name` is what the journal calls it."""
+    """A task or a program. `fn` is the plain function; `name` is what the journal calls it."""
 
     noun: ClassVar[str]
+    family: ClassVar[str]
+    """Where its name is unique."""
     version: str = ""
-    """Only workflows have versions."""
+    """Only programs have versions."""
 
     def __init__(self, fn: Callable[P, Any], name: str | None, *, given: int = 0) -> None:
         if not inspect.isfunction(fn):

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
+from copy import copy
 from dataclasses import dataclass
 from typing import (
     Any,
@@ -78,6 +79,7 @@ class Task(Definition[P, R]):
     """A task. Calling it makes a `Call`; awaiting that in a workflow is a durable step."""
 
     noun: ClassVar[str] = "task"
+    family: ClassVar[str] = "task"
 
     def __init__(self, fn: Callable[P, Any], name: str | None, options: TaskOptions) -> None:
         super().__init__(fn, name, given=int(options.transactional))
@@ -97,6 +99,15 @@ class Task(Definition[P, R]):
         if self.on_doubt is Resolution.RECONCILE and callable(options.on_doubt):
             self.reconcile = Reconcile(options.on_doubt, self)
         register(self)
+
+    def tuned(self, retry: Retry, timeout: Duration | None) -> "Task[P, R]":
+        """The same task with another patience; not registered, and its own timeout if none is given."""
+        other = copy(self)
+        other.retry = retry
+        other.policy = retry.policy if retry.attempts > 1 else None
+        if timeout is not None:
+            other.timeout_ms = _limit(timeout, "timeout")
+        return other
 
     def _require_transaction_first(self) -> None:
         if not self.is_async:

@@ -4,18 +4,17 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, overload
 
-from perdure.authoring.call import Call
-from perdure.authoring.definition import Definition
 from perdure.authoring.linter import Mode, require_deterministic
+from perdure.authoring.program import Program
 from perdure.authoring.registry import register
 from perdure.authoring.texts import require_text
-from perdure.core.errors import InputError, OutsideRun
+from perdure.core.errors import InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Workflow(Definition[P, R]):
+class Workflow(Program[P, R]):
     """A workflow. A call of it can be started on an engine, or awaited in another workflow."""
 
     noun: ClassVar[str] = "workflow"
@@ -37,12 +36,6 @@ class Workflow(Definition[P, R]):
         self.version = require_text("a version", version, least=0)
         _ = self.digest  # of the source as it is now: the file may change while the process runs
         register(self)
-
-    async def run_outside(self, call: Call[R]) -> R:  # noqa: ARG002 - refused, whatever it is
-        raise OutsideRun(
-            f"workflow {self.name!r} is awaited outside a run",
-            "start it with `engine.start(...)` or `perdure.run(...)`",
-        )
 
 
 class WorkflowDecorator(Protocol):

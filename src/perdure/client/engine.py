@@ -11,10 +11,10 @@ from typing import Any, Self, TypeVar
 from perdure.authoring.call import Call, discard
 from perdure.authoring.context import WORKFLOW
 from perdure.authoring.definition import require_name
+from perdure.authoring.program import Program
 from perdure.authoring.registry import register
 from perdure.authoring.texts import require_text
 from perdure.authoring.upcaster import reading_old_shapes
-from perdure.authoring.workflow import Workflow
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.errors import EngineClosed, ForeignAwait, InputError, KeyReused, RunExists
@@ -23,6 +23,7 @@ from perdure.core.journal.events import ExecutionStarted
 from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.transactions import Transaction
 from perdure.engine.preflight import Preflight, preflight
+from perdure.engine.programs import Programs
 from perdure.host.batch import Start
 from perdure.host.clock import HostSources
 from perdure.host.hosting import Hosting
@@ -131,14 +132,15 @@ class Engine:
         With a `key` there is one run per scope and workflow: starting it again, with the same arguments, gives
         a handle of the same run. Inside a transaction the run starts with its commit, or never.
         """
-        workflow = _workflow_of(call)
+        workflow = _program_of(call)
         hosting = self._require_open()
         if key is not None:
             require_text("a key", key, MAX_KEY_LENGTH)
         require_text("a scope", scope, least=0)
         payload = self._codec.encode(call.arguments)
-        # A workflow defined inside a function is the newest of its name from now on.
-        register(workflow)
+        if not hosting.host.programs.is_deployed(workflow):
+            # A program defined inside a function is the newest of its name from now on.
+            register(workflow)
         start = Start(workflow, payload, key, scope)
         joined = current(hosting.host)
         try:
@@ -236,10 +238,11 @@ class Engine:
             raise InputError(f"programs is {programs!r}", f"pass a sequence: [{programs!r}]")
         named = None if programs is None else [require_name("workflow", name) for name in programs]
         if self._hosting is not None:
-            return await preflight(self._hosting.host.store, self._codec, HostSources(), named)
+            host = self._hosting.host
+            return await preflight(host.store, self._codec, HostSources(), host.programs, named)
         store = await open_store(self._url, as_it_is=True)
         try:
-            return await preflight(store, self._codec, HostSources(), named)
+            return await preflight(store, self._codec, HostSources(), Programs(), named)
         finally:
             await store.close()
 
@@ -270,14 +273,14 @@ def _checked(settings: object) -> Settings:
     return settings
 
 
-def _workflow_of(call: object) -> Workflow[..., Any]:
-    """The workflow of a call, which is used up, whatever becomes of it."""
+def _program_of(call: object) -> Program[..., Any]:
+    """The program of a call, which is used up, whatever becomes of it."""
     if not isinstance(call, Call):
         raise InputError(
             f"{call!r} can't be started", "pass a call of a workflow: `checkout(order)`"
         )
     call.use()
-    if not isinstance(call.definition, Workflow):
+    if not isinstance(call.definition, Program):
         raise InputError(
             f"{call.definition.name!r} is a {call.definition.noun} and can't be started alone",
             "start a workflow that awaits it",

@@ -9,10 +9,9 @@ import msgspec
 
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.failures import decode_failure
-from perdure.authoring.registry import find
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_text
-from perdure.authoring.workflow import Workflow
+from perdure.authoring.program import Program
 from perdure.client.stored import require_unparked, stored_run
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.core.errors import (
@@ -70,7 +69,7 @@ class Handle(Generic[R]):
         self,
         hosting: Hosting,
         run_id: RunId,
-        workflow: Workflow[..., R] | None = None,
+        workflow: Program[..., R] | None = None,
         joined: Joining | None = None,
     ) -> None:
         self.run_id = run_id
@@ -114,15 +113,15 @@ class Handle(Generic[R]):
             raise RunCancelled(f"run {self.run_id!r} was cancelled", "it has no result")
         raise decode_failure(codec, ending.payload, what=f"run {self.run_id!r}", kind=RunFailed)
 
-    async def _definition(self, run_id: RunId) -> Workflow[..., R]:
+    async def _definition(self, run_id: RunId) -> Program[..., R]:
         """What the run is of: the last one of a chain may be of another workflow, or version, than the first."""
         if run_id == self.run_id and self._workflow is not None:
             return self._workflow
         run = await self._row(run_id)
-        workflow: Workflow[..., R] | None = find("workflow", run.program, run.version)
+        workflow = self._hosting.host.programs.find(run.program, run.version)
         if workflow is None:
             raise UnknownName(
-                f"run {run_id!r} is of workflow {run.program!r}, which is not registered here",
+                f"run {run_id!r} is of program {run.program!r}, which is not registered here",
                 "import the module that defines it",
             )
         return workflow

@@ -20,6 +20,8 @@
     │   ├── ForeignAwait           a workflow that awaits something that is not durable
     │   ├── JoinSetClosed          a submit to a join set that was awaited
     │   ├── KeyReused              a start key that is taken by a run with other arguments
+    │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── ForbiddenStatement     SQL that a transaction of the user's may not execute
     │   ├── ExpressionProblem      an expression that is not of the language of graphs
     │   └── RunClosed              the run is over and takes nothing more
@@ -49,6 +51,7 @@
     │   ├── RunEnded               a chunk for a run that is over
     │   ├── StaleToken             the work was claimed again by another host
     │   └── BundleRefused          the database refused a row of the bundle
+    │       └── ReadinessOverflow  a node of a graph, reached more often than it has predecessors
     ├── TransactionError           a transaction of the user's that can't go on; nothing of it was written
     │   ├── StatementFailed        the database refused a statement of it
     │   ├── TransactionOver        used after its end, or after a statement of it failed
@@ -187,6 +190,16 @@ class KeyReused(InputError):
         self.run_id = run_id
 
 
+class VersionExists(InputError):
+    """A version of a program means one thing for ever."""
+
+    code = "version-exists"
+
+
+class UnknownVersion(InputError):
+    code = "unknown-version"
+
+
 class ForbiddenStatement(InputError):
     """SQL that a transaction may not execute: Perdure's own tables, or what would end the transaction."""
 
@@ -202,12 +215,7 @@ class ExpressionProblem(InputError):
         super().__init__(what, remedy)
         self.args = (what, remedy, lineno, column)
         self.lineno = lineno
-        self.column = column
-
-    @property
-    def col_offset(self) -> int:
-        """`column`, by the name that nodes of a syntax tree have for it."""
-        return self.column
+        self.column = self.col_offset = column  # the second is its name in syntax trees
 
 
 class CannotCompile(GraphInvalid):
@@ -379,6 +387,12 @@ class BundleRefused(CommitRejected):
     code = "bundle-refused"
 
 
+class ReadinessOverflow(BundleRefused):
+    """A node's predecessors were counted wrong: more were resolved than it has, or their number changed."""
+
+    code = "readiness-overflow"
+
+
 class TransactionError(PerdureError):
     """A transaction that can't go on. Nothing of it was written."""
 
@@ -489,6 +503,27 @@ class CorruptOperation(OperationError):
     """The ledger of an operation that can't be read."""
 
     code = "corrupt-operation"
+
+
+class RunInterrupted(PerdureError):
+    """A run was ended by an interrupt activity. `status` is the code that it gave."""
+
+    code = "run-interrupted"
+
+    def __init__(self, reason: str, status: int = 410) -> None:
+        super().__init__(reason, f"it was interrupted with code {status}")
+        self.args = (reason, status)
+        self.status = status
+
+
+class ResponseError(PerdureError):
+    """A step of a graph answered with the code of an error."""
+
+    code = "response-error"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, "add an edge for errors, or mend what answers so")
+        self.args = (what,)
 
 
 class EngineClosed(PerdureError):

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from perdure.authoring.registry import find
 from perdure.core.codec import Codec
 from perdure.core.errors import UnknownName
+from perdure.engine.programs import Programs
 from perdure.engine.replay.rehearsal import DivergedRun, Rehearsal, StrandedRun, rehearse
 from perdure.engine.sources import Sources
 from perdure.store.store import Store
@@ -70,7 +70,11 @@ class Preflight(msgspec.Struct, frozen=True):
 
 
 async def preflight(
-    store: Store, codec: Codec, sources: Sources, programs: Sequence[str] | None = None
+    store: Store,
+    codec: Codec,
+    sources: Sources,
+    known: Programs,
+    programs: Sequence[str] | None = None,
 ) -> Preflight:
     """Rehearse every open run, of `programs` if they are given, and sum up.
 
@@ -81,7 +85,7 @@ async def preflight(
     stranded: list[StrandedRun] = []
     versions: Counter[tuple[str, str, str | None]] = Counter()
     patches = _PatchCounts()
-    async for rehearsal in rehearsals(store, codec, sources, programs):
+    async for rehearsal in rehearsals(store, codec, sources, known, programs):
         runs += 1
         versions[rehearsal.program, rehearsal.version, rehearsal.replayed_on] += 1
         patches.add(rehearsal)
@@ -90,7 +94,7 @@ async def preflight(
         elif rehearsal.problem is not None:
             stranded.append(rehearsal.problem)
     for name in programs or ():
-        if find("workflow", name) is None and not any(name == program for program, *_ in versions):
+        if known.find(name) is None and not any(name == program for program, *_ in versions):
             raise UnknownName(
                 f"no workflow {name!r} is registered here, and no open run is of one",
                 "check the name, or import the module that defines it",
@@ -101,7 +105,11 @@ async def preflight(
 
 
 async def rehearsals(
-    store: Store, codec: Codec, sources: Sources, programs: Sequence[str] | None = None
+    store: Store,
+    codec: Codec,
+    sources: Sources,
+    known: Programs,
+    programs: Sequence[str] | None = None,
 ) -> AsyncIterator[Rehearsal]:
     """Every open run, in the order of ids. One that ends before it is read is left out."""
     after = None
@@ -109,7 +117,7 @@ async def rehearsals(
         for run_id in ids:
             for run, entries in await store.load([run_id]):
                 if run.closed_at_ms is None:
-                    yield rehearse(run, entries, codec, sources)
+                    yield rehearse(run, entries, codec, sources, known)
             # A store in memory never waits; others must have their turn all the same.
             await asyncio.sleep(0)
         after = ids[-1]

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from perdure.authoring.workflow import Workflow
-from perdure.core.ids import HostId, RunId, StepId, promise_root
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.program import Program
+from perdure.core.graph.vertex import NO_PLANE
+from perdure.core.ids import HostId, RunId, StepId, message_guid, promise_root
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.messages import Message
 from perdure.engine.replay.effects import Birth, Inherited, Spawn
@@ -30,7 +32,7 @@ NO_HERITAGE = Heritage()
 class Start(NamedTuple):
     """A run to be started."""
 
-    workflow: Workflow[..., Any]
+    workflow: Program[..., Any]
     payload: bytes
     key: str | None = None
     scope: str = ""
@@ -54,6 +56,10 @@ class Start(NamedTuple):
         """The run's first entry."""
         workflow, heritage = self.workflow, self.heritage
         root = promise_root(bytes.fromhex(workflow.digest), None, self.key or run_id)
+        trigger, guid = None, None
+        if isinstance(workflow, GraphProgram):
+            trigger = workflow.lowered.trigger.step(NO_PLANE)
+            guid = message_guid(run_id, "start")
         return ExecutionStarted(
             workflow.name,
             workflow.digest,
@@ -61,6 +67,8 @@ class Start(NamedTuple):
             workflow.version,
             self.parent,
             self.key or heritage.key,
+            trigger,
+            guid,
             continues=heritage.continues,
             inherited=len(heritage.inherited),
             payload=self.payload,

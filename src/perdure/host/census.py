@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from perdure.authoring.registry import names
 from perdure.core.hosts.sharing import BATCH, allowance, room_after
 from perdure.core.hosts.watch import Watch
 from perdure.core.ids import HostId
@@ -56,7 +55,7 @@ class Census:
         for dead in sorted(gone):
             took |= await self._succeed(dead, alive, silent_s[dead])
         if glance.has_unowned:
-            claim = partial(host.store.claim_runs, host.host_id, programs=names("workflow"))
+            claim = partial(host.store.claim_runs, host.host_id, programs=host.programs.names())
             took |= await self._share(None, alive, claim) > 0
         return took
 

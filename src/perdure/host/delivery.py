@@ -86,7 +86,7 @@ class Delivery:
         run = await self._host.store.run(message.run_id)
         if run is None:
             return None
-        if run.owner == self._host.host_id and run.parked and message.kind == "cancel":
+        if run.owner == self._host.host_id and run.parked and message.kind.startswith("cancel"):
             await self._cancel_parked(run, message)
         elif run.status is Status.CONTINUED and is_asked_for(message):
             return await forward(self._host.store, run, message)

@@ -25,11 +25,11 @@ from perdure.core.ids import HostId, RunId, StepId, new_run_id
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message, Work
+from perdure.engine.programs import Programs
 from perdure.engine.replay import facts
 from perdure.engine.replay.effects import Birth, Change
 from perdure.engine.replay.facts import Outcome
-from perdure.engine.replay.machine import Machine
-from perdure.engine.replay.programs import explain, program_of, rebuild
+from perdure.engine.replay.programs import explain, new_machine, program_of, rebuild
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.warm import WarmRun
@@ -80,6 +80,7 @@ class Host:
         self.sources = sources
         self.bodies = bodies
         self.residents = residents
+        self.programs = Programs()
         self.watchers = Watchers()
         self.on_message: Callable[[Message], None] = lambda _: None
         """Called with each message that this host sent and that is durable."""
@@ -89,6 +90,8 @@ class Host:
         self.loader = Loader(store, host_id, residents, self.parking, self._replay)
         self.on_work: Callable[[Work], None] = lambda _: None
         """Called with each task that this host put on a queue, when that is durable."""
+        self.on_hooks: Callable[[], None] = lambda: None
+        """Called when a hook waits, or a signal for one, that is durable and may not have met the other."""
         self.on_slot: Callable[[], None] = lambda: None
         """Called when a slot is free that no step of this host's runs waits for."""
         self._waiting = WaitingSteps()
@@ -129,7 +132,7 @@ class Host:
         workflow, event = start.workflow, start.event(run_id)
         key = event.idempotency_key
         info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
-        machine = Machine(workflow, info, self.codec, self.sources)
+        machine = new_machine(workflow, info, self.codec, self.sources, self.programs)
         machine.feed(event)
         for fact in start.heritage.inherited:
             machine.feed(fact)
@@ -280,6 +283,7 @@ class Host:
     def _reserve(self, run: WarmRun, batch: Batch) -> None:
         """Reserve slots for what the run wants to execute; what finds none waits for one."""
         machine = run.machine
+        machine.go_on()
         for promise in machine.unstarted:
             if promise.is_settled or promise.is_running:
                 continue
@@ -311,6 +315,8 @@ class Host:
         sent = run.write(batch.bundle, changes, self.sources, adopt)
         if sent:
             batch.messages = [*batch.messages, *sent]
+        if run.machine.has_more:
+            batch.unfinished = [*batch.unfinished, run]
         last = changes[-1].event
         if isinstance(last, e.Terminal):
             status = run.journal.state.status
@@ -341,6 +347,8 @@ class Host:
             self.evict(victim)
         if batch.unfinished:
             self.on_unfinished(batch.unfinished)
+        if batch.bundle.may_match:
+            self.on_hooks()
         for message in batch.messages:
             self.on_message(message)
         for work in batch.bundle.work:
@@ -410,9 +418,9 @@ class Host:
             self.evict(warm)
 
     def _replay(self, run: Run, entries: Sequence[Entry]) -> WarmRun:
-        workflow = program_of(run)
+        workflow = program_of(run, self.programs)
         try:
-            warm = rebuild(run, entries, workflow, self.codec, self.sources)
+            warm = rebuild(run, entries, workflow, self.codec, self.sources, self.programs)
         except Diverged as diverged:
             raise explain(run, workflow, diverged.divergence) from None
         facts.resume(warm, self.bodies.is_running, self.max_doubts)

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from perdure.authoring.registry import names
 from perdure.core.errors import StoreClosed, StoreError
 from perdure.core.ids import HostId
 from perdure.host.census import Census
@@ -90,7 +89,7 @@ class Membership:
 
     def _scope(self) -> Scope:
         until_ms = self._clock.now_ms() + self._horizon_ms
-        return Scope(self._host.host_id, self._queues, tuple(names("workflow")), until_ms)
+        return Scope(self._host.host_id, self._queues, tuple(self._host.programs.names()), until_ms)
 
     def _told(self, host_id: HostId, glance: Glance | None, began_ms: int) -> None:
         # The loop may be gone, and with it whoever wants to know.

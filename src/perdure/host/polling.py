@@ -8,13 +8,13 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from perdure.authoring.registry import names
 from perdure.core.errors import StoreClosed, StoreError
 from perdure.core.messages import Message, Work
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.census import Census
 from perdure.host.clock import steady_ms
 from perdure.host.delivery import Delivery
+from perdure.host.hooks import Matcher
 from perdure.host.host import Host
 from perdure.host.patience import Patience
 from perdure.host.queues import QueueWorker
@@ -42,6 +42,7 @@ class Poller:
         self._glance: Glance | None = None
         self._is_shown = False
         self._delivery = Delivery(host)
+        self._matcher = Matcher(host)
         self._interval_ms = interval_ms
         self._next_census_ms = 0
         self._next_due_ms: int | None = None
@@ -90,6 +91,7 @@ class Poller:
         """Look once, and take up what is found. Returns when all of it is dealt with."""
         now = self._host.sources.now_ms()
         glance = await self._look(now)
+        await self._matcher.look_now_and_then(now)
         if glance is not None:
             took = await self._census.take(glance)
             if not took and not self._is_due(glance, now):
@@ -106,10 +108,10 @@ class Poller:
         """What there is, if it is time to look."""
         glance, self._glance = self._glance, None
         if glance is None and not self._is_shown and now >= self._next_census_ms:
-            host, queues, programs = self._host, self._worker.queues, tuple(names("workflow"))
-            glance = await host.store.glance(
-                Scope(host.host_id, queues, programs, now + HORIZON_MS)
-            )
+            host, queues = self._host, self._worker.queues
+            programs = tuple(host.programs.names())
+            scope = Scope(host.host_id, queues, programs, now + HORIZON_MS)
+            glance = await host.store.glance(scope)
             self._census.see(glance, steady_ms())
         if glance is not None:
             self._next_census_ms = now + self._interval_ms

@@ -1,7 +1,10 @@
 """A bundle: primitive calls that commit or fail as one."""
 
+import re
 from collections.abc import Sequence
 from typing import TypeVar
+
+from msgspec.structs import astuple
 
 from perdure.core.errors import InputError, InvalidId, PayloadTooLarge
 from perdure.core.ids import Guid, RunId, StepId, guid_run, parse_run_id, require_guid_of
@@ -11,14 +14,20 @@ from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYT
 from perdure.core.messages import Message, Work
 from perdure.core.streams.chunks import NewChunk
 from perdure.core.texts import require_text
+from perdure.store.graph_index import HOOK_KINDS, GraphIndex, RunChange
 from perdure.store.primitives import Fence
-from perdure.store.records import NewRun
+from perdure.store.records import Broadcast, Delivery, Hook, NewRun, Readiness
 from perdure.store.values import MAX_STEP_BYTES, require_integer
 
 T = TypeVar("T")
 
 FIRST_EPOCH = 1
 MARKS = ("stale", "dead")
+
+NO_ITEM = -1
+"""The position of a value that comes from no spread."""
+
+_SUFFIX = re.compile(r"[0-9a-f]{32}")
 
 
 class Bundle:
@@ -34,6 +43,7 @@ class Bundle:
         "finished",
         "forwarded",
         "has_more",
+        "index",
         "marked",
         "messages",
         "parked",
@@ -58,6 +68,7 @@ class Bundle:
         self.published: Sequence[tuple[RunId, str, bytes, int]] = ()
         self.chunks: Sequence[NewChunk] = ()
         self.parked: Sequence[tuple[RunId, str | None]] = ()
+        self.index: GraphIndex | None = None
 
     def create_run(self, run: NewRun, appended: Appended) -> Fence:
         _require_run(run)
@@ -205,6 +216,115 @@ class Bundle:
         require_text("reason", reason or "")
         self.fences.append(fence)
         self.parked = self._grown(self.parked, (fence.run_id, reason))
+
+    def track(self, fence: Fence, step: StepId, required: int, resolved: int) -> None:
+        require_text("step", step, MAX_STEP_BYTES)
+        require_integer("required", required)
+        if resolved < 1:
+            raise InputError(
+                f"{resolved} predecessors of step {step!r} of run {fence.run_id!r} are resolved",
+                "track a node when a predecessor of it is",
+            )
+        self._indexed(fence)
+        self._graphs.track(fence.run_id, step, required, resolved)
+
+    def deliver(
+        self,
+        fence: Fence,
+        step: StepId,
+        source: StepId,
+        variable: str,
+        position: int,
+        value: bytes,
+    ) -> None:
+        require_text("step", step, MAX_STEP_BYTES)
+        require_text("source", source, MAX_STEP_BYTES)
+        require_text("variable", variable, MAX_NAME_LENGTH)
+        require_integer("position", position)
+        if position < NO_ITEM:
+            raise InputError(
+                f"a value of step {source!r} at position {position}",
+                f"count items from 0; {NO_ITEM} stands for no item",
+            )
+        _require_payload(f"value {variable!r} of step {source!r}", value)
+        delivery = Delivery(step, source, variable, position, value)
+        self._indexed(fence).step(step).deliveries.append(delivery)
+
+    def ready(self, fence: Fence, step: StepId) -> None:
+        require_text("step", step, MAX_STEP_BYTES)
+        self._indexed(fence).ready(step)
+
+    def untrack_all(self, fence: Fence) -> None:
+        change = self._indexed(fence)
+        change.clear()
+        change.unhook()
+
+    def rebuild(
+        self, fence: Fence, readiness: Sequence[Readiness], inbox: Sequence[Delivery]
+    ) -> None:
+        self._indexed(fence).clear()
+        for waiting in readiness:
+            self.track(fence, waiting.step, waiting.required, waiting.completed)
+        for value in inbox:
+            self.deliver(fence, *astuple(value))
+
+    def hook(
+        self,
+        fence: Fence,
+        step: StepId,
+        mailbox: RunId,
+        kind: str,
+        topic: str,
+        key: str,
+        since_ms: int,
+    ) -> None:
+        require_text("step", step, MAX_STEP_BYTES)
+        parse_run_id(mailbox)
+        if kind not in HOOK_KINDS:
+            raise InputError(f"a hook can't be of kind {kind!r}", f"use one of {HOOK_KINDS}")
+        require_text("topic", topic, MAX_NAME_LENGTH)
+        require_text("key", key, MAX_KEY_LENGTH)
+        require_integer("since_ms", since_ms)
+        hook = Hook(fence.run_id, step, kind, mailbox, topic, key, since_ms)
+        self._indexed(fence).step(step).hooks.setdefault((kind, mailbox), hook)
+
+    def unhook(self, fence: Fence, step: StepId) -> None:
+        require_text("step", step, MAX_STEP_BYTES)
+        self._indexed(fence).step(step).unhook()
+
+    def broadcast(
+        self,
+        fence: Fence,
+        mailbox: RunId,
+        kind: str,
+        payload: bytes | None,
+        suffix: str,
+        now_ms: int,
+        scrub: bool,
+    ) -> None:
+        parse_run_id(mailbox)
+        require_text("kind", kind, MAX_NAME_LENGTH)
+        _require_payload(f"a broadcast to {mailbox!r}", payload)
+        require_integer("now_ms", now_ms)
+        if not _SUFFIX.fullmatch(suffix):
+            raise InvalidId(
+                f"{suffix!r} does not end a message GUID", "use 32 hex digits of a digest"
+            )
+        self._indexed(fence)
+        self._graphs.broadcasts.append(Broadcast(mailbox, kind, payload, suffix, now_ms, scrub))
+
+    @property
+    def _graphs(self) -> GraphIndex:
+        if self.index is None:
+            self.index = GraphIndex()
+        return self.index
+
+    def _indexed(self, fence: Fence) -> RunChange:
+        """What is changed of the run's nodes and hooks, under its fence. There may be thousands of calls."""
+        if not self.fences or self.fences[-1] is not fence:
+            self.fences.append(fence)
+        self.has_more = True
+        return self._graphs.run(fence.run_id)
 
     def _grown(self, items: Sequence[T], item: T) -> Sequence[T]:
         """One part with one more, which is not an append."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from perdure.core.errors import CommitRejected, StaleFence
+from perdure.core.errors import BundleRefused, CommitRejected, StaleFence
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.journal import Appended
 from perdure.core.journal.state import TERMINAL
@@ -16,6 +16,7 @@ from perdure.core.ledger import AccountId
 from perdure.core.messages import Message, Work
 from perdure.core.streams.chunks import ChunkKey, NewChunk
 from perdure.store.bundle import FIRST_EPOCH, Bundle
+from perdure.store.graph_index import GraphIndex
 from perdure.store.primitives import Fence
 from perdure.store.records import NewRun
 
@@ -60,6 +61,7 @@ class Group:
         self.published: dict[tuple[RunId, str], tuple[bytes, int]] = {}
         self.chunks: dict[ChunkKey, NewChunk] = {}
         self.parked: dict[RunId, str | None] = {}
+        self.index: GraphIndex | None = None
         self.finishers: dict[tuple[RunId, StepId], int] = {}
         """The positions of the bundles that finish work."""
         self.bundles: list[Bundle] = []
@@ -120,6 +122,8 @@ class Group:
         for chunk in bundle.chunks:
             self.chunks.setdefault(chunk.key, chunk)
         self.parked.update(bundle.parked)
+        if bundle.index is not None:
+            self._add_index(bundle.index)
 
     @property
     def is_books_only(self) -> bool:
@@ -136,6 +140,7 @@ class Group:
             self.published,
             self.chunks,
             self.parked,
+            self.index,
         )
         return (
             bool(self.heads)
@@ -165,6 +170,8 @@ class Group:
         for run_id, step, _ in bundle.finished:
             if (run_id, step) in self.finishers or (run_id, step) in self.dropped:
                 return True
+        if self.index and bundle.index and self.index.must_wait(bundle.index):
+            return True
         shared = False
         for fence in bundle.fences:
             head = self.known(fence.run_id)
@@ -202,6 +209,11 @@ class Group:
             self.dropped[task] = None
         for work in bundle.work:
             self.work.setdefault((work.run_id, work.step), work)
+
+    def _add_index(self, index: GraphIndex) -> None:
+        if self.index is None:
+            self.index = GraphIndex()
+        self.index.follow(index)
 
     def _add_books(self, appended: Appended) -> None:
         self.appends.append(appended)
@@ -248,14 +260,29 @@ def _misfit(bundle: Bundle) -> CommitRejected | None:
                 f"an earlier bundle of run {fence.run_id!r} was rejected",
                 "drop the run from memory and load it again",
             )
-    if len(bundle.appends) == 1 and not bundle.created:
-        return None
+    uncertified = _uncertified(bundle)
+    if uncertified is not None or (len(bundle.appends) == 1 and not bundle.created):
+        return uncertified
     last = {run.run_id: appended for run, appended in bundle.created}
     for fence, appended in bundle.appends:
         before = last.get(fence.run_id)
         if before is not None and not _follows(appended, before):
             return stale(fence.run_id, fence.epoch)
         last[fence.run_id] = appended
+    return None
+
+
+def _uncertified(bundle: Bundle) -> BundleRefused | None:
+    """What counts, and is written again after a lost connection, must be found by the entries that it came with."""
+    if bundle.index is None:
+        return None
+    appended = {appended.run_id for _, appended in (*bundle.created, *bundle.appends)}
+    for run_id, change in bundle.index.runs.items():
+        if run_id not in appended and not change.is_repeatable:
+            return BundleRefused(
+                f"a bundle tracks nodes of run {run_id!r} and has no entries of it",
+                "append the entries that tell what was resolved in the same bundle",
+            )
     return None
 
 

@@ -12,7 +12,7 @@ from perdure.core.journal.journal import Appended
 from perdure.core.ledger import Settlement
 from perdure.core.messages import Message, Work
 from perdure.core.streams.chunks import NewChunk
-from perdure.store.records import NewRun
+from perdure.store.records import Delivery, NewRun, Readiness
 
 
 class Fence:
@@ -127,5 +127,82 @@ class Primitives(Protocol):
         """Commits: why the run is not advanced; with `None`, that it is no longer parked.
 
         Rejects the bundle with `StaleFence` unless the run still has the fence's epoch.
+        """
+        ...
+
+    def track(self, fence: Fence, step: StepId, required: int, resolved: int) -> None:
+        """Commits: so many more predecessors of a node are resolved, of those that it requires.
+
+        With entries of the same run, which tell the same. Rejects the bundle with `ReadinessOverflow` if more were
+        resolved than are required, or another number was required before: somebody has counted wrong.
+        """
+        ...
+
+    def deliver(
+        self,
+        fence: Fence,
+        step: StepId,
+        source: StepId,
+        variable: str,
+        position: int,
+        value: bytes,
+    ) -> None:
+        """Commits: a value that waits for a node, which is tracked for its source in the same bundle.
+
+        `position` is that of its item, or -1 if it comes from no spread.
+        """
+        ...
+
+    def ready(self, fence: Fence, step: StepId) -> None:
+        """Commits: the node waits no more, and neither does anything for it.
+
+        What the bundle tracked and delivered before for the same node is not written at all.
+        """
+        ...
+
+    def untrack_all(self, fence: Fence) -> None:
+        """Commits: no node of the run waits, nothing waits for one, and no hook for a signal. Its search keys stay."""
+        ...
+
+    def rebuild(
+        self, fence: Fence, readiness: Sequence[Readiness], inbox: Sequence[Delivery]
+    ) -> None:
+        """Commits: these nodes of the run wait, and these values for them, and no others."""
+        ...
+
+    def hook(
+        self,
+        fence: Fence,
+        step: StepId,
+        mailbox: RunId,
+        kind: str,
+        topic: str,
+        key: str,
+        since_ms: int,
+    ) -> None:
+        """Commits: a step waits for a signal at a mailbox (kind `wait`), or its run has a search key (kind `key`).
+
+        What is there already stays as it is.
+        """
+        ...
+
+    def unhook(self, fence: Fence, step: StepId) -> None:
+        """Commits: the step waits for no signal."""
+        ...
+
+    def broadcast(
+        self,
+        fence: Fence,
+        mailbox: RunId,
+        kind: str,
+        payload: bytes | None,
+        suffix: str,
+        now_ms: int,
+        scrub: bool,
+    ) -> None:
+        """Commits: a message to each open run that has the search key, once per run: `suffix` ends its GUID.
+
+        Of the runs that have the key when the bundle commits; its own is one of them, if it has. With `scrub`
+        those are not found by that key again.
         """
         ...

@@ -1,8 +1,8 @@
-"""What the store keeps of runs and of claimed work. Plain values."""
+"""What the store keeps of runs, of claimed work and of graphs. Plain values."""
 
 import msgspec
 
-from perdure.core.ids import HostId, RunId
+from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.journal.state import Status
 from perdure.core.messages import Work
 
@@ -72,3 +72,59 @@ class Claim(msgspec.Struct, frozen=True):
     def doubts(self) -> int:
         """How many hosts had it before and may have begun it."""
         return self.claims - 1
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """A node of a graph that waits: so many of the predecessors that it requires are resolved."""
+
+    step: StepId
+    required: int
+    completed: int
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """A value that waits for a node: from which step, under which name; from which item of a spread, if from one."""
+
+    step: StepId
+    source: StepId
+    variable: str
+    position: int
+    value: bytes
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """How a signal finds a run: a step waits for one at the mailbox, or a search key names the run."""
+
+    run_id: RunId
+    step: StepId
+    kind: str
+    mailbox: RunId
+    topic: str
+    key: str
+    since_ms: int
+
+
+class Broadcast(msgspec.Struct, frozen=True):
+    """A signal to all open runs that a search key finds; with `scrub`, they are not found by it again.
+
+    The GUID of each message is that of its run and `suffix`.
+    """
+
+    mailbox: RunId
+    kind: str
+    payload: bytes | None
+    suffix: str
+    now_ms: int
+    scrub: bool
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A version of a graph that was deployed. `open_runs` counts the runs of it that are not over."""
+
+    name: str
+    version: str
+    digest: str
+    content: str
+    deployed_at_ms: int
+    is_active: bool
+    open_runs: int

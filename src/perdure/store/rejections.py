@@ -1,9 +1,10 @@
 """Why a bundle was rejected, in words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 
 from perdure.core.errors import CommitRejected, RunEnded, RunExists, StaleToken, UnknownRun
 from perdure.core.ids import RunId, StepId
+from perdure.store.graph_index import RunChange, overflow
 from perdure.store.group import Group, stale
 from perdure.store.records import NewRun
 
@@ -61,6 +62,43 @@ def late_chunks(group: Group, found: Iterable[tuple[str, int | None]]) -> dict[i
                     "let the task end: nobody waits for what it does",
                 )
     return rejected
+
+
+Counts = MutableMapping[tuple[str, str], tuple[int, int]]
+"""Of each node (run, step), how many predecessors it requires, and how many are resolved."""
+
+
+def overflows(
+    group: Group, found: Iterable[tuple[str, str, int, int]]
+) -> dict[int, CommitRejected]:
+    """Who must leave a group, given (run, step, required, completed) of the nodes that it tracks: of each node those
+    that count beyond its number, in the order of the bundles."""
+    counts: Counts = {(run, step): (required, done) for run, step, required, done in found}
+    rejected: dict[int, CommitRejected] = {}
+    for position, bundle in enumerate(group.bundles):
+        for run_id, change in bundle.index.runs.items() if bundle.index else ():
+            problem = _overflow(run_id, change, counts)
+            if problem is not None:
+                rejected[position] = problem
+    return rejected
+
+
+def _overflow(run_id: RunId, run: RunChange, counts: Counts) -> CommitRejected | None:
+    """Count what the run's nodes have resolved; stop at the first that has too many."""
+    if run.clears:
+        for node in [node for node in counts if node[0] == run_id]:
+            del counts[node]
+    for step, change in run.steps.items():
+        if change.clears:
+            counts.pop((run_id, step), None)
+        if not change.resolved:
+            continue
+        required, done = counts.get((run_id, step), (change.required, 0))
+        if required != change.required or done + change.resolved > required:
+            more = change.required, change.resolved
+            return overflow((run_id, step), (required, done), more)
+        counts[run_id, step] = required, done + change.resolved
+    return None
 
 
 def _unknown(run_id: RunId) -> UnknownRun:

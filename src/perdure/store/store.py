@@ -18,6 +18,7 @@ from perdure.core.messages import Message
 from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
+from perdure.store.graphs import GraphTables
 from perdure.store.hosts import Glance, Lifeline, NewHost, Scope
 from perdure.store.operations import OperationTable
 from perdure.store.primitives import Fence
@@ -25,7 +26,7 @@ from perdure.store.records import Claim, Run
 from perdure.store.transaction import JoinedTransaction, OpenTransaction
 
 
-class Store(Protocol):
+class Store(GraphTables, Protocol):
     """The books, their messages and their work. Times are milliseconds, and always arguments."""
 
     @property

@@ -101,7 +101,7 @@ def plan_writes(bundles: Sequence[Bundle], *, alone: bool = False) -> Plan:
         tried, rest = waiting[: group.size], waiting[group.size :]
         if not rejected:
             answer = yield group
-            if isinstance(answer, dict):
+            if isinstance(answer, dict) and not (len(tried) > 1 and _refuses(answer)):
                 rejected = answer
             elif len(tried) > 1:
                 portions.extendleft((rest, *reversed(_parts(tried, answer))))
@@ -136,13 +136,18 @@ def _passing(
     return passing
 
 
-def _parts(tried: list[int], answer: StatementRefused | Contended) -> Sequence[list[int]]:
+def _refuses(rejected: Rejected) -> bool:
+    """Whether a bundle is at fault itself: what its run did before it in the same group is not."""
+    return any(isinstance(reason, BundleRefused) for reason in rejected.values())
+
+
+def _parts(tried: list[int], answer: Answer) -> Sequence[list[int]]:
     """What to try in place of a group that failed: of a refused row the database names the kind alone, so each
     bundle by itself; of a lock, which keeps the rest waiting, halves."""
-    if isinstance(answer, StatementRefused):
-        return [[i] for i in tried]
-    middle = len(tried) // 2
-    return tried[:middle], tried[middle:]
+    if isinstance(answer, Contended):
+        middle = len(tried) // 2
+        return tried[:middle], tried[middle:]
+    return [[i] for i in tried]
 
 
 def refused(answer: StatementRefused) -> BundleRefused:

@@ -1,1 +1,1 @@
-"""Graphs as people write them: functions whose source is compiled, builders, texts."""
+"""Ways to write a graph, and the program that each leads to."""

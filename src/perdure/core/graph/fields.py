@@ -17,10 +17,12 @@ RESERVED: Final = ("input", "job", "result", "code", "error")
 OWN: Final = ("result", "code", "error")
 """What is known of a node once it has responded, and only in its own fields and edges."""
 
-_EXPRESSIONS: Final = frozenset(
+# The names of fields, by what they hold.
+EXPRESSIONS: Final = frozenset(
     ("emit", "sleep", "key", "data", "run", "target", "reason", "collect", "items", "value")
 ) | {"message"}
-_ARGUMENTS: Final = frozenset(("keys", "job", "input"))
+ARGUMENTS: Final = frozenset(("keys", "job", "input"))
+VARIABLE_MAPS: Final = frozenset(("output", "set"))
 _VARIABLES: Final = frozenset(("into", "item", "index"))
 _AFTER: Final = frozenset(("output", "job"))
 _REFERENCES: Final = frozenset(("to", "of"))
@@ -46,6 +48,13 @@ def responds(node: m.Node) -> bool:
     return isinstance(node, m.Worker | m.Await | m.Call)
 
 
+def told_by(node: m.Node) -> frozenset[str]:
+    """What is known of a node, in its own fields, when it has responded."""
+    if isinstance(node, m.Call):
+        return frozenset(("result",))
+    return frozenset(OWN) if responds(node) else frozenset()
+
+
 def names_its_result(node: m.Node) -> bool:
     """Whether its result becomes a variable of the node's own name, for want of an `output`."""
     return responds(node) and getattr(node, "output", None) is None
@@ -69,9 +78,9 @@ def expressions_of(node: m.Node) -> Iterator[Reading]:
     """Every expression of a node, with its field: `when`, or `input.amount` for one of a mapping."""
     for field in node.__struct_fields__:
         value = getattr(node, field)
-        if field in _EXPRESSIONS and value is not None:
+        if field in EXPRESSIONS and value is not None:
             yield Reading(field, value, False)
-        elif field in _ARGUMENTS or _names_variables(node, field):
+        elif field in ARGUMENTS or _names_variables(node, field):
             for name, text in (value or {}).items():
                 yield Reading(f"{field}.{name}", text, field in _AFTER)
 
@@ -90,7 +99,7 @@ def variables_of(node: m.Node) -> Iterator[tuple[str, str]]:
 
 def _names_variables(node: m.Node, field: str) -> bool:
     """Whether the names in a mapping are variables; else they are arguments, or the run's."""
-    return field in {"output", "set"} or (field == "input" and isinstance(node, m.Cycle))
+    return field in VARIABLE_MAPS or (field == "input" and isinstance(node, m.Cycle))
 
 
 class Renaming(NamedTuple):
@@ -108,7 +117,7 @@ def renamed(node: m.AnyNode, renaming: Renaming) -> m.AnyNode:
         value = getattr(node, field)
         if value is None:
             continue
-        if field in _EXPRESSIONS:
+        if field in EXPRESSIONS:
             changed[field] = renaming.expression(value)
         elif field in _VARIABLES or field == "again":
             changed[field] = renaming.variable(value)
@@ -118,7 +127,7 @@ def renamed(node: m.AnyNode, renaming: Renaming) -> m.AnyNode:
             changed[field] = {
                 renaming.variable(name): renaming.expression(text) for name, text in value.items()
             }
-        elif field in _ARGUMENTS:
+        elif field in ARGUMENTS:
             changed[field] = {name: renaming.expression(text) for name, text in value.items()}
     if names_its_result(node):
         changed["output"] = {renaming.variable(node.name): "result"}

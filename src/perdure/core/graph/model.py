@@ -173,11 +173,13 @@ class Output(Node, frozen=True, tag="output"):
 
 class Raise(Node, frozen=True, tag="raise"):
     """Fails: with the error of that name ('module:qualified.name') and message, or, `again`, with the one that is
-    bound to that variable. It goes along the error edges, or the run fails."""
+    bound to that variable. `bases` names the types above an error of the user's. It goes along the error edges, or
+    the run fails."""
 
     error: str = ""
     message: str = "''"
     again: str | None = None
+    bases: tuple[str, ...] = ()
 
 
 class Call(Node, frozen=True, tag="call"):

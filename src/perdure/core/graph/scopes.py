@@ -5,9 +5,9 @@ from typing import TypeAlias
 from perdure.core.expressions import ExpressionProblem
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import variables_of
+from perdure.core.graph.inference import common, type_of
 from perdure.core.graph.model import Type
 from perdure.core.graph.survey import Survey
-from perdure.core.graph.inference import common, type_of
 
 Scope: TypeAlias = dict[str, Type]
 
@@ -41,7 +41,7 @@ class Scopes:
         scope = dict(self.before[node.name])
         if isinstance(node, m.Assign):
             for name, text in node.set.items():
-                scope[name] = self.type_of(text, scope)
+                scope[name] = known_type(self._survey, text, scope)
             return scope
         if isinstance(node, m.Aggregate):
             self.inside[node.name] = scope
@@ -55,10 +55,12 @@ class Scopes:
                     scope |= dict.fromkeys(cycle.input, "any")
         return scope | {name: _kind(node, field) for field, name in variables_of(node)}
 
-    def type_of(self, text: str, scope: Scope) -> Type:
-        if isinstance(self._survey.parsed(text), ExpressionProblem):
-            return "any"
-        return type_of(text, scope)
+
+def known_type(survey: Survey, text: str, scope: Scope) -> Type:
+    """The type of an expression, `any` if it is none."""
+    if isinstance(survey.parsed(text), ExpressionProblem):
+        return "any"
+    return type_of(text, scope)
 
 
 def _kind(node: m.AnyNode, field: str) -> Type:

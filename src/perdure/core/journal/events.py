@@ -76,10 +76,15 @@ class ExecutionFailed(Terminal, frozen=True):
 
 
 class CancelRequested(Event, frozen=True):
-    """Somebody wants the run to stop; clean-up steps may still run."""
+    """Somebody wants the run to stop; clean-up steps may still run.
+
+    A graph that is interrupted with a `code` fails with it; `descends` says whether its children stop, too.
+    """
 
     reason: str = ""
     guid: Guid | None = None
+    code: int = 0
+    descends: bool = True
 
 
 class ExecutionCancelled(Terminal, frozen=True):
@@ -177,19 +182,29 @@ class TimerFired(Event, frozen=True):
 
 
 class SignalDelivered(Carrier, frozen=True):
-    """A signal reached the run and is buffered. `delivery_id` counts from 1 for each name."""
+    """A signal reached the run and is buffered. `delivery_id` counts from 1 for each name.
+
+    A staged one posts nothing yet: its digits are those of the step that takes it.
+    """
 
     signal_name: str
     delivery_id: int
     guid: Guid | None = None
+    staged: bool = False
 
 
 class SignalReceived(Carrier, frozen=True):
-    """The program consumed the oldest buffered delivery of that name."""
+    """The program consumed the oldest buffered delivery of that name.
+
+    A staged one, of a graph's hook, has the `guid` of the delivery. If the hook `stays` it takes more of them.
+    """
 
     promise_id: StepId
     signal_name: str
     delivery_id: int
+    guid: Guid | None = None
+    staged: bool = False
+    stays: bool = False
 
 
 class AwaitKind(StrEnum):

@@ -168,7 +168,10 @@ def _deliver(state: State, event: e.SignalDelivered) -> None:
 
 
 def _receive(state: State, event: e.SignalReceived) -> None:
-    _free_place(state, event, event.promise_id)
+    if event.staged:
+        _answer_of_invoke_or_hook(state, event)
+    else:
+        _free_place(state, event, event.promise_id)
     due = state.last_received.get(event.signal_name, 0) + 1
     if event.delivery_id > due:
         why = f"delivery {event.delivery_id} of {event.signal_name!r} overtakes {due}"
@@ -182,6 +185,13 @@ def _receive(state: State, event: e.SignalReceived) -> None:
     if wait is not None and wait.signal is not None and wait.signal.name != event.signal_name:
         why = f"{event.promise_id} waits for {wait.signal.name!r}"
         _refuse("receives_what_it_awaits", event, why, "consume a delivery of that name")
+
+
+def _answer_of_invoke_or_hook(state: State, event: e.SignalReceived) -> None:
+    """A graph's hook may have a timer at its place; an invoke that responded with 202 has ended there before."""
+    step = event.promise_id
+    if step in state.completed and step not in state.scheduled:
+        _settle_once(state, event, step)
 
 
 def _wait(state: State, event: e.ExecutionAwaiting) -> None:

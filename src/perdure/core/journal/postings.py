@@ -70,12 +70,14 @@ def _completed(event: e.InvokeCompleted | e.TimerFired) -> Effect:
 
 
 def _delivered(event: e.SignalDelivered) -> Effect:
-    if event.guid is None:
+    if event.guid is None or event.staged:
         return _NOTHING
     return ((message_account(event.guid), event.delivery_id + WHOLE_MESSAGE),), 0
 
 
 def _received(event: e.SignalReceived) -> Effect:
+    if event.staged and event.guid is not None:
+        return ((message_account(event.guid), WORK_DONE),), 0
     return ((step_account(event.promise_id), FIRST_LEG + ENTRY),), 0
 
 

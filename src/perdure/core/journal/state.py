@@ -239,6 +239,8 @@ def _signal_delivered(state: State, event: e.SignalDelivered) -> None:
 def _signal_received(state: State, event: e.SignalReceived) -> None:
     state.put(state.consumed, (event.signal_name, event.delivery_id), True)
     state.put(state.last_received, event.signal_name, event.delivery_id)
+    if event.stays:
+        return
     state.put(state.allocated, event.promise_id, True)
     _settle(state, event.promise_id)
 

@@ -13,6 +13,7 @@ from perdure.engine.replay.effects import Acknowledge, DropWork, Effect, Enqueue
 from perdure.engine.replay.promise import DurablePromise, Place
 
 if TYPE_CHECKING:
+    from perdure.engine.graph.machine import GraphMachine
     from perdure.engine.replay.machine import Machine
 
 
@@ -25,16 +26,16 @@ def abandon_leaf(machine: "Machine", promise: DurablePromise) -> None:
     elif promise.attempt:
         payload = encode_failure(machine.codec, failure)
         settled = e.InvokeCompleted(step, promise.attempt, False, payload=payload)
-        machine.record.emit(settled, _undo(machine, promise))
+        machine.record.emit(settled, undo(machine, promise))
     else:
-        machine.record.emit(e.StepSkipped(step, "cancelled", 1), _undo(machine, promise))
+        machine.record.emit(e.StepSkipped(step, "cancelled", 1), undo(machine, promise))
     if promise.place is Place.LOCAL:
         machine.unwanted.append(step)
     promise.failure = failure
     machine.settle(promise)
 
 
-def _undo(machine: "Machine", promise: DurablePromise) -> Effect:
+def undo(machine: "Machine | GraphMachine", promise: DurablePromise) -> Effect:
     """What takes back the effect that the step began with."""
     run_id, step = machine.info.run_id, promise.step
     if promise.place is Place.TIMER:
@@ -46,7 +47,7 @@ def _undo(machine: "Machine", promise: DurablePromise) -> Effect:
     return Acknowledge(retry_guid(run_id, step, promise.attempt))
 
 
-def _cancel(machine: "Machine", child: RunId) -> Message:
+def _cancel(machine: "Machine | GraphMachine", child: RunId) -> Message:
     now = machine.sources.now_ms()
     reason = machine.cancel_reason or "its parent does not want it any more"
     return Message(child, cancel_guid(child), "cancel", now, now, payload=reason.encode())

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from perdure.authoring.call import Branch, Call, Operation, Sleep
+from perdure.authoring.program import Program
 from perdure.authoring.signal import Receive
 from perdure.authoring.task import Task
-from perdure.authoring.workflow import Workflow
 from perdure.core.errors import DepthExceeded, ForeignAwait, NotEncodable, PayloadTooLarge
 from perdure.core.journal import events as e
 from perdure.core.limits import MAX_DEPTH, MAX_PAYLOAD_BYTES
@@ -17,6 +17,7 @@ from perdure.engine.replay.fiber import Fiber
 from perdure.engine.replay.promise import DurablePromise, Place
 
 if TYPE_CHECKING:
+    from perdure.engine.graph.machine import GraphMachine
     from perdure.engine.replay.machine import Machine
 
 
@@ -67,7 +68,7 @@ def encode_arguments(machine: "Machine", call: Call[Any], limit: int = MAX_PAYLO
 
 
 def work_of(
-    machine: "Machine", promise: DurablePromise, attempt: int, available_at_ms: int
+    machine: "Machine | GraphMachine", promise: DurablePromise, attempt: int, available_at_ms: int
 ) -> Work:
     """One attempt of a task, for its queue."""
     task = promise.task
@@ -87,7 +88,7 @@ def _begin_child(
     machine: "Machine", fiber: Fiber, call: Call[Any], payload: bytes
 ) -> DurablePromise:
     workflow = call.definition
-    assert isinstance(workflow, Workflow)  # noqa: S101 - for the type checker
+    assert isinstance(workflow, Program)  # noqa: S101 - for the type checker
     promise = machine.promise(fiber, Place.CHILD, call)
     run_id = machine.info.run_id
     promise.child_run = child_run_id(run_id, promise.step)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.authoring.call import Call
 from perdure.authoring.interruption import Cancelled, Continued
-from perdure.authoring.workflow import Workflow
+from perdure.authoring.program import Program
 from perdure.core.errors import InputError
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
@@ -14,6 +14,7 @@ from perdure.engine.replay.effects import Acknowledge, Change, Continue, Inherit
 from perdure.engine.replay.fiber import Fiber
 
 if TYPE_CHECKING:
+    from perdure.engine.graph.machine import GraphMachine
     from perdure.engine.replay.machine import Machine
 
 _NAMED = 5
@@ -45,7 +46,7 @@ def continuation(machine: "Machine", fiber: Fiber, call: Call[Any]) -> Continued
 def go_on(machine: "Machine", continued: Continued) -> None:
     """The body is over: end this run, and let the next one begin in the same commit."""
     workflow = continued.call.definition
-    assert isinstance(workflow, Workflow)  # noqa: S101 - the verb takes no other
+    assert isinstance(workflow, Program)  # noqa: S101 - the verb takes no other
     next_run = next_run_id(machine.info.run_id)
     birth = Continue(
         next_run,
@@ -59,15 +60,16 @@ def go_on(machine: "Machine", continued: Continued) -> None:
     machine.record.emit(e.RunContinued(next_run, released=1), birth)
 
 
-def pass_on(machine: "Machine", message: Message) -> bool:
+def pass_on(machine: "Machine | GraphMachine", message: Message) -> bool:
     """Take a message in for the next run: this one is over, but that is not written yet.
 
     So a chain whose runs never wait can be reached all the same. False if the message is for this run alone, or
     came before.
     """
     last = machine.record.changes[-1]
-    *others, birth = last.effects
-    assert isinstance(birth, Continue)  # noqa: S101 - nothing else is decided and left unwritten
+    *others, birth = last.effects or (None,)
+    if not isinstance(birth, Continue):
+        return False  # a graph that has ended, and whose last events wait for the next commit
     fact = _inherited(birth, message)
     if fact is None:
         return False

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.authoring.workflow import Workflow
+from perdure.authoring.program import Program
+from perdure.core.graph.walk import Delivered
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.events import CancelRequested, Event, SignalDelivered
 from perdure.core.messages import Message, Work
@@ -38,9 +39,9 @@ class Spawn(NamedTuple):
     """Create a child run."""
 
     run_id: RunId
-    workflow: Workflow[..., Any]
+    workflow: Program[..., Any]
     payload: bytes
-    parent: str
+    parent: str | None
 
 
 Inherited = SignalDelivered | CancelRequested
@@ -51,7 +52,7 @@ class Continue(NamedTuple):
     """Create the run that goes on for this one. What came for this one and had no effect is `inherited`."""
 
     run_id: RunId
-    workflow: Workflow[..., Any]
+    workflow: Program[..., Any]
     payload: bytes
     parent: str | None
     key: str | None
@@ -73,8 +74,82 @@ class AppendChunk(NamedTuple):
     payload: bytes
 
 
+class Mail(NamedTuple):
+    """Send a message to whoever waits for a topic and key: it is addressed to their mailbox."""
+
+    message: Message
+
+
+class Broadcast(NamedTuple):
+    """Send a message to every open run with a search key; `suffix` ends its GUIDs."""
+
+    mailbox: RunId
+    kind: str
+    payload: bytes
+    suffix: str
+    now_ms: int
+    scrubs: bool
+
+
+class Hook(NamedTuple):
+    """Let a step be found by topic and key, or the run by a search key."""
+
+    step: StepId
+    mailbox: RunId
+    kind: str
+    topic: str
+    key: str
+    since_ms: int
+
+
+class Unhook(NamedTuple):
+    """The step is not to be found any more."""
+
+    step: StepId
+
+
+class Track(NamedTuple):
+    """A join has so many more of what it requires, and is not ready."""
+
+    step: StepId
+    required: int
+    resolved: int
+
+
+class Deliver(NamedTuple):
+    """A join is given something."""
+
+    delivered: Delivered
+
+
+class Ready(NamedTuple):
+    """A join waits for nothing any more."""
+
+    step: StepId
+
+
+class UntrackAll(NamedTuple):
+    """The run is over: nothing of it waits."""
+
+
 Birth = Spawn | Continue
-Effect = Enqueue | PutWork | DropWork | Acknowledge | Birth | Publish | AppendChunk
+Effect = (
+    Enqueue
+    | PutWork
+    | DropWork
+    | Acknowledge
+    | Birth
+    | Publish
+    | AppendChunk
+    | Mail
+    | Broadcast
+    | Hook
+    | Unhook
+    | Track
+    | Deliver
+    | Ready
+    | UntrackAll
+)
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

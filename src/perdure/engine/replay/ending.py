@@ -12,6 +12,7 @@ from perdure.engine.replay.continuing import go_on
 from perdure.engine.replay.effects import Effect, Enqueue
 
 if TYPE_CHECKING:
+    from perdure.engine.graph.machine import GraphMachine
     from perdure.engine.replay.machine import Machine
 
 
@@ -37,7 +38,7 @@ def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
         except PerdureError as refusal:
             error = refusal
     if error is None:
-        tell = _tell_parent(machine, "completed", result)
+        tell = tell_parent(machine, "completed", result)
         machine.record.emit(e.ExecutionCompleted(payload=result, released=1), *tell)
     elif isinstance(error, Continued):
         go_on(machine, error)
@@ -46,15 +47,16 @@ def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
         cancelled = RunCancelled(
             f"run {machine.info.run_id!r} was cancelled", reason or "it has no result"
         )
-        tell = _tell_parent(machine, "gave-up", encode_failure(machine.codec, cancelled))
+        tell = tell_parent(machine, "gave-up", encode_failure(machine.codec, cancelled))
         machine.record.emit(e.ExecutionCancelled(reason=reason, released=1), *tell)
     else:
         failure = encode_failure(machine.codec, error)
-        tell = _tell_parent(machine, "gave-up", failure)
+        tell = tell_parent(machine, "gave-up", failure)
         machine.record.emit(e.ExecutionFailed(payload=failure, released=1), *tell)
 
 
-def _tell_parent(machine: "Machine", kind: str, payload: bytes) -> tuple[Effect, ...]:
+def tell_parent(machine: "Machine | GraphMachine", kind: str, payload: bytes) -> tuple[Effect, ...]:
+    """The word to whoever started it as a child."""
     if machine.parent is None:
         return ()
     run_id, step = parse_parent(machine.parent)

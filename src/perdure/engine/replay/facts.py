@@ -25,6 +25,7 @@ from perdure.core.replay.doubt import (
 )
 from perdure.core.replay.identity import result_guid, retry_guid
 from perdure.core.replay.retrying import retry_at
+from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.replay.beginning import work_of
 from perdure.engine.replay.continuing import pass_on
 from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, PutWork
@@ -34,6 +35,8 @@ from perdure.engine.replay.warm import WarmRun
 
 IsRunning = Callable[[RunId, StepId, int], bool]
 """Whether this host executes that attempt of a step now."""
+
+AnyMachine = Machine | GraphMachine
 
 _CHANCES = 1 << 16
 
@@ -64,7 +67,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 OUTCOMES = ("completed", "reconciled", "failed", "gave-up")
 
 
-def start(machine: Machine, promise: DurablePromise) -> int:
+def start(machine: AnyMachine, promise: DurablePromise) -> int:
     """The next attempt of a local task begins with the next commit. Returns its number."""
     attempt = promise.attempt + 1
     effects: tuple[Effect, ...] = ()
@@ -94,7 +97,7 @@ def complete(warm: WarmRun, step: StepId, attempt: int, outcome: Outcome) -> Non
     )
 
 
-def _retry_at(machine: Machine, promise: DurablePromise, outcome: Outcome) -> int | None:
+def _retry_at(machine: AnyMachine, promise: DurablePromise, outcome: Outcome) -> int | None:
     if outcome.ok or not outcome.may_retry or promise.place is Place.CHILD:
         return None
     task = promise.task
@@ -125,7 +128,7 @@ def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int) -> None:
             machine.unstarted.append(promise)
 
 
-def _doubt(machine: Machine, promise: DurablePromise, max_doubts: int) -> None:
+def _doubt(machine: AnyMachine, promise: DurablePromise, max_doubts: int) -> None:
     total = promise.doubts + 1
     resolution = resolve(promise.task.on_doubt, total, max_doubts, promise.stops)
     machine.feed(doubt_entry(promise.step, 1, resolution))
@@ -135,7 +138,7 @@ def _doubt(machine: Machine, promise: DurablePromise, max_doubts: int) -> None:
         machine.unstarted.append(promise)
 
 
-def _give_up(machine: Machine, promise: DurablePromise) -> None:
+def _give_up(machine: AnyMachine, promise: DurablePromise) -> None:
     step = promise.step
     deaths = promise.doubts - promise.stops
     error = step_in_doubt(step, promise.name, promise.task.on_doubt, deaths)
@@ -163,15 +166,18 @@ def take(warm: WarmRun, message: Message) -> bool:
     kind, _, detail = message.kind.partition(":")
     if message_account(message.guid) in warm.journal.state.balances:
         return False
+    if machine.has_unread(message.guid):
+        return False
     if machine.is_over:
         return pass_on(machine, message)
     if kind == "signal":
-        number = machine.signals.next_delivery(detail)
-        delivered = e.SignalDelivered(detail, number, message.guid, payload=message.payload)
+        name = machine.signal_name(detail, message.step)
+        number = machine.signals.next_delivery(name)
+        delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)
         machine.feed(delivered, Acknowledge(message.guid))
         return True
     if kind == "cancel":
-        return _take_cancel(machine, message)
+        return _take_cancel(machine, message, detail)
     promise = None if message.step is None else machine.promises.get(message.step)
     if promise is None:
         return False
@@ -183,15 +189,18 @@ def take(warm: WarmRun, message: Message) -> bool:
     return kind in OUTCOMES and _take_result(machine, promise, message)
 
 
-def _take_cancel(machine: Machine, message: Message) -> bool:
+def _take_cancel(machine: AnyMachine, message: Message, detail: str) -> bool:
+    """`detail` is an interruption's: with which code a graph fails, and whether its children stop."""
     if machine.cancel_reason is not None:
         return False
     reason = (message.payload or b"").decode(errors="replace")
-    machine.feed(e.CancelRequested(reason, message.guid), Acknowledge(message.guid))
+    code, _, descends = detail.partition(":")
+    requested = e.CancelRequested(reason, message.guid, int(code or 0), descends != "0")
+    machine.feed(requested, Acknowledge(message.guid))
     return True
 
 
-def _take_retry(machine: Machine, promise: DurablePromise, message: Message) -> bool:
+def _take_retry(machine: AnyMachine, promise: DurablePromise, message: Message) -> bool:
     due = retry_guid(machine.info.run_id, promise.step, promise.attempt)
     if promise.is_running or message.guid != due:
         return False
@@ -199,7 +208,7 @@ def _take_retry(machine: Machine, promise: DurablePromise, message: Message) -> 
     return True
 
 
-def _take_result(machine: Machine, promise: DurablePromise, message: Message) -> bool:
+def _take_result(machine: AnyMachine, promise: DurablePromise, message: Message) -> bool:
     """A queued task's outcome, or a child's. The message names the attempt by its GUID."""
     step, run_id = promise.step, machine.info.run_id
     is_child = promise.place is Place.CHILD
@@ -245,7 +254,7 @@ def _take_result(machine: Machine, promise: DurablePromise, message: Message) ->
     return True
 
 
-def _take_doubt(machine: Machine, promise: DurablePromise, told: str) -> None:
+def _take_doubt(machine: AnyMachine, promise: DurablePromise, told: str) -> None:
     """Journal what the host of a queue tells. It counts all doubts, so what is journaled already is not again."""
     total, resolution = parse_doubt(told)
     count = min(total, MOST_DOUBTS) - promise.doubts

@@ -25,7 +25,7 @@ from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
 from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
-from perdure.core.ids import SetId, StepId
+from perdure.core.ids import Guid, SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
@@ -121,6 +121,12 @@ class Machine:
         """What is to be committed, in order."""
         changes, self.record.changes = self.record.changes, []
         return changes
+
+    has_more = False
+    """Whether more is to be decided without any fact: a workflow decides all that it can at once."""
+
+    def go_on(self) -> None:
+        """Nothing is left over from the turn before."""
 
     @property
     def is_replaying(self) -> bool:
@@ -220,6 +226,14 @@ class Machine:
 
     def _ignore(self, event: e.Event) -> None:
         """A fact that means nothing to the program."""
+
+    def signal_name(self, name: str, _: StepId | None) -> str:
+        """What a signal is called in the journal."""
+        return name
+
+    def has_unread(self, _: Guid) -> bool:
+        """Whether a signal has come of which the ledger does not tell: never, its digits commit with it."""
+        return False
 
     # Driving
 

@@ -61,6 +61,10 @@ class Record:
             self._position += 1
             yield event
 
+    def is_next(self, event: e.Event) -> bool:
+        """Whether the journal has just that here."""
+        return self.is_replaying and self._recorded[self._position] == event
+
     def forget(self) -> None:
         """All that was recorded is replayed, and need not stay in memory."""
         self._recorded = ()

@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 
-from perdure.authoring.workflow import Workflow
+from perdure.authoring.program import Program
 from perdure.core.codec import Codec
 from perdure.core.errors import PerdureError
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.replay.matching import Divergence, spell
 from perdure.core.replay.patching import patch_of
+from perdure.engine.programs import Programs
 from perdure.engine.replay.programs import explain, program_of, rebuild
 from perdure.engine.replay.record import Diverged
 from perdure.engine.sources import Sources
@@ -66,17 +67,19 @@ class Rehearsal(msgspec.Struct, frozen=True):
     problem: DivergedRun | StrandedRun | None = None
 
 
-def rehearse(run: Run, entries: Sequence[Entry], codec: Codec, sources: Sources) -> Rehearsal:
+def rehearse(
+    run: Run, entries: Sequence[Entry], codec: Codec, sources: Sources, programs: Programs
+) -> Rehearsal:
     """Replay a run and take it out of memory again. Nothing is executed, and nothing is committed."""
     about = run.run_id, run.program, run.version
     marked: frozenset[str] = frozenset()
     try:
         marked = frozenset(filter(None, (patch_of(entry.event) for entry in entries)))
-        workflow = program_of(run)
+        workflow = program_of(run, programs)
     except PerdureError as error:
         return Rehearsal(*about, None, marked, problem=_stranded(run, error))
     try:
-        machine = rebuild(run, entries, workflow, codec, sources).machine
+        machine = rebuild(run, entries, workflow, codec, sources, programs).machine
     except Diverged as diverged:
         problem = _diverged(run, workflow, diverged.divergence)
         return Rehearsal(*about, workflow.version, marked, problem=problem)
@@ -87,7 +90,7 @@ def rehearse(run: Run, entries: Sequence[Entry], codec: Codec, sources: Sources)
     return Rehearsal(*about, workflow.version, marked - missed, missed)
 
 
-def _diverged(run: Run, workflow: Workflow[..., Any], divergence: Divergence) -> DivergedRun:
+def _diverged(run: Run, workflow: Program[..., Any], divergence: Divergence) -> DivergedRun:
     return DivergedRun(
         run.run_id,
         run.program,

@@ -3,23 +3,34 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
 from perdure.core.journal.journal import Journal
 from perdure.core.messages import Message
 from perdure.core.streams.chunks import ROOT, NewChunk
+from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.replay.effects import (
     Acknowledge,
     AppendChunk,
     Birth,
+    Broadcast,
     Change,
     Continue,
+    Deliver,
     DropWork,
     Effect,
     Enqueue,
+    Hook,
+    Mail,
     Publish,
     PutWork,
+    Ready,
     Spawn,
+    Track,
+    Unhook,
+    UntrackAll,
 )
 from perdure.engine.replay.machine import Machine
 from perdure.engine.runs import LoadedRun, create_run
@@ -40,7 +51,7 @@ class WarmRun:
     """
 
     def __init__(
-        self, machine: Machine, row: NewRun | Run, *, loaded: LoadedRun | None = None
+        self, machine: Machine | GraphMachine, row: NewRun | Run, *, loaded: LoadedRun | None = None
     ) -> None:
         self.machine = machine
         self.scope = row.scope
@@ -120,3 +131,25 @@ class WarmRun:
                 bundle.append_chunk(NewChunk(self.run_id, name, ROOT, number, payload, at_ms))
             case Spawn() | Continue():
                 adopt(effect)
+            case Mail(message):
+                bundle.enqueue(message)
+            case _:
+                self._index(bundle, effect)
+
+    def _index(self, bundle: Bundle, effect: Effect) -> None:
+        """What only graphs have: who is found by what, and which joins wait."""
+        match effect:
+            case Track(step, required, resolved):
+                bundle.track(self.fence, step, required, resolved)
+            case Deliver(given):
+                bundle.deliver(self.fence, *msgspec.structs.astuple(given))
+            case Ready(step):
+                bundle.ready(self.fence, step)
+            case UntrackAll():
+                bundle.untrack_all(self.fence)
+            case Hook(step, mailbox, kind, topic, key, since_ms):
+                bundle.hook(self.fence, step, mailbox, kind, topic, key, since_ms)
+            case Unhook(step):
+                bundle.unhook(self.fence, step)
+            case Broadcast(mailbox, kind, payload, suffix, now_ms, scrubs):
+                bundle.broadcast(self.fence, mailbox, kind, payload, suffix, now_ms, scrubs)

@@ -21,6 +21,7 @@ from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer, Decided
 from perdure.store.hosts import Glance, NewHost, Scope, glance_from
 from perdure.store.postgres.commits import FIRST_WAIT_S, LONGEST_WAIT_S, Commits
+from perdure.store.postgres.graphs import PostgresGraphs
 from perdure.store.postgres.lifeline import PostgresLifeline, scope_values
 from perdure.store.postgres.opening import (
     CONFLICT,
@@ -73,7 +74,7 @@ _FORGOTTEN_AFTER_MS = 30 * 24 * 60 * 60 * 1000
 outage is this long."""
 
 
-class PostgresStore:
+class PostgresStore(PostgresGraphs):
     """Open with `PostgresStore.open`."""
 
     def __init__(self, address: Address, connection: Connection) -> None:

@@ -9,8 +9,10 @@ import asyncpg
 from perdure.core.errors import CommitRejected
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
+from perdure.store.graph_rows import tracked_rows
 from perdure.store.group import Group
-from perdure.store.rejections import late_chunks, run_exists, stale_token, unfit_heads
+from perdure.store.postgres.graph_writing import write_index
+from perdure.store.rejections import late_chunks, overflows, run_exists, stale_token, unfit_heads
 from perdure.store.rowforms import (
     Row,
     chunk_rows,
@@ -28,7 +30,7 @@ from perdure.store.rowforms import (
 from perdure.store.statements import statements
 from perdure.store.writer import StatementRefused
 
-_SQL = statements("postgres")
+_SQL = statements("postgres") | statements("postgres_graphs")
 AT_ONCE = 16
 """Runs in a group that is written as one statement; a larger one gains more from COPY."""
 
@@ -131,6 +133,8 @@ async def write_rows(connection: Connection, group: Group) -> Misfits | None:
     await run("drop_work", list(group.dropped))
     await run("put_work", work_rows(group))
     await run("publish", published_rows(group))
+    if group.index and not await write_index(run, group.index):
+        return _overflows
     return await _append_chunks(connection, group) if group.chunks else None
 
 
@@ -190,6 +194,12 @@ async def _lost_work(connection: Connection, group: Group) -> dict[int, CommitRe
         for run_id, step, _ in group.finished
         if (run_id, step) not in held
     }
+
+
+async def _overflows(connection: Connection, group: Group) -> dict[int, CommitRejected]:
+    nodes = [] if group.index is None else [row[:2] for row in tracked_rows(group.index)]
+    rows = await connection.fetch(_SQL["select_tracked"], *_columns(nodes))
+    return overflows(group, [tuple(row) for row in rows])
 
 
 async def _late_chunks(connection: Connection, group: Group) -> dict[int, CommitRejected]:

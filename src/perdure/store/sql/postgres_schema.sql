@@ -13,6 +13,10 @@
 --   perdure.published  named values that a program lets clients read                 key: run, name
 --   perdure.stream     how long each stream of chunks is                             key: run, name
 --   perdure.chunk      what programs append to streams, in order                     key: run, name, position
+--   perdure.readiness  nodes of graphs that wait for more of their predecessors          key: run, step
+--   perdure.inbox      the values that wait for such nodes                               key: run, step, place
+--   perdure.hook       who waits for a signal to a topic, and how a search key finds runs    key: run, step, mailbox
+--   perdure.program    graphs that were deployed, and which version is active            key: name, version
 --   perdure.host       who owns runs and does work, and that it is alive             key: host
 --   perdure.operation  what several processes carry out together: the ledger of each    key: operation
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
@@ -20,17 +24,20 @@
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
--- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, forward one that came for a run that
+-- (epoch, seq, semaphore), and puts and drops its work. So it does with what waits for its nodes and with its hooks, which
+-- its events tell, too; but whoever matches a signal with a hook takes that away, and who signals all runs of a search key
+-- may take the keys. Anyone may add a message, forward one that came for a run that
 -- was continued, publish a value or, until the run is over, append a chunk. Whoever holds the token of a task may take
 -- it off its queue. A host writes its own row; whoever has taken over all that a dead host had removes it.
 -- Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
 -- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
--- events, ledger, messages and, in the order of their keys, published values, then streams. Nothing locks a run row
+-- events, ledger, messages and, in the order of their keys, published values, then hooks, then streams. Nothing locks a run row
 -- after any other row, save that who appends chunks keeps their runs from ending meanwhile: only the end of a run
 -- waits for that, and two that wait for each other's are parted by the lock's time limit. Nothing but its own statement
--- locks a host. The claims of work and of unowned runs skip what is locked, so they wait for nobody.
+-- locks a host. The claims of work and of unowned runs, and the matching of signals with hooks, skip what is locked, so
+-- they wait for nobody. Who activates a version locks the versions of that program, and nothing else.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock, save for the age of outcomes. No foreign
 -- keys:
@@ -210,6 +217,74 @@ CREATE TABLE perdure.chunk (
 -- A chunk that is written again, because nobody knew whether it was, is the same chunk. And which chunks an
 -- attempt has.
 CREATE UNIQUE INDEX chunk_number ON perdure.chunk (run_id, name, step, attempt, claim, number) INCLUDE (position);
+
+-- run_id, step    a node of a graph that some of its predecessors have reached, and that is not ready yet: the row is
+--                 there from the first of them to its readiness
+-- required        how many predecessors it waits for
+-- completed       how many of them are resolved: they ran, or never will
+CREATE TABLE perdure.readiness (
+    run_id    text COLLATE "C" NOT NULL,
+    step      text COLLATE "C" NOT NULL,
+    required  bigint NOT NULL,
+    completed bigint NOT NULL,
+    CHECK (completed BETWEEN 0 AND required),
+    PRIMARY KEY (run_id, step)
+) WITH (fillfactor = 80);
+
+-- run_id, step    the node that the value waits for
+-- position        which item of a spread it comes from; -1 if it comes from none
+-- source          the step that sent it
+-- variable        what the node will call it
+-- value           codec bytes
+CREATE TABLE perdure.inbox (
+    run_id   text COLLATE "C" NOT NULL,
+    step     text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    source   text COLLATE "C" NOT NULL,
+    variable text COLLATE "C" NOT NULL,
+    value    bytea NOT NULL,
+    PRIMARY KEY (run_id, step, position, source, variable)
+);
+
+-- run_id, step    who waits, or is to be found
+-- kind            'wait': the step waits for one signal to the topic and the key. 'key': the run is found by a search key
+-- mailbox         the id that topic and key have together, of the form of a run's: signals for whoever waits are
+--                 messages to it
+-- topic, key      of a search key: its name, and its value
+-- since_ms        since when: who waits for longer is served first
+CREATE TABLE perdure.hook (
+    run_id   text COLLATE "C" NOT NULL,
+    step     text COLLATE "C" NOT NULL,
+    kind     text COLLATE "C" NOT NULL CHECK (kind IN ('wait', 'key')),
+    mailbox  text COLLATE "C" NOT NULL,
+    topic    text COLLATE "C" NOT NULL,
+    key      text COLLATE "C" NOT NULL,
+    since_ms bigint NOT NULL,
+    PRIMARY KEY (run_id, step, kind, mailbox)
+);
+
+-- Who waits for a signal, the first one first; and whom a search key finds.
+CREATE INDEX hook_mailbox ON perdure.hook (mailbox, kind, since_ms);
+-- How the values of a search key are spread.
+CREATE INDEX hook_key ON perdure.hook (topic, key) WHERE kind = 'key';
+
+-- name, version   a graph that was deployed: what runs of that version execute
+-- digest          of its content: a version means one thing for ever
+-- content         the graph as JSON
+-- deployed_at_ms  when it was deployed
+-- is_active       1 if new runs are of this version, else 0
+CREATE TABLE perdure.program (
+    name           text COLLATE "C" NOT NULL,
+    version        text COLLATE "C" NOT NULL,
+    digest         text NOT NULL,
+    content        text NOT NULL,
+    deployed_at_ms bigint NOT NULL,
+    is_active      integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (name, version)
+);
+
+-- One active version of each.
+CREATE UNIQUE INDEX program_active ON perdure.program (name) WHERE is_active = 1;
 
 -- id              says on which machine, since which boot, by which process it was made
 -- beat            grows while it lives; what it is means nothing, only that it changes

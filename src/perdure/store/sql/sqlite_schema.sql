@@ -13,20 +13,26 @@
 --   perdure_published  named values that a program lets clients read                 key: run, name
 --   perdure_stream     how long each stream of chunks is                             key: run, name
 --   perdure_chunk      what programs append to streams, in order                     key: run, name, position
+--   perdure_readiness  nodes of graphs that wait for more of their predecessors          key: run, step
+--   perdure_inbox      the values that wait for such nodes                               key: run, step, place
+--   perdure_hook       who waits for a signal to a topic, and how a search key finds runs    key: run, step, mailbox
+--   perdure_program    graphs that were deployed, and which version is active            key: name, version
 --   perdure_host       who owns runs and does work, and that it is alive             key: host
 --   perdure_operation  what several processes carry out together: the ledger of each    key: operation
 --   perdure_operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
--- (epoch, seq, semaphore), and puts and drops its work. Anyone may add a message, forward one that came for a run that
+-- (epoch, seq, semaphore), and puts and drops its work. So it does with what waits for its nodes and with its hooks, which
+-- its events tell, too; but whoever matches a signal with a hook takes that away, and who signals all runs of a search key
+-- may take the keys. Anyone may add a message, forward one that came for a run that
 -- was continued, publish a value or, until the run is over, append a chunk. Whoever holds the token of a task may take
 -- it off its queue. A host writes its own row; whoever has taken over all that a dead host had removes it.
 -- Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
 -- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
--- events, ledger, messages and, in the order of their keys, published values, then streams. Nothing locks a run row
+-- events, ledger, messages and, in the order of their keys, published values, then hooks, then streams. Nothing locks a run row
 -- after any other row, and nothing but its own statement locks a host. On SQLite one lock covers the file (BEGIN IMMEDIATE), and the order is kept all the same.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
@@ -203,6 +209,74 @@ CREATE TABLE perdure_chunk (
 -- A chunk that is written again, because nobody knew whether it was, is the same chunk. And which chunks an
 -- attempt has.
 CREATE UNIQUE INDEX perdure_chunk_number ON perdure_chunk (run_id, name, step, attempt, claim, number);
+
+-- run_id, step    a node of a graph that some of its predecessors have reached, and that is not ready yet: the row is
+--                 there from the first of them to its readiness
+-- required        how many predecessors it waits for
+-- completed       how many of them are resolved: they ran, or never will
+CREATE TABLE perdure_readiness (
+    run_id    TEXT NOT NULL,
+    step      TEXT NOT NULL,
+    required  INTEGER NOT NULL,
+    completed INTEGER NOT NULL,
+    CHECK (completed BETWEEN 0 AND required),
+    PRIMARY KEY (run_id, step)
+) STRICT, WITHOUT ROWID;
+
+-- run_id, step    the node that the value waits for
+-- position        which item of a spread it comes from; -1 if it comes from none
+-- source          the step that sent it
+-- variable        what the node will call it
+-- value           codec bytes
+CREATE TABLE perdure_inbox (
+    run_id   TEXT NOT NULL,
+    step     TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    source   TEXT NOT NULL,
+    variable TEXT NOT NULL,
+    value    BLOB NOT NULL,
+    PRIMARY KEY (run_id, step, position, source, variable)
+) STRICT, WITHOUT ROWID;
+
+-- run_id, step    who waits, or is to be found
+-- kind            'wait': the step waits for one signal to the topic and the key. 'key': the run is found by a search key
+-- mailbox         the id that topic and key have together, of the form of a run's: signals for whoever waits are
+--                 messages to it
+-- topic, key      of a search key: its name, and its value
+-- since_ms        since when: who waits for longer is served first
+CREATE TABLE perdure_hook (
+    run_id   TEXT NOT NULL,
+    step     TEXT NOT NULL,
+    kind     TEXT NOT NULL CHECK (kind IN ('wait', 'key')),
+    mailbox  TEXT NOT NULL,
+    topic    TEXT NOT NULL,
+    key      TEXT NOT NULL,
+    since_ms INTEGER NOT NULL,
+    PRIMARY KEY (run_id, step, kind, mailbox)
+) STRICT, WITHOUT ROWID;
+
+-- Who waits for a signal, the first one first; and whom a search key finds.
+CREATE INDEX perdure_hook_mailbox ON perdure_hook (mailbox, kind, since_ms);
+-- How the values of a search key are spread.
+CREATE INDEX perdure_hook_key ON perdure_hook (topic, key) WHERE kind = 'key';
+
+-- name, version   a graph that was deployed: what runs of that version execute
+-- digest          of its content: a version means one thing for ever
+-- content         the graph as JSON
+-- deployed_at_ms  when it was deployed
+-- is_active       1 if new runs are of this version, else 0
+CREATE TABLE perdure_program (
+    name           TEXT NOT NULL,
+    version        TEXT NOT NULL,
+    digest         TEXT NOT NULL,
+    content        TEXT NOT NULL,
+    deployed_at_ms INTEGER NOT NULL,
+    is_active      INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (name, version)
+) STRICT, WITHOUT ROWID;
+
+-- One active version of each.
+CREATE UNIQUE INDEX perdure_program_active ON perdure_program (name) WHERE is_active = 1;
 
 -- id              says on which machine, since which boot, by which process it was made
 -- beat            grows while it lives; what it is means nothing, only that it changes

@@ -36,6 +36,7 @@ from perdure.store.rowforms import (
     span_from,
 )
 from perdure.store.sqlite.foreign import descriptors
+from perdure.store.sqlite.graphs import SqliteGraphs
 from perdure.store.sqlite.inline import InlineConnection
 from perdure.store.sqlite.lifeline import SqliteLifeline, scope_values
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, patiently
@@ -58,7 +59,7 @@ _LOOK_EVERY = 64
 """After so many groups the writer looks for a second SQLite library on its file."""
 
 
-class SqliteStore:
+class SqliteStore(SqliteGraphs):
     """Open with `SqliteStore.open`."""
 
     def __init__(self, path: str, writer: Worker, reader: Worker, pace: Pace) -> None:

@@ -8,8 +8,10 @@ import apsw
 
 from perdure.core.errors import CommitRejected, StoreUnavailable
 from perdure.core.ids import RunId
+from perdure.store.graph_index import GraphIndex
+from perdure.store.graph_rows import tracked_rows
 from perdure.store.group import Group
-from perdure.store.rejections import late_chunks, run_exists, stale_token, unfit_heads
+from perdure.store.rejections import late_chunks, overflows, run_exists, stale_token, unfit_heads
 from perdure.store.rowforms import (
     chunk_rows,
     closed_rows,
@@ -23,12 +25,13 @@ from perdure.store.rowforms import (
     stream_rows,
     work_rows,
 )
+from perdure.store.sqlite.graph_writing import write_index
 from perdure.store.sqlite.opening import BUSY_MS, patiently
 from perdure.store.sqlite.rows import execute_rows, fetch_rows
 from perdure.store.statements import statements
 from perdure.store.writer import StatementRefused
 
-_SQL = statements("sqlite")
+_SQL = statements("sqlite") | statements("sqlite_graphs")
 
 
 def begin(connection: apsw.Connection) -> bool:
@@ -112,6 +115,8 @@ def _write(connection: apsw.Connection, group: Group) -> None:
     run("drop_work", list(group.dropped))
     run("put_work", work_rows(group))
     run("publish", published_rows(group))
+    if group.index and not write_index(run, group.index):
+        raise _Rejected(_overflows(connection, group, group.index))
     if group.chunks:
         _append_chunks(connection, group)
 
@@ -124,6 +129,14 @@ def _append_chunks(connection: apsw.Connection, group: Group) -> None:
     rows = chunk_rows(group, streams)
     if execute_rows(connection, _SQL["append_chunks"], rows) != len(rows):
         raise _Rejected(_known_chunks(connection, group))
+
+
+def _overflows(
+    connection: apsw.Connection, group: Group, index: GraphIndex
+) -> dict[int, CommitRejected]:
+    connection.execute("ROLLBACK")
+    nodes = [row[:2] for row in tracked_rows(index)]
+    return overflows(group, fetch_rows(connection, _SQL["select_tracked"], nodes))
 
 
 def _late_chunks(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:

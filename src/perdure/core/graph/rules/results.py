@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from perdure.core.expressions import ExpressionProblem
 from perdure.core.graph import model as m
+from perdure.core.graph.inference import field_clashes, fields_of, type_of
 from perdure.core.graph.model import FieldType, Problem
 from perdure.core.graph.scopes import Scope, Scopes
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import Survey
-from perdure.core.graph.inference import field_clashes, fields_of, type_of
 
 
 def problems(survey: Survey, scopes: Scopes) -> Iterator[Problem]:

@@ -94,7 +94,7 @@ def _inside(survey: Survey, node: m.AnyNode, between: str) -> Iterator[Problem]:
             f"it is between {between}, and would make items of items",
             "move it into a graph of its own, and start that with an await for each item",
         )
-    elif not survey.outgoing[node.name] and not ends_here(node):
+    elif not survey.outgoing[node.name] and not (ends_here(node) or isinstance(node, m.Raise)):
         yield Problem(
             node.name,
             "",

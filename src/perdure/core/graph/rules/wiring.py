@@ -69,16 +69,24 @@ def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
         what = _why_not_on(source, edge.on)
         if what is not None:
             yield Problem(place, "on", what, f"use {_choices(source)}")
+    if edge.when is not None and isinstance(source, m.Spread):
+        yield Problem(
+            place, "when", "every item goes the same way from a spread", "put a branch behind it"
+        )
     if edge.on != m.ERROR:
         for field in ("errors", "bind"):
             if getattr(edge, field):
                 yield Problem(
                     place, field, f"{_arrow(edge)} is not for errors", f"set on={m.ERROR!r}"
                 )
-    for name in edge.errors:
+    yield from _errors(numbered)
+
+
+def _errors(numbered: NumberedEdge) -> Iterator[Problem]:
+    for name in numbered.edge.errors:
         if not all(part.isidentifier() for part in name.replace(":", ".", 1).split(".")):
             yield Problem(
-                place,
+                numbered.place,
                 "errors",
                 f"{name!r} is no name of an error",
                 "write 'module:Name', or 'Name' for one of Python's own",

@@ -1,0 +1,116 @@
+"""Graph programs: a checked graph that engines can run."""
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+
+import msgspec
+
+from perdure.authoring.program import Program
+from perdure.authoring.registry import register
+from perdure.authoring.texts import require_text
+from perdure.core.codec import Codec
+from perdure.core.errors import InputError
+from perdure.core.graph.lowering import lower
+from perdure.core.graph.model import FieldType, Graph
+from perdure.core.graph.vertex import Lowered
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TYPES: Final[dict[str, Any]] = {
+    "any": Any,
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "list": list,
+    "dict": dict,
+    "none": None,
+}
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class GraphProgram(Program[P, R]):
+    """A graph. `model` is what was written; the digest is of that, wherever it was written."""
+
+    noun: ClassVar[str] = "graph"
+
+    def __init__(
+        self, model: Graph, fn: Callable[P, Any] | None = None, *, is_registered: bool = True
+    ) -> None:
+        super().__init__(_stand_in(model) if fn is None else fn, model.name)
+        self.model = model
+        self.version = require_text("a version", model.version, least=0)
+        self._is_written_as_function = fn is not None
+        if is_registered:
+            register(self)
+
+    @cached_property
+    def lowered(self) -> Lowered:
+        """What is executed."""
+        return lower(self.model)
+
+    @cached_property
+    def content(self) -> bytes:
+        """The model as it is deployed: equal graphs have equal content."""
+        return _encode(msgspec.structs.replace(self.model, source=""))
+
+    @cached_property
+    def digest(self) -> str:
+        return sha256(self.content).hexdigest()
+
+    @property
+    def place(self) -> str:
+        return super().place if self._is_written_as_function else self.model.source or "a graph"
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        return super().origin if self._is_written_as_function else ("", self.digest)
+
+    def scope(self, codec: Codec, payload: bytes) -> dict[str, Any]:
+        """The variables that a run begins with: the fields of its input, and `input`, all of them."""
+        given = codec.decode(payload, dict[str, Any])
+        for name, field in (self.model.input or {}).items():
+            if name not in given:
+                if field.required:
+                    raise InputError(
+                        f"graph {self.name!r} is started without {name!r}", "pass every field"
+                    )
+                given[name] = field.default
+        return {**given, "input": given}
+
+
+def program_from(content: bytes) -> GraphProgram[..., Any]:
+    """The program that was deployed as `content`; it is not registered."""
+    return GraphProgram(msgspec.json.decode(content, type=Graph), is_registered=False)
+
+
+def _stand_in(model: Graph) -> Callable[..., Any]:
+    """A function with the parameters of the graph's input: calls are checked against it, nobody runs it."""
+
+    async def run(**given: Any) -> Any:
+        raise InputError(f"graph {model.name!r} is data", "start it on an engine")
+
+    fields = model.input
+    if fields is not None:
+        parameters = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if field.required else field.default,
+                annotation=_annotation(field),
+            )
+            for name, field in fields.items()
+        ]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__name__ = run.__qualname__ = model.name
+    return run
+
+
+def _annotation(field: FieldType) -> Any:
+    kind = _TYPES[field.type]
+    return kind if field.required or field.default is not None or kind is Any else kind | None

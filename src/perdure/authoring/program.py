@@ -1,0 +1,22 @@
+"""Programs: what a run executes. A workflow is one, a graph another."""
+
+from typing import ClassVar, ParamSpec, TypeVar
+
+from perdure.authoring.call import Call
+from perdure.authoring.definition import Definition
+from perdure.core.errors import OutsideRun
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Program(Definition[P, R]):
+    """A workflow or a graph. A call of it can be started on an engine, or awaited in a run as a child."""
+
+    family: ClassVar[str] = "program"
+
+    async def run_outside(self, call: Call[R]) -> R:  # noqa: ARG002 - refused, whatever it is
+        raise OutsideRun(
+            f"{self.noun} {self.name!r} is awaited outside a run",
+            "start it with `engine.start(...)` or `perdure.run(...)`",
+        )

@@ -1,0 +1,279 @@
+"""Lowering: from the model of a graph, checked and without calls, to what is executed.
+
+This is the only place that knows the kinds of activities. What they have in common becomes a primitive; what is left is
+data of the vertex. A new kind is a new case here and in the ways to write a graph, and nowhere else.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from perdure.core.expressions import Expression, parse
+from perdure.core.graph import model as m
+from perdure.core.graph.shape import Shape
+from perdure.core.graph.vertex import (
+    Arrow,
+    ChildRequest,
+    Fault,
+    Inline,
+    Lowered,
+    Mapped,
+    Primitive,
+    SignalRequest,
+    Stop,
+    TaskRequest,
+    TimerRequest,
+    ToAll,
+    ToRun,
+    ToTopic,
+    Vertex,
+)
+
+
+def lower(graph: m.Graph) -> Lowered:
+    """The executable form of a graph that has no problems and no calls."""
+    by_name: dict[str, Vertex] = {}
+    for index, node in enumerate(graph.nodes):
+        vertex = by_name[node.name] = Vertex(index, node.name)
+        _LOWERED[type(node)](node, vertex)
+    for edge in graph.edges:
+        source, target = by_name[edge.source], by_name[edge.target]
+        arrow = Arrow(source, target, edge.on, _maybe(edge.when), edge.errors, edge.bind)
+        arrow.order = target.required
+        target.required += 1
+        source.arrows.append(arrow)
+    for node in graph.nodes:
+        vertex = by_name[node.name]
+        if isinstance(node, m.Cycle):
+            vertex.returns_to = by_name[node.to]
+            vertex.returns_to.cycles += 1
+        elif isinstance(node, m.Aggregate):
+            vertex.spread = by_name[node.of]
+            vertex.spread.aggregate = vertex
+    vertices = tuple(by_name.values())
+    _place(vertices)
+    trigger = next(node for node in graph.nodes if isinstance(node, m.Trigger))
+    return Lowered(
+        graph.name,
+        by_name[trigger.name],
+        vertices,
+        _mapped(trigger.keys),
+        _maybe(trigger.emit),
+        trigger.persist,
+    )
+
+
+def _maybe(text: str | None) -> Expression | None:
+    return None if text is None else parse(text)
+
+
+def _mapped(maps: m.Maps | None) -> Mapped:
+    return tuple((name, parse(text)) for name, text in (maps or {}).items())
+
+
+def _output(maps: m.Maps | None) -> Mapped | None:
+    return None if maps is None else _mapped(maps)
+
+
+# Kinds
+
+
+def _trigger(node: m.Trigger, vertex: Vertex) -> None:
+    vertex.primitive = Primitive.PASS_THROUGH
+    vertex.output = ()
+    vertex.job = _mapped(node.job)
+
+
+def _worker(node: m.Worker, vertex: Vertex) -> None:
+    vertex.primitive = Primitive.RESPOND_LATER
+    vertex.request = TaskRequest(node.task, node.retry, node.timeout)
+    vertex.arguments = _mapped(node.input)
+    vertex.output = _output(node.output)
+    vertex.job = _mapped(node.job)
+    vertex.is_reentrant = vertex.opens_planes = node.pending
+
+
+def _await(node: m.Await, vertex: Vertex) -> None:
+    vertex.primitive = Primitive.RESPOND_LATER
+    vertex.request = ChildRequest(node.program, node.wait)
+    vertex.arguments = _mapped(node.input)
+    vertex.output = _output(node.output)
+    vertex.job = _mapped(node.job)
+
+
+def _hook(node: m.Hook, vertex: Vertex) -> None:
+    vertex.primitive = Primitive.RESPOND_LATER
+    vertex.output = _output(node.output)
+    vertex.job = _mapped(node.job)
+    vertex.is_reentrant = vertex.opens_planes = node.pending or node.cycle
+    if node.topic is not None:
+        vertex.request = SignalRequest(node.topic, _maybe(node.key), _maybe(node.sleep))
+    elif node.sleep is not None:
+        vertex.request = TimerRequest(parse(node.sleep))
+    else:
+        vertex.primitive = Primitive.PASS_THROUGH
+    if not isinstance(vertex.request, SignalRequest) and node.output is None:
+        vertex.output = ()  # it has no result
+
+
+def _signal(node: m.Signal, vertex: Vertex) -> None:
+    vertex.primitive = Primitive.SEND
+    vertex.output = ()
+    vertex.job = _mapped(node.job)
+    data = parse(node.data)
+    if node.run is not None:
+        vertex.sending = ToRun(node.topic, parse(node.run), data, node.code)
+    elif node.all is not None:
+        key = parse(node.key or "None")
+        vertex.sending = ToAll(node.topic, node.all, key, data, node.code, node.scrub)
+    else:
+        vertex.sending = ToTopic(node.topic, parse(node.key or "None"), data, node.code)
+
+
+def _interrupt(node: m.Interrupt, vertex: Vertex) -> None:
+    vertex.primitive = Primitive.END if node.target is None else Primitive.SEND
+    vertex.output = ()
+    vertex.job = _mapped(node.job)
+    vertex.sending = Stop(
+        _maybe(node.target), parse(node.reason), node.throw, node.code, node.descend
+    )
+
+
+def _cycle(node: m.Cycle, vertex: Vertex) -> None:
+    vertex.primitive = Primitive.RE_ENTER
+    vertex.arguments = _mapped(node.input)
+
+
+def _aggregate(node: m.Aggregate, vertex: Vertex) -> None:
+    vertex.primitive = Primitive.BARRIER
+    vertex.output = ()
+    vertex.job = _mapped(node.job)
+    vertex.collect = parse(node.collect)
+    vertex.into = node.into
+
+
+def _assign(node: m.Assign, vertex: Vertex) -> None:
+    vertex.inline = Inline.ASSIGN
+    vertex.assigns = _mapped(node.set)
+    vertex.job = _mapped(node.job)
+
+
+def _branch(_: m.Branch, vertex: Vertex) -> None:
+    vertex.inline = Inline.BRANCH
+
+
+def _spread(node: m.Spread, vertex: Vertex) -> None:
+    vertex.inline = Inline.SPREAD
+    vertex.opens_planes = True
+    vertex.items = parse(node.items)
+    vertex.item = node.item
+    vertex.item_index = node.index
+
+
+def _finish(node: m.Output, vertex: Vertex) -> None:
+    vertex.inline = Inline.OUTPUT
+    vertex.value = parse(node.value)
+
+
+def _raise(node: m.Raise, vertex: Vertex) -> None:
+    vertex.inline = Inline.RAISE
+    vertex.fault = Fault(node.error, parse(node.message), node.again, node.bases)
+
+
+_LOWERED: dict[type[m.Node], Callable[[Any, Vertex], None]] = {
+    m.Trigger: _trigger,
+    m.Worker: _worker,
+    m.Await: _await,
+    m.Hook: _hook,
+    m.Signal: _signal,
+    m.Cycle: _cycle,
+    m.Interrupt: _interrupt,
+    m.Aggregate: _aggregate,
+    m.Assign: _assign,
+    m.Branch: _branch,
+    m.Spread: _spread,
+    m.Output: _finish,
+    m.Raise: _raise,
+}
+
+
+# Places
+
+
+def _place(vertices: tuple[Vertex, ...]) -> None:
+    """Give each vertex its address, and each arrow what it leaves and carries."""
+    shape = Shape(
+        len(vertices),
+        [(vertex.index, arrow.target.index) for vertex in vertices for arrow in vertex.arrows],
+    )
+    depths = {}
+    for index in shape.order:
+        vertex = vertices[index]
+        above = max((depths[before] for before in shape.before[index]), default=-1)
+        depths[index] = above + (vertex.primitive is not None or vertex.opens_planes)
+    around = {index: _around(vertices, index, shape) for index in shape.order}
+    for index in shape.order:
+        openers = sorted(around[index], key=depths.__getitem__)
+        vertices[index].place(depths[index], tuple(depths[opener] for opener in openers))
+    for index in reversed(shape.order):
+        vertex = vertices[index]
+        after = [arrow.target.needs for arrow in vertex.arrows]
+        vertex.needs = frozenset().union(_reads(vertex), *after)
+    for vertex in vertices:
+        loops = _loops_around(vertices, vertex.index, shape)
+        loops.sort(key=lambda hook: -depths[hook])
+        for arrow in vertex.arrows:
+            kept = set(_loops_around(vertices, arrow.target.index, shape))
+            arrow.leaves = tuple(vertices[hook] for hook in loops if hook not in kept)
+            if arrow.target.required > 1:
+                part = shape.since_parting(vertex.index, arrow.target.index)
+                arrow.variables = frozenset().union(*(_sets(vertices[each]) for each in part))
+
+
+def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]:
+    """The places whose planes a vertex is in."""
+    found = []
+    for opener in shape.ancestors(index):
+        vertex = vertices[opener]
+        if not vertex.opens_planes:
+            continue
+        aggregate = vertex.aggregate
+        if aggregate is None or not (
+            index == aggregate.index or aggregate.index in shape.ancestors(index)
+        ):
+            found.append(opener)
+    return found
+
+
+def _loops_around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]:
+    """The hooks that a cycle activity, which the vertex leads to or is, goes back to."""
+    below = shape.descendants(index) | {index}
+    turns = [vertices[each].returns_to for each in below]
+    hooks = {hook.index for hook in turns if hook is not None}
+    return [hook for hook in hooks if hook == index or hook in shape.ancestors(index)]
+
+
+def _reads(vertex: Vertex) -> set[str]:
+    """Variables that its expressions read, and those of its arrows."""
+    texts: list[Expression | None] = [vertex.items, vertex.collect, vertex.value]
+    for mapped in (vertex.arguments, vertex.output or (), vertex.job, vertex.assigns):
+        texts.extend(expression for _, expression in mapped)
+    for part in (vertex.request, vertex.sending, vertex.fault):
+        if part is not None:
+            fields = (getattr(part, name) for name in part.__struct_fields__)
+            texts.extend(field for field in fields if isinstance(field, Expression))
+    texts.extend(arrow.when for arrow in vertex.arrows)
+    names = {name for text in texts if text is not None for name in text.names}
+    if vertex.fault is not None and vertex.fault.again is not None:
+        names.add(vertex.fault.again)
+    return names
+
+
+def _sets(vertex: Vertex) -> Iterable[str]:
+    """Variables that passing the vertex may set."""
+    yield from (name for name, _ in vertex.assigns)
+    if vertex.output is None and vertex.primitive is not None:
+        yield vertex.name
+    yield from (name for name, _ in vertex.output or ())
+    if vertex.into:
+        yield vertex.into
+    yield from (arrow.bind for arrow in vertex.arrows if arrow.bind is not None)

@@ -1,0 +1,66 @@
+"""What a graph run knows beside its open steps: joins that wait, loops under way, the job's data, the output."""
+
+from typing import Any, Final, TypeAlias
+
+from perdure.core.graph.vertex import Arrow, Plane
+
+Scope: TypeAlias = dict[str, Any]
+"""Variables, as one path sees them. Never changed: each step makes its own."""
+
+NO_OUTPUT: Final = object()
+
+
+class Join:
+    """A vertex in a plane that some of its arrows have reached. `scope` is what a spread began with."""
+
+    __slots__ = ("items", "required", "resolved", "scope", "scopes")
+
+    def __init__(self, required: int, scope: Scope | None = None) -> None:
+        self.required = required
+        self.resolved = 0
+        self.scopes: dict[int, tuple[Arrow, Scope]] = {}
+        """Of the arrows that were taken."""
+        self.items: dict[int, Any] = {}
+        """What the items of a spread came to."""
+        self.scope: Scope = scope or {}
+
+
+class Loop:
+    """One turn of a loop: whether it goes round again is decided by its cycle activities."""
+
+    __slots__ = ("has_turned", "held", "undecided")
+
+    def __init__(self, cycles: int) -> None:
+        self.undecided = cycles
+        self.has_turned = False
+        self.held: list[tuple[Arrow, Plane, int]] = []
+        """Skips that lead out of it."""
+
+
+class GraphState:
+    """One run's. It is a fold of the journal's facts: whoever replays them gets the same."""
+
+    __slots__ = ("entries", "job", "joins", "loops", "result", "scopes", "semaphore")
+
+    def __init__(self) -> None:
+        self.joins: dict[tuple[int, Plane], Join] = {}
+        self.loops: dict[tuple[int, Plane], Loop] = {}
+        self.entries: dict[tuple[int, Plane], int] = {}
+        """How often each re-entrant vertex was entered."""
+        self.scopes: dict[tuple[int, Plane], Scope] = {}
+        """What each hook that may be cycled back to began with."""
+        self.job: dict[str, Any] = {}
+        self.result: Any = NO_OUTPUT
+        self.semaphore = 0
+
+    def output(self, value: Any) -> None:
+        """The first that is reached counts."""
+        if self.result is NO_OUTPUT:
+            self.result = value
+
+    @property
+    def outcome(self) -> Any:
+        """What the run returns: its output, else what its steps said of the job."""
+        if self.result is not NO_OUTPUT:
+            return self.result
+        return self.job or None

@@ -1,0 +1,411 @@
+"""What follows from a step: which activities begin, which are skipped, which joins wait for more.
+
+Pure: a walk goes from one vertex along its arrows, evaluates what is inline, and stops at activities. An arrow that is
+not taken carries a *skip*, so that every arrow of a plane is resolved once and no join waits for what never
+comes. What the walk finds is committed by whoever asked for it; the plan of a run is its sequence of walks.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from perdure.core.codec import Codec
+from perdure.core.errors import ReadinessOverflow
+from perdure.core.expressions import Expression
+from perdure.core.graph.model import DONE, ERROR, PENDING, TIMEOUT
+from perdure.core.graph.state import GraphState, Join, Loop, Scope
+from perdure.core.graph.trouble import Trouble, bound_trouble, named_trouble, trouble_of
+from perdure.core.graph.vertex import Arrow, Inline, Mapped, Plane, Primitive, Vertex
+from perdure.core.ids import StepId
+
+NOT_AN_ITEM: Final = -1
+_NO_SPECIALS: Final[dict[str, Any]] = {}
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """How a step ended, this time: with a result under a code, or in trouble."""
+
+    result: Any = None
+    code: int = 200
+    trouble: Trouble | None = None
+    is_timeout: bool = False
+
+    @property
+    def is_pending(self) -> bool:
+        return self.trouble is None and self.code == 202
+
+    def specials(self) -> dict[str, Any]:
+        """What only the step's own expressions see."""
+        error = None if self.trouble is None else self.trouble.value
+        return {"result": self.result, "code": self.code, "error": error}
+
+
+PASSED: Final = Answer()
+
+
+class Begun(msgspec.Struct, frozen=True, gc=False):
+    """An activity that is to begin, with its arguments evaluated."""
+
+    vertex: Vertex
+    plane: Plane
+    scope: Scope
+    arguments: Any
+
+
+class Delivered(msgspec.Struct, frozen=True, gc=False):
+    """What a join has been given, for the index of inboxes."""
+
+    step: StepId
+    source: str
+    variable: str
+    position: int
+    value: bytes
+
+
+class Walk:
+    """One transition. `trouble` is set if it can't go on, and the run fails by it."""
+
+    def __init__(self, state: GraphState, codec: Codec) -> None:
+        self._state = state
+        self._codec = codec
+        self.begun: list[Begun] = []
+        self.skipped: list[StepId] = []
+        self.tracked: dict[StepId, tuple[int, int]] = {}
+        """Joins that are not ready: what they require, and how much of it this walk has resolved."""
+        self.delivered: list[Delivered] = []
+        self.ready: list[StepId] = []
+        """Joins that were waiting, and are not any more."""
+        self.trouble: Trouble | None = None
+        self._queue: deque[tuple[Arrow, Plane, Scope | None]] = deque()
+
+    # The way on
+
+    def leave(self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer) -> None:
+        """The step at `vertex` has its answer. `plane` is that of what follows it."""
+        try:
+            scope = self._take_in(vertex, scope, answer)
+            chosen = self._choose(vertex, scope, answer)
+        except Exception as error:  # whatever an expression raises is the step's own failure
+            answer = Answer(trouble=trouble_of(error))
+            chosen = self._choose(vertex, scope, answer)
+        self._go(vertex, plane, scope, answer, chosen)
+        self._run()
+
+    def _take_in(self, vertex: Vertex, scope: Scope, answer: Answer) -> Scope:
+        """The scope after the step: its outputs are set, and what it says of the job."""
+        if answer.trouble is not None:
+            return scope
+        if vertex.output is None:
+            scope = {**scope, vertex.name: answer.result}
+        elif vertex.output or vertex.job:
+            specials = answer.specials()
+            scope = self._map(vertex.output, scope, specials)
+            self._tell_job(vertex.job, scope, specials)
+            return scope
+        if vertex.job:
+            self._tell_job(vertex.job, scope, answer.specials())
+        return scope
+
+    def _map(self, mapped: Mapped, scope: Scope, specials: dict[str, Any]) -> Scope:
+        if not mapped:
+            return scope
+        found = {name: self.value(text, scope, specials) for name, text in mapped}
+        return {**scope, **found}
+
+    def _tell_job(self, mapped: Mapped, scope: Scope, specials: dict[str, Any]) -> None:
+        for name, text in mapped:
+            self._state.job = {**self._state.job, name: self.value(text, scope, specials)}
+
+    def value(self, text: Expression, scope: Scope, specials: dict[str, Any] = _NO_SPECIALS) -> Any:
+        """What an expression says here. `job` is the run's; other names are variables."""
+        seen = {}
+        for name in text.names:
+            if name in specials:
+                seen[name] = specials[name]
+            elif name == "job":
+                seen[name] = self._state.job
+            elif name in scope:
+                seen[name] = scope[name]
+        return text.evaluate(seen)
+
+    def _choose(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
+        """The arrows along which it goes on."""
+        trouble = answer.trouble
+        if trouble is not None:
+            wanted = (TIMEOUT,) if answer.is_timeout else (str(trouble.code), ERROR)
+            for on in wanted:
+                for arrow in vertex.arrows:
+                    if arrow.on == on and trouble.is_one_of(arrow.errors):
+                        return [arrow]
+            if answer.is_timeout:
+                return self._choose(vertex, scope, Answer(trouble=trouble))
+            return []
+        if answer.is_pending:
+            accepted = (PENDING, "202")
+        else:
+            accepted = (DONE, str(answer.code))
+        specials = answer.specials()
+        is_exclusive = vertex.inline is Inline.BRANCH
+        chosen = []
+        for arrow in vertex.arrows:
+            if arrow.on in accepted:
+                if arrow.when is None or self.value(arrow.when, scope, specials):
+                    chosen.append(arrow)
+                    if is_exclusive:
+                        break
+        return chosen
+
+    def _go(
+        self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, chosen: list[Arrow]
+    ) -> None:
+        trouble = answer.trouble
+        if trouble is not None and not chosen:
+            self.trouble = self.trouble or trouble
+            return
+        if answer.is_pending and not chosen:
+            return  # it stays, and nothing follows from it yet
+        for arrow in vertex.arrows:
+            if arrow not in chosen:
+                self._queue.append((arrow, plane, None))
+            elif trouble is not None and arrow.bind is not None:
+                self._queue.append((arrow, plane, {**scope, arrow.bind: trouble.bound}))
+            else:
+                self._queue.append((arrow, plane, scope))
+
+    def _run(self) -> None:
+        while self._queue and self.trouble is None:
+            arrow, plane, scope = self._queue.popleft()
+            if scope is None and arrow.leaves:
+                self._hold(arrow, plane, 0)
+            else:
+                self._arrive(arrow, plane, scope)
+
+    # Arrivals
+
+    def _arrive(self, arrow: Arrow, plane: Plane, scope: Scope | None) -> None:
+        target = arrow.target
+        if target.primitive is Primitive.BARRIER:
+            self._arrive_at_barrier(arrow, plane, scope)
+            return
+        plane = plane[: len(target.positions)]
+        if target.required == 1:
+            self._resolve(target, plane, scope)
+            return
+        key = target.index, plane
+        join = self._state.joins.get(key)
+        if join is None:
+            join = self._state.joins[key] = Join(target.required)
+        self._count(join, target.step(plane))
+        if scope is not None:
+            join.scopes[arrow.order] = arrow, scope
+            if join.resolved < join.required:
+                self._deliver_variables(arrow, target.step(plane), scope)
+        if join.resolved == join.required:
+            del self._state.joins[key]
+            self._forget(target.step(plane))
+            self._resolve(target, plane, _joined(join))
+
+    def _count(self, join: Join, step: StepId) -> None:
+        if join.resolved >= join.required:
+            raise ReadinessOverflow(
+                f"step {step!r} has all {join.required} of its predecessors, and one more has come",
+                "this is a defect: nothing was changed",
+            )
+        join.resolved += 1
+        required, resolved = self.tracked.get(step, (join.required, 0))
+        self.tracked[step] = required, resolved + 1
+
+    def _forget(self, step: StepId) -> None:
+        """The join is ready: those of its rows that are stored go, and those of this walk are never written."""
+        required, resolved = self.tracked.pop(step)
+        if self.delivered:
+            self.delivered = [each for each in self.delivered if each.step != step]
+        if resolved < required:
+            self.ready.append(step)
+
+    def _deliver_variables(self, arrow: Arrow, step: StepId, scope: Scope) -> None:
+        source = arrow.source.name
+        for name in sorted(arrow.variables & arrow.target.needs):
+            if name in scope:
+                value = self._codec.encode(scope[name])
+                self.delivered.append(Delivered(step, source, name, NOT_AN_ITEM, value))
+
+    def _arrive_at_barrier(self, arrow: Arrow, plane: Plane, scope: Scope | None) -> None:
+        target = arrow.target
+        outer, item = plane[: len(target.positions)], plane[len(target.positions)]
+        key, step = (target.index, outer), target.step(outer)
+        join = self._state.joins[key]
+        self._count(join, step)
+        if scope is not None and target.collect is not None:
+            try:
+                value = self.value(target.collect, scope)
+                stored = self._codec.encode(value)
+            except Exception as error:  # the expression's own failure
+                self.trouble = trouble_of(error)
+                return
+            join.items.setdefault(item, value)
+            if join.resolved < join.required:
+                delivered = Delivered(step, arrow.source.name, target.into, item, stored)
+                self.delivered.append(delivered)
+        if join.resolved == join.required:
+            del self._state.joins[key]
+            self._forget(step)
+            values = [join.items[item] for item in sorted(join.items)]
+            self._resolve(target, outer, {**join.scope, target.into: values})
+
+    def _resolve(self, vertex: Vertex, plane: Plane, scope: Scope | None) -> None:
+        """All that leads to the vertex is known: it begins, or is skipped."""
+        if vertex.returns_to is not None:
+            self._turn(vertex, plane, is_live=scope is not None)
+        if scope is None:
+            self._skip(vertex, plane)
+        elif vertex.inline is not None:
+            self._evaluate(vertex, plane, scope)
+        else:
+            self._begin(vertex, plane, scope)
+
+    def _skip(self, vertex: Vertex, plane: Plane) -> None:
+        if vertex.inline is Inline.SPREAD and vertex.aggregate is not None:
+            self._skip(vertex.aggregate, plane)
+            return
+        if vertex.primitive is not None:
+            self.skipped.append(vertex.step(plane))
+        inner = (*plane, 0) if vertex.opens_planes else plane
+        for arrow in vertex.arrows:
+            self._queue.append((arrow, inner, None))
+
+    def _begin(self, vertex: Vertex, plane: Plane, scope: Scope) -> None:
+        try:
+            arguments = self._prepare(vertex, scope)
+        except Exception as error:  # the activity never begins; its error edges are for this, too
+            self._stumble(vertex, plane, scope, error)
+            return
+        self.begun.append(Begun(vertex, plane, scope, arguments))
+
+    def _prepare(self, vertex: Vertex, scope: Scope) -> Any:
+        """What the activity asks for, evaluated: names and values of its arguments, or of its parts."""
+        part = vertex.request or vertex.sending
+        found = {name: self.value(text, scope) for name, text in vertex.arguments}
+        if part is None or vertex.arguments:
+            return found
+        for name in part.__struct_fields__:
+            text = getattr(part, name)
+            if isinstance(text, Expression):
+                found[name] = self.value(text, scope)
+        return found
+
+    def _stumble(self, vertex: Vertex, plane: Plane, scope: Scope, error: Exception) -> None:
+        answer = Answer(trouble=trouble_of(error))
+        inner = (*plane, 0) if vertex.opens_planes else plane
+        self._go(vertex, inner, scope, answer, self._choose(vertex, scope, answer))
+
+    # Inline
+
+    def _evaluate(self, vertex: Vertex, plane: Plane, scope: Scope) -> None:
+        try:
+            if vertex.inline is Inline.SPREAD:
+                self._spread(vertex, plane, scope)
+                return
+            if vertex.inline is Inline.OUTPUT and vertex.value is not None:
+                self._state.output(self.value(vertex.value, scope))
+                return
+            for name, text in vertex.assigns:
+                scope = {**scope, name: self.value(text, scope)}
+            self._tell_job(vertex.job, scope, _NO_SPECIALS)
+            answer = PASSED if vertex.fault is None else self._raised(vertex, scope)
+            chosen = self._choose(vertex, scope, answer)
+        except Exception as error:  # whatever an expression raises
+            self._stumble(vertex, plane, scope, error)
+            return
+        self._go(vertex, plane, scope, answer, chosen)
+
+    def _raised(self, vertex: Vertex, scope: Scope) -> Answer:
+        fault = vertex.fault
+        assert fault is not None  # noqa: S101 - asked before
+        if fault.again is not None:
+            bound = bound_trouble(scope.get(fault.again))
+            if bound is not None:
+                return Answer(trouble=bound)
+        message = "" if fault.message is None else self.value(fault.message, scope)
+        return Answer(
+            trouble=named_trouble(fault.error or "RuntimeError", str(message), fault.bases)
+        )
+
+    def _spread(self, vertex: Vertex, plane: Plane, scope: Scope) -> None:
+        aggregate = vertex.aggregate
+        assert vertex.items is not None and aggregate is not None  # noqa: S101, PT018 - lowered so
+        items = self.value(vertex.items, scope)
+        if not isinstance(items, list | tuple):
+            items = _listed(items)
+        if not items:
+            self._resolve(aggregate, plane, {**scope, aggregate.into: []})
+            return
+        key, step = (aggregate.index, plane), aggregate.step(plane)
+        self._state.joins[key] = Join(len(items) * aggregate.required, scope)
+        self.tracked[step] = len(items) * aggregate.required, 0
+        for number, item in enumerate(items):
+            inner = {**scope, vertex.item: item}
+            if vertex.item_index is not None:
+                inner[vertex.item_index] = number
+            for arrow in vertex.arrows:
+                self._queue.append((arrow, (*plane, number), inner))
+
+    # Loops
+
+    def _hold(self, arrow: Arrow, plane: Plane, loop: int) -> None:
+        """A skip that leads out of a loop waits until the loop's turn is decided: if it turns, what is behind the
+        loop is not skipped but still to come."""
+        if loop == len(arrow.leaves):
+            self._arrive(arrow, plane, None)
+            return
+        hook = arrow.leaves[loop]
+        turn = self._loop(hook, plane)
+        if turn.has_turned:
+            return
+        if turn.undecided:
+            turn.held.append((arrow, plane, loop))
+        else:
+            self._hold(arrow, plane, loop + 1)
+
+    def _loop(self, hook: Vertex, plane: Plane) -> Loop:
+        key = hook.index, plane[: len(hook.positions) + 1]
+        turn = self._state.loops.get(key)
+        if turn is None:
+            turn = self._state.loops[key] = Loop(hook.cycles)
+        return turn
+
+    def _turn(self, cycle: Vertex, plane: Plane, *, is_live: bool) -> None:
+        """A cycle activity is reached, or skipped: that decides about its loop's turn."""
+        hook = cycle.returns_to
+        assert hook is not None  # noqa: S101 - asked before
+        turn = self._loop(hook, plane)
+        turn.undecided -= 1
+        if is_live:
+            turn.has_turned = True
+            turn.held = []
+        if not turn.undecided and not turn.has_turned:
+            held, turn.held = turn.held, []
+            for arrow, where, loop in held:
+                self._hold(arrow, where, loop + 1)
+
+
+def _listed(items: Any) -> list[Any]:
+    if isinstance(items, dict | str):
+        return list(items)
+    raise TypeError(f"a spread over {type(items).__name__}, which has no items")
+
+
+def _joined(join: Join) -> Scope | None:
+    """The scopes of the paths that were taken, as one: what each path set counts, the later arrow's last."""
+    found: Iterable[tuple[Arrow, Scope]] = (join.scopes[order] for order in sorted(join.scopes))
+    merged: Scope | None = None
+    for arrow, scope in found:
+        if merged is None:
+            merged = dict(scope)
+        else:
+            for name in scope:
+                if name in arrow.variables or name not in merged:
+                    merged[name] = scope[name]
+    return merged

@@ -1,0 +1,1 @@
+"""Graph runs: the machine that executes one."""

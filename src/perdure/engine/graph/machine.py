@@ -1,0 +1,527 @@
+"""The machine that runs one graph: facts go in, what follows from them comes out. It does no I/O.
+
+It has the same place as the machine of workflows: hosts feed both alike, and commit what both decide. Here the program
+is data, so there are no coroutines to keep: a fact leads to a walk (`core/graph/walk.py`), and the walk to the next
+activities. Replay is the same thing: the journal's facts are fed in their order, and every decision is compared.
+
+An activity's phases are those of the ledger. Each is an event with its own digit: an attempt, leg 1, the entry of an
+answer, its work, the spawning of children, completion. Where commits are fused they go together; stepwise
+each is alone, and whoever comes back after a crash decides only what is missing.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perdure.authoring.context import Info
+from perdure.authoring.failures import encode_failure
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.core.codec import Codec
+from perdure.core.errors import PerdureError, RunCancelled
+from perdure.core.graph.state import GraphState
+from perdure.core.graph.trouble import Trouble, trouble_of
+from perdure.core.graph.vertex import NO_PLANE, SignalRequest, Vertex
+from perdure.core.graph.walk import PASSED, Answer, Begun, Walk
+from perdure.core.ids import Guid, StepId, message_guid
+from perdure.core.journal import events as e
+from perdure.core.ledger import (
+    ATTEMPT,
+    CLOSED,
+    COMPLETED,
+    ENTRY,
+    SPAWNED,
+    AccountId,
+    message_account,
+    step_account,
+)
+from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
+from perdure.engine.graph.answers import (
+    answer_of,
+    encode_trouble,
+    failure_of,
+    interruption,
+    timed_out,
+)
+from perdure.engine.graph.beginning import begin
+from perdure.engine.graph.effects import hook, index_effects, key_effects
+from perdure.engine.graph.labels import ENTERED, posted
+from perdure.engine.graph.signals import Waiting
+from perdure.engine.programs import Programs
+from perdure.engine.replay.abandoning import undo
+from perdure.engine.replay.effects import Change, Effect, Hook, Publish, Unhook, UntrackAll
+from perdure.engine.replay.ending import tell_parent
+from perdure.engine.replay.patches import Patches
+from perdure.engine.replay.promise import DurablePromise, Place
+from perdure.engine.replay.record import Record
+from perdure.engine.sources import Sources
+
+LONGEST_TURN = 1_000
+"""Events that one commit may hold before the rest waits for the next: a loop may turn without ever waiting."""
+
+
+class Step:
+    """An activity under way: it has asked, and waits for its answer."""
+
+    __slots__ = (
+        "entries",
+        "guid",
+        "is_entered",
+        "key",
+        "plane",
+        "promise",
+        "scope",
+        "step",
+        "vertex",
+    )
+
+    def __init__(self, begun: Begun, step: StepId) -> None:
+        self.vertex = begun.vertex
+        self.plane = begun.plane
+        self.scope = begun.scope
+        self.step = step
+        self.guid: Guid | None = None
+        """Of its answer, if that is not a message of its own."""
+        self.entries = 0
+        self.is_entered = False
+        """Whether an answer was entered that is not known yet."""
+        self.promise: DurablePromise | None = None
+        self.key: str | None = None
+        """By which others find its hook."""
+
+
+class GraphMachine:
+    """One graph run in memory."""
+
+    def __init__(
+        self,
+        program: GraphProgram[..., Any],
+        info: Info,
+        codec: Codec,
+        sources: Sources,
+        programs: Programs,
+        recorded: Sequence[e.Event] = (),
+    ) -> None:
+        self.workflow = program
+        self.info = info
+        self.codec = codec
+        self.sources = sources
+        self.programs = programs
+        self.record = Record(recorded, self._place, _never_same)
+        self.patches = Patches(self.record)
+        self.signals = Waiting()
+        self.promises: dict[StepId, DurablePromise] = {}
+        """What is asked of tasks, children and timers, and not answered."""
+        self.unstarted: list[DurablePromise] = []
+        self.unwanted: list[StepId] = []
+        self.is_over = False
+        self.cancel_reason: str | None = None
+        self.parent: str | None = None
+        self.state = GraphState()
+        self.steps: dict[StepId, Step] = {}
+        """Activities that wait for an answer."""
+        self._graph = program.lowered
+        self._queue: deque[Begun] = deque()
+        """Activities that are to begin."""
+        self._now = "its trigger"
+
+    # Facts
+
+    def replay(self) -> None:
+        """Feed the recorded facts. Raises `Diverged` where the graph takes another path."""
+        for event in self.record.facts(_FACTS):
+            _FACTS[type(event)](self, event)
+            self._drive()
+        self.record.forget()
+
+    def feed(self, event: e.Event, *effects: Effect) -> None:
+        """Take a fact in, and go on as far as it leads."""
+        if isinstance(event, e.InvokeCompleted | e.TimerFired):
+            event = self._enter(event)
+        elif isinstance(event, e.SignalDelivered):
+            event = e.SignalDelivered(
+                event.signal_name, event.delivery_id, event.guid, staged=True, payload=event.payload
+            )
+        self.record.add(event, effects)
+        _FACTS[type(event)](self, event)
+        self._drive()
+
+    def take_changes(self) -> list[Change]:
+        """What is to be committed, in order."""
+        changes, self.record.changes = self.record.changes, []
+        return changes
+
+    def go_on(self) -> None:
+        """Decide more where a turn was cut short, now that what was decided before is on its way."""
+        self._drive()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more is to be decided without any fact."""
+        return bool(self._queue) and not self.is_over
+
+    def close(self) -> None:
+        """Take the run out of memory: nothing of it is elsewhere."""
+
+    def signal_name(self, topic: str, step: StepId | None) -> str:
+        """What a signal is called in the journal: one that was sent to topic and key is for one step alone."""
+        return topic if step is None else f"{topic}@{step}"
+
+    def has_unread(self, guid: Guid) -> bool:
+        return self.signals.has_unread(guid)
+
+    def _enter(self, event: e.InvokeCompleted | e.TimerFired) -> e.Event:
+        """The answer of a step as the ledger counts it: its entry is posted, then it is staged."""
+        step = self.steps[event.promise_id]
+        guid = step.guid if isinstance(event, e.InvokeCompleted) else event.guid
+        assert guid is not None  # noqa: S101 - a timer's message has one, and so has an invoke's step
+        if not step.is_entered:
+            self.record.add(self.entry(step, guid), ())
+            self._on_entered(step)
+        if isinstance(event, e.TimerFired):
+            return e.TimerFired(event.promise_id, guid, staged=True)
+        return e.InvokeCompleted(
+            event.promise_id,
+            event.attempt,
+            event.ok,
+            guid,
+            True,
+            event.claim,
+            payload=event.payload,
+        )
+
+    def entry(self, step: Step, guid: Guid) -> e.Posted:
+        """Leg 2 is entered: the step counts it, and the message gets its ordinal."""
+        account = step_account(step.step)
+        return posted(ENTERED, (account, ENTRY), (message_account(guid), step.entries + 1))
+
+    def _on_entered(self, step: Step) -> None:
+        step.entries += 1
+        step.is_entered = True
+
+    def _on_started(self, event: e.ExecutionStarted) -> None:
+        self.parent = event.parent_id
+        self.state.semaphore = 1
+        trigger = self._graph.trigger
+        guid = event.guid or message_guid(self.info.run_id, "start")
+        walk = Walk(self.state, self.codec)
+        effects: tuple[Effect, ...] = ()
+        try:
+            scope = self.workflow.scope(self.codec, event.payload or b"{}")
+            effects = key_effects(self, walk, scope)
+            walk.leave(trigger, NO_PLANE, scope, PASSED)
+            emitted = self._emitted(walk, scope)
+        except Exception as error:  # an input that does not fit, or an expression that raises
+            walk.trouble = trouble_of(error)
+        if walk.trouble is not None:
+            self.fail(walk.trouble)
+            return
+        count = len(walk.begun)
+        spawned = posted("spawn", (message_account(guid), SPAWNED), semaphore=count - 1)
+        self.record.emit(spawned, *effects, *index_effects(walk))
+        self._skip(walk)
+        if emitted:
+            # Step 3 before the end: clients may read this from now on.
+            done = posted("emit", (message_account(guid), COMPLETED))
+            self.record.emit(done, *emitted)
+        self.state.semaphore = count
+        self._queue.extend(walk.begun)
+        if not count:
+            self._complete(None if emitted else guid, None)
+
+    def _emitted(self, walk: Walk, scope: dict[str, Any]) -> list[Effect]:
+        found: list[Effect] = []
+        if self._graph.emit is not None:
+            found.append(Publish("emitted", self.codec.encode(walk.value(self._graph.emit, scope))))
+        if self._graph.persists:
+            found.append(Publish("job", self.codec.encode(self.state.job)))
+        return found
+
+    def _on_invoke_started(self, event: e.InvokeStarted) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.attempt = event.attempt
+            promise.is_running = True
+            promise.retry_at_ms = 0
+
+    def _on_retrying(self, event: e.InvokeRetrying) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.is_running = False
+            promise.retry_at_ms = event.retry_at_ms
+
+    def on_completed(self, event: e.InvokeCompleted) -> None:
+        step = self.steps[event.promise_id]
+        promise = self.promises.pop(event.promise_id)
+        promise.is_settled = True
+        promise.is_running = False
+        if event.ok:
+            answer = answer_of(self.codec, event.payload)
+        else:
+            what = f"{'run' if promise.place is Place.CHILD else 'task'} {promise.name!r} (step {step.step})"
+            answer = failure_of(self.codec, event.payload, what)
+        assert event.guid is not None  # noqa: S101 - `_enter` gave it one
+        if answer.is_pending:
+            # Whatever else it has to say comes as a signal to the step itself.
+            self.signals.expect(step.step, (self.signal_name("respond", step.step),))
+        self.answered(step, event.guid, answer)
+
+    def _on_fired(self, event: e.TimerFired) -> None:
+        step = self.steps[event.promise_id]
+        assert event.guid is not None  # noqa: S101 - `_enter` gave it one
+        self.promises.pop(event.promise_id).is_settled = True
+        is_limit = step.step in self.signals
+        self.signals.give_up(step.step)
+        self.answered(step, event.guid, timed_out(f"hook {step.step}") if is_limit else PASSED)
+
+    def _on_delivered(self, event: e.SignalDelivered) -> None:
+        waiting = self.signals.deliver(event)
+        if waiting is not None:
+            self.receive(self.steps[waiting])
+
+    def _on_cancel(self, event: e.CancelRequested) -> None:
+        self.cancel_reason = event.reason
+        if event.code:
+            self._end(
+                e.ExecutionFailed,
+                interruption(self.codec, event.reason, event.code),
+                descends=event.descends,
+            )
+        else:
+            self._end(e.ExecutionCancelled, None, descends=event.descends)
+
+    def _on_posted(self, event: e.Posted) -> None:
+        if event.label == ENTERED:
+            self._on_entered(self.steps[_step_of(event.postings[0].account)])
+            return
+        resolution = resolution_of(event)
+        if resolution is not None:
+            for step, count in doubted_steps(event):
+                promise = self.promises.get(step)
+                if promise is not None:
+                    promise.doubt(count, resolution, is_stopped=is_stopped(event))
+
+    def _ignore(self, event: e.Event) -> None:
+        """A fact that means nothing to a graph."""
+
+    # Going on
+
+    def _drive(self) -> None:
+        """Begin what is to begin, as far as one commit may go."""
+        queue, record = self._queue, self.record
+        while queue and not self.is_over:
+            if len(record.changes) >= LONGEST_TURN:
+                return
+            begun = queue.popleft()
+            step = begun.vertex.step(begun.plane)
+            self._now = step
+            try:
+                begin(self, begun, step)
+            except PerdureError as error:
+                if self.is_over:
+                    raise
+                self.fail(trouble_of(error))
+
+    def attempt(self, step: StepId, *seeds: tuple[AccountId, int]) -> None:
+        """Leg 1 is entered. Whoever finds that it was, and no more, enters it once more and counts that."""
+        account = step_account(step)
+        was_recorded = self.record.is_replaying
+        self.record.emit(posted("attempt", (account, ATTEMPT), *seeds))
+        if was_recorded:
+            again = posted("attempt", (account, ATTEMPT))
+            while self.record.is_next(again):
+                self.record.emit(again)
+            if not self.record.is_replaying:
+                self.record.emit(again)
+
+    def ask(self, begun: Begun, step: StepId) -> Step:
+        """The activity is under way from now on."""
+        found = self.steps[step] = Step(begun, step)
+        return found
+
+    def hook_of(self, step: Step) -> Hook:
+        """How others find the step: by topic and key."""
+        request = step.vertex.request
+        assert isinstance(request, SignalRequest)  # noqa: S101 - only those have a key
+        return hook(self, step.step, "wait", request.topic, step.key)
+
+    def receive(self, step: Step) -> None:
+        """Take the oldest signal that the step waits for, if there is one; of a 202, the next one too."""
+        while step.step in self.steps and not self.is_over:
+            event = self.signals.take(step.step)
+            if event is None:
+                return
+            guid = event.guid or message_guid(self.info.run_id, "signal", event.signal_name)
+            answer = answer_of(self.codec, event.payload)
+            if not step.is_entered:
+                self.record.emit(self.entry(step, guid))
+            self._on_entered(step)
+            received = e.SignalReceived(
+                step.step,
+                event.signal_name,
+                event.delivery_id,
+                guid,
+                True,
+                answer.is_pending,
+                payload=event.payload,
+            )
+            promise = self.promises.get(step.step)
+            effects: tuple[Effect, ...] = ()
+            if not answer.is_pending:
+                self.signals.give_up(step.step)
+                if promise is not None:  # its time limit
+                    del self.promises[step.step]
+                    promise.is_settled = True
+                    effects = (undo(self, promise),)
+            self.record.emit(received, *effects)
+            self.answered(step, guid, answer)
+
+    def answered(self, step: Step, guid: Guid, answer: Answer) -> None:
+        """Leg 2: the answer is known, and leads to what follows."""
+        step.is_entered = False
+        vertex = step.vertex
+        plane = (*step.plane, step.entries - 1) if vertex.opens_planes else step.plane
+        walk = Walk(self.state, self.codec)
+        walk.leave(vertex, plane, step.scope, answer)
+        effects: tuple[Effect, ...] = ()
+        if not answer.is_pending:
+            del self.steps[step.step]
+            if step.key is not None:
+                effects = (Unhook(step.step),)
+        elif step.key is not None:
+            effects = (self.hook_of(step),)  # whoever found it took it out of the index
+        self.spawn(vertex, step.step, guid, walk, effects, stays=answer.is_pending)
+
+    def spawn(
+        self,
+        vertex: Vertex,
+        step: StepId,
+        guid: Guid,
+        walk: Walk,
+        effects: tuple[Effect, ...] = (),
+        *,
+        stays: bool = False,
+    ) -> None:
+        """Steps 2 and 3: the children open, the step closes, and with the last one the run."""
+        if walk.trouble is not None:
+            self.fail(walk.trouble)
+            return
+        delta = len(walk.begun) - (not stays)
+        self.state.semaphore += delta
+        closes = not self.state.semaphore
+        digits = SPAWNED + CLOSED if closes else SPAWNED
+        self.record.emit(
+            posted("spawn", (message_account(guid), digits), semaphore=delta),
+            *effects,
+            *index_effects(walk),
+        )
+        self._skip(walk)
+        self._queue.extend(walk.begun)
+        if closes:
+            self._complete(guid, None if vertex.is_reentrant else step)
+
+    def _skip(self, walk: Walk) -> None:
+        for skipped in walk.skipped:
+            self.record.emit(e.StepSkipped(skipped, "no path leads to it"))
+
+    # The end
+
+    def _complete(self, guid: Guid | None, step: StepId | None) -> None:
+        try:
+            payload = self.codec.encode(self.state.outcome)
+        except PerdureError as error:
+            # The last step is through, so nothing is open: its result can't be kept, and that is how it ends.
+            self._finish(
+                e.ExecutionFailed(
+                    payload=encode_failure(self.codec, error), released=0, guid=guid, step=step
+                ),
+                "gave-up",
+            )
+            return
+        self._finish(
+            e.ExecutionCompleted(payload=payload, released=0, guid=guid, step=step), "completed"
+        )
+
+    def fail(self, trouble: Trouble) -> None:
+        """The run fails; what is in flight is cancelled."""
+        self._end(e.ExecutionFailed, encode_trouble(self.codec, trouble), descends=True)
+
+    def interrupt(self, reason: str, code: int, *, throws: bool, descends: bool) -> None:
+        """The run ends itself."""
+        if throws:
+            payload = interruption(self.codec, reason, code)
+            self._end(e.ExecutionFailed, payload, descends=descends)
+            return
+        self.cancel_reason = reason
+        self.record.emit(e.CancelRequested(reason))
+        self._end(e.ExecutionCancelled, None, descends=descends)
+
+    def _end(
+        self,
+        kind: type[e.ExecutionFailed] | type[e.ExecutionCancelled],
+        payload: bytes | None,
+        *,
+        descends: bool,
+    ) -> None:
+        effects = []
+        for promise in self.promises.values():
+            if promise.place is not Place.CHILD or descends:
+                effects.append(undo(self, promise))
+            if promise.place is Place.LOCAL:
+                self.unwanted.append(promise.step)
+            promise.is_settled = True
+        self.promises.clear()
+        released = self.state.semaphore
+        if kind is e.ExecutionCancelled:
+            reason = self.cancel_reason or ""
+            lost = RunCancelled(
+                f"run {self.info.run_id!r} was cancelled", reason or "it has no result"
+            )
+            told = encode_failure(self.codec, lost)
+            ending: e.Terminal = e.ExecutionCancelled(reason=reason, released=released)
+        else:
+            told = payload or b"null"
+            ending = e.ExecutionFailed(payload=payload, released=released)
+        self._finish(ending, "gave-up", tuple(effects), told)
+
+    def _finish(
+        self,
+        ending: e.Terminal,
+        kind: str,
+        effects: tuple[Effect, ...] = (),
+        told: bytes | None = None,
+    ) -> None:
+        told = told if told is not None else ending.payload or b"null"
+        self.is_over = True
+        self.state.semaphore = 0
+        self._queue.clear()
+        self.steps.clear()
+        self.record.emit(ending, *effects, UntrackAll(), *tell_parent(self, kind, told))
+
+    def _place(self) -> str:
+        """Where the graph is, for people."""
+        return f"graph {self.workflow.name!r} at {self._now}"
+
+
+def _step_of(account: AccountId) -> StepId:
+    return StepId(account.partition(":")[2])
+
+
+def _never_same(_: e.Event, __: e.Event) -> bool:
+    return False
+
+
+_FACTS: dict[type[e.Event], Callable[[GraphMachine, Any], None]] = {
+    e.ExecutionStarted: GraphMachine._on_started,
+    e.InvokeStarted: GraphMachine._on_invoke_started,
+    e.InvokeRetrying: GraphMachine._on_retrying,
+    e.InvokeCompleted: GraphMachine.on_completed,
+    e.TimerFired: GraphMachine._on_fired,
+    e.SignalDelivered: GraphMachine._on_delivered,
+    e.CancelRequested: GraphMachine._on_cancel,
+    e.Posted: GraphMachine._on_posted,
+    e.RunApproved: GraphMachine._ignore,
+    e.RunPaused: GraphMachine._ignore,
+    e.RunResumed: GraphMachine._ignore,
+    e.SignalAccepted: GraphMachine._ignore,
+    e.SignalRejected: GraphMachine._ignore,
+}

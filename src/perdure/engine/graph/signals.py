@@ -1,0 +1,64 @@
+"""Signals to a graph run: kept until a hook asks for them, taken by the hook that has waited longest."""
+
+from collections import deque
+
+from perdure.core.ids import Guid, StepId
+from perdure.core.journal.events import SignalDelivered
+
+
+class Waiting:
+    """Which steps wait for which signals, and what has come that nobody has asked for."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, deque[SignalDelivered]] = {}
+        self._waiting: dict[str, dict[StepId, None]] = {}
+        self._names: dict[StepId, tuple[str, ...]] = {}
+        self._delivered: dict[str, int] = {}
+        self._unread: set[Guid] = set()
+
+    def next_delivery(self, name: str) -> int:
+        """The number that the next signal of that name gets."""
+        return self._delivered.get(name, 0) + 1
+
+    def has_unread(self, guid: Guid) -> bool:
+        """Whether that message has come and no step has taken it: nothing in the ledger tells of it yet."""
+        return guid in self._unread
+
+    def deliver(self, event: SignalDelivered) -> StepId | None:
+        """Keep a signal. Returns the step that waits for it, if one does."""
+        name = event.signal_name
+        self._delivered[name] = event.delivery_id
+        self._kept.setdefault(name, deque()).append(event)
+        if event.guid is not None:
+            self._unread.add(event.guid)
+        return next(iter(self._waiting.get(name, ())), None)
+
+    def expect(self, step: StepId, names: tuple[str, ...]) -> None:
+        self._names[step] = names
+        for name in names:
+            self._waiting.setdefault(name, {})[step] = None
+
+    def give_up(self, step: StepId) -> None:
+        """The step does not wait any more."""
+        for name in self._names.pop(step, ()):
+            waiting = self._waiting[name]
+            waiting.pop(step, None)
+            if not waiting:
+                del self._waiting[name]
+
+    def __contains__(self, step: StepId) -> bool:
+        """Whether the step waits for a signal."""
+        return step in self._names
+
+    def take(self, step: StepId) -> SignalDelivered | None:
+        """The oldest signal that the step waits for; it goes on waiting."""
+        for name in self._names.get(step, ()):
+            kept = self._kept.get(name)
+            if kept:
+                event = kept.popleft()
+                if not kept:
+                    del self._kept[name]
+                if event.guid is not None:
+                    self._unread.discard(event.guid)
+                return event
+        return None

@@ -1,0 +1,48 @@
+"""The tables of graphs in a Postgres store."""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+from perdure.core.messages import Message
+from perdure.store.graphs import MATCHES, GraphQueries, require_version
+from perdure.store.postgres.writing import Connection, transaction
+from perdure.store.rowforms import message_from
+from perdure.store.statements import statements
+from perdure.store.values import require_storable
+
+T = TypeVar("T")
+_SQL = statements("postgres_graphs")
+
+
+class PostgresGraphs(GraphQueries):
+    """The part of a store that is about graphs."""
+
+    async def match_hooks(self, now_ms: int, limit: int = MATCHES) -> list[Message]:
+        moved = map(message_from, await self._ask("match_hooks", now_ms=now_ms, limit=limit))
+        return sorted(moved, key=lambda message: (message.arrival, message.guid))
+
+    async def activate_program(self, name: str, version: str) -> None:
+        async def activate(connection: Connection) -> None:
+            async with transaction(connection):
+                known = await connection.fetch(_SQL["lock_versions"], name)
+                require_version(name, version, [row[0] for row in known])
+                await connection.execute(_SQL["deactivate_program"], name)
+                await connection.execute(_SQL["activate_program"], name, version)
+
+        require_storable([name, version])
+        await self._use(activate)
+
+    async def _deploy(self, program: tuple[str, str, str, str, int]) -> str:
+        async def deploy(connection: Connection) -> str:
+            await connection.execute(_SQL["deploy_program"], *program)
+            return cast("str", await connection.fetchval(_SQL["select_digest"], *program[:2]))
+
+        return await self._use(deploy)
+
+    async def _ask(self, name: str, /, **values: Any) -> list[Any]:
+        require_storable(values.values())
+        return await self._use(lambda connection: connection.fetch(_SQL[name], *values.values()))
+
+    @abstractmethod
+    async def _use(self, job: Callable[[Connection], Awaitable[T]]) -> T: ...

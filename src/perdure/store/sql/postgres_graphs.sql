@@ -1,0 +1,196 @@
+-- Statements on the tables of graphs in a Postgres store. Rows come as one array per column and are unnested.
+
+-- name: clear_runs
+-- Commits: no node of these runs waits, and nothing for one.
+WITH emptied AS (
+    DELETE FROM perdure.inbox WHERE run_id = ANY ($1::text[])
+)
+DELETE FROM perdure.readiness WHERE run_id = ANY ($1::text[])
+
+-- name: unhook_runs
+-- Commits: these runs wait for no signal.
+-- Locks: hooks of runs whose rows are locked; who matches them waits for nobody.
+DELETE FROM perdure.hook WHERE run_id = ANY ($1::text[]) AND kind = 'wait'
+
+-- name: clear_steps
+-- Commits: these nodes do not wait, and nothing for them.
+WITH emptied AS (
+    DELETE FROM perdure.inbox AS inbox
+    USING unnest($1::text[], $2::text[]) AS b (run_id, step)
+    WHERE inbox.run_id = b.run_id AND inbox.step = b.step
+)
+DELETE FROM perdure.readiness AS readiness
+USING unnest($1::text[], $2::text[]) AS b (run_id, step)
+WHERE readiness.run_id = b.run_id AND readiness.step = b.step
+
+-- name: unhook_steps
+-- Commits: these steps wait for no signal.
+-- Locks: hooks of runs whose rows are locked; who matches them waits for nobody.
+DELETE FROM perdure.hook AS hook
+USING unnest($1::text[], $2::text[]) AS b (run_id, step)
+WHERE hook.run_id = b.run_id AND hook.step = b.step AND hook.kind = 'wait'
+
+-- name: track
+-- Commits: more resolved predecessors of nodes, up to those that are required. Where there would be more, or another
+-- number was required before, nothing is changed: the count tells.
+INSERT INTO perdure.readiness AS readiness (run_id, step, required, completed)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])
+ON CONFLICT (run_id, step) DO UPDATE SET completed = readiness.completed + excluded.completed
+WHERE readiness.required = excluded.required AND readiness.completed + excluded.completed <= readiness.required
+
+-- name: deliver
+-- Commits: values that wait for nodes. The primary key lets none stand twice.
+INSERT INTO perdure.inbox (run_id, step, position, source, variable, value)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[])
+
+-- name: hook
+-- Commits: hooks, once each.
+INSERT INTO perdure.hook (run_id, step, kind, mailbox, topic, key, since_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
+ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
+
+-- name: broadcast
+-- Commits: messages to all open runs that search keys find, once per GUID; where it is said, they are not found again.
+-- One statement, so that a run which has the key from now on is neither told nor scrubbed.
+-- Locks: the keys that are scrubbed, in their order: who comes second finds them gone.
+WITH b AS (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::bigint[], $6::boolean[])
+                      AS b (mailbox, kind, payload, suffix, now_ms, scrub)
+), scrubbed AS MATERIALIZED (
+    SELECT hook.run_id, hook.step, hook.mailbox, b.kind, b.payload, b.suffix, b.now_ms
+    FROM b
+    JOIN perdure.hook AS hook ON hook.mailbox = b.mailbox AND hook.kind = 'key'
+    JOIN perdure.run AS run ON run.id = hook.run_id AND run.closed_at_ms IS NULL
+    WHERE b.scrub
+    ORDER BY hook.run_id, hook.step, hook.mailbox FOR UPDATE OF hook
+), sent AS (
+    INSERT INTO perdure.message (run_id, guid, kind, payload, due_at_ms, arrival)
+    SELECT run_id, 'm_' || substr(run_id, 3) || '_' || suffix, kind, payload, now_ms, now_ms FROM (
+        SELECT run_id, kind, payload, suffix, now_ms FROM scrubbed
+        UNION ALL
+        SELECT hook.run_id, b.kind, b.payload, b.suffix, b.now_ms
+        FROM b
+        JOIN perdure.hook AS hook ON hook.mailbox = b.mailbox AND hook.kind = 'key'
+        JOIN perdure.run AS run ON run.id = hook.run_id AND run.closed_at_ms IS NULL
+        WHERE NOT b.scrub
+    ) AS target
+    ON CONFLICT (run_id, guid) DO NOTHING
+)
+DELETE FROM perdure.hook AS hook USING scrubbed
+WHERE hook.run_id = scrubbed.run_id AND hook.step = scrubbed.step AND hook.mailbox = scrubbed.mailbox
+  AND hook.kind = 'key'
+
+-- name: select_tracked
+-- What is stored of these nodes.
+SELECT readiness.run_id, readiness.step, readiness.required, readiness.completed
+FROM perdure.readiness AS readiness
+JOIN unnest($1::text[], $2::text[]) AS b (run_id, step)
+  ON readiness.run_id = b.run_id AND readiness.step = b.step
+
+-- name: match_hooks
+-- Commits: messages to mailboxes, under their GUIDs, to the runs and steps that wait there: the first that is due to who
+-- waits longest, of open runs. A hook that got its message is gone; a message that its run has had already is gone, and
+-- the hook waits on. Returns the messages as they are now.
+-- Locks: pairs of message and hook; those that another host matches now are skipped, not waited for.
+-- From what is due, by its index: few messages are, and those who wait may be many. For bounds that it can't look up, and
+-- conditions in place of joins, the planner does not count on many.
+WITH mailbox AS MATERIALIZED (
+    SELECT DISTINCT m.run_id AS id FROM perdure.message AS m
+    WHERE m.state = 'pending'
+      AND m.due_at_ms BETWEEN (SELECT '-9223372036854775808'::bigint) AND (SELECT $1::bigint)
+      AND (SELECT true FROM perdure.hook AS hook
+           WHERE hook.mailbox = m.run_id AND hook.kind = 'wait'
+             AND (SELECT run.closed_at_ms IS NULL FROM perdure.run AS run WHERE run.id = hook.run_id)
+           LIMIT 1)
+    LIMIT $2
+), sent AS MATERIALIZED (
+    SELECT mailbox.id AS mailbox, one.guid, one.place
+    FROM mailbox CROSS JOIN LATERAL (
+        SELECT m.guid, row_number() OVER (ORDER BY m.arrival, m.guid) AS place FROM perdure.message AS m
+        WHERE m.run_id = mailbox.id AND m.state = 'pending' AND m.due_at_ms <= $1
+        ORDER BY place LIMIT $2
+    ) AS one
+), waiting AS MATERIALIZED (
+    SELECT mailbox.id AS mailbox, one.run_id, one.step, one.place
+    FROM mailbox CROSS JOIN LATERAL (
+        SELECT hook.run_id, hook.step,
+               row_number() OVER (ORDER BY hook.since_ms, hook.run_id, hook.step) AS place
+        FROM perdure.hook AS hook
+        WHERE hook.mailbox = mailbox.id AND hook.kind = 'wait'
+          AND (SELECT run.closed_at_ms IS NULL FROM perdure.run AS run WHERE run.id = hook.run_id)
+        ORDER BY place LIMIT $2
+    ) AS one
+), pair AS MATERIALIZED (
+    SELECT m.run_id AS mailbox, m.guid, hook.run_id, hook.step
+    FROM sent
+    JOIN waiting ON waiting.mailbox = sent.mailbox AND waiting.place = sent.place
+    JOIN perdure.message AS m ON m.run_id = sent.mailbox AND m.guid = sent.guid AND m.state = 'pending'
+    JOIN perdure.hook AS hook ON hook.run_id = waiting.run_id AND hook.step = waiting.step
+                             AND hook.mailbox = waiting.mailbox AND hook.kind = 'wait'
+    ORDER BY m.arrival, m.guid LIMIT $2
+    FOR UPDATE OF m, hook SKIP LOCKED
+), taken AS (
+    DELETE FROM perdure.message AS m USING pair
+    WHERE m.run_id = pair.mailbox AND m.guid = pair.guid
+    RETURNING pair.run_id, m.guid, m.kind, pair.step, m.payload, m.due_at_ms, m.arrival
+), moved AS (
+    INSERT INTO perdure.message (run_id, guid, kind, step, payload, due_at_ms, arrival)
+    SELECT * FROM taken
+    ON CONFLICT (run_id, guid) DO NOTHING
+    RETURNING run_id, guid, kind, due_at_ms, arrival, step, payload
+)
+DELETE FROM perdure.hook AS hook USING moved JOIN pair ON pair.run_id = moved.run_id AND pair.guid = moved.guid
+WHERE hook.run_id = pair.run_id AND hook.step = pair.step AND hook.mailbox = pair.mailbox AND hook.kind = 'wait'
+RETURNING moved.run_id, moved.guid, moved.kind, moved.due_at_ms, moved.arrival, moved.step, moved.payload
+
+-- name: select_readiness
+SELECT step, required, completed FROM perdure.readiness WHERE run_id = $1 ORDER BY step
+
+-- name: select_inbox
+SELECT step, source, variable, position, value FROM perdure.inbox
+WHERE run_id = $1 ORDER BY step, position, source, variable
+
+-- name: select_waits
+SELECT run_id, step, kind, mailbox, topic, key, since_ms FROM perdure.hook
+WHERE run_id = $1 AND kind = 'wait' ORDER BY step, mailbox
+
+-- name: select_statistics
+-- How many runs of a program have each value of a search key, by status.
+SELECT hook.key, run.status, count(DISTINCT run.id)
+FROM perdure.hook AS hook JOIN perdure.run AS run ON run.id = hook.run_id
+WHERE hook.kind = 'key' AND hook.topic = $2 AND run.program = $1
+GROUP BY hook.key, run.status ORDER BY hook.key, run.status COLLATE "C"
+
+-- name: deploy_program
+-- Commits: a version of a program. One that is there stays as it is.
+INSERT INTO perdure.program (name, version, digest, content, deployed_at_ms)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (name, version) DO NOTHING
+
+-- name: select_digest
+SELECT digest FROM perdure.program WHERE name = $1 AND version = $2
+
+-- name: lock_versions
+-- Locks: the versions of a program, in their order, so that of two that activate one of them each waits for the other.
+SELECT version FROM perdure.program WHERE name = $1 ORDER BY version FOR UPDATE
+
+-- name: deactivate_program
+-- Commits: no version of the program is active.
+UPDATE perdure.program SET is_active = 0 WHERE name = $1 AND is_active = 1
+
+-- name: activate_program
+-- Commits: this version is active. No other one may be.
+UPDATE perdure.program SET is_active = 1 WHERE name = $1 AND version = $2
+
+-- name: select_programs
+-- Versions of all programs, or of one; with the runs of each that are not over. NULL names and versions are all.
+SELECT program.name, program.version, program.digest, program.content, program.deployed_at_ms, program.is_active,
+       coalesce(open.runs, 0)
+FROM perdure.program AS program
+LEFT JOIN (
+    SELECT run.program, run.version, count(*) AS runs FROM perdure.run AS run
+    WHERE run.closed_at_ms IS NULL AND ($1::text IS NULL OR run.program = $1::text)
+    GROUP BY run.program, run.version
+) AS open ON open.program = program.name AND open.version = program.version
+WHERE ($1::text IS NULL OR program.name = $1::text) AND ($2::text IS NULL OR program.version = $2::text)
+ORDER BY program.name, program.deployed_at_ms, program.version

@@ -1,0 +1,85 @@
+"""The tables of graphs in a SQLite store."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import apsw
+
+from perdure.core.messages import Message
+from perdure.store.graph_index import WAIT
+from perdure.store.graphs import MATCHES, GraphQueries, require_version
+from perdure.store.rowforms import message_from
+from perdure.store.sqlite.opening import patiently
+from perdure.store.sqlite.rows import execute_rows, fetch_rows
+from perdure.store.sqlite.writing import in_transaction
+from perdure.store.statements import statements
+from perdure.store.values import require_storable
+
+T = TypeVar("T")
+_SQL = statements("sqlite_graphs")
+
+
+class SqliteGraphs(GraphQueries):
+    """The part of a store that is about graphs."""
+
+    async def match_hooks(self, now_ms: int, limit: int = MATCHES) -> list[Message]:
+        values = {"now_ms": now_ms, "limit": limit}
+        if not await self._ask("select_matches", **values):
+            return []  # most often: and nobody had to wait for the file
+        return await self._change_by(
+            lambda c: cast("list[Message]", in_transaction(c, lambda: _match(c, values)))
+        )
+
+    async def activate_program(self, name: str, version: str) -> None:
+        names = {"name": name, "version": version}
+
+        def activate(connection: apsw.Connection) -> None:
+            known = connection.execute(_SQL["lock_versions"], {"name": name}).fetchall()
+            require_version(name, version, [cast("str", row[0]) for row in known])
+            connection.execute(_SQL["deactivate_program"], {"name": name})
+            connection.execute(_SQL["activate_program"], names)
+
+        require_storable(names.values())
+        await self._change_by(lambda c: in_transaction(c, lambda: activate(c)))
+
+    async def _deploy(self, program: tuple[str, str, str, str, int]) -> str:
+        names = ("name", "version", "digest", "content", "at_ms")
+        values: dict[str, Any] = dict(zip(names, program, strict=True))
+
+        def deploy(connection: apsw.Connection) -> str:
+            connection.execute(_SQL["deploy_program"], values)
+            where = {name: values[name] for name in ("name", "version")}
+            ((digest,),) = connection.execute(_SQL["select_digest"], where).fetchall()
+            return cast("str", digest)
+
+        return await self._change_by(lambda c: cast("str", in_transaction(c, lambda: deploy(c))))
+
+    async def _ask(self, name: str, /, **values: Any) -> list[Any]:
+        require_storable(values.values())
+        return await self._read(
+            lambda c: patiently(lambda: c.execute(_SQL[name], values).fetchall())
+        )
+
+    @abstractmethod
+    async def _read(self, job: Callable[[apsw.Connection], T]) -> T: ...
+
+    @abstractmethod
+    async def _change_by(self, job: Callable[[apsw.Connection], T]) -> T: ...
+
+
+def _match(connection: apsw.Connection, values: dict[str, Any]) -> list[Message]:
+    pairs: list[Any] = connection.execute(_SQL["select_matches"], values).fetchall()
+    if not pairs:
+        return []
+    moved = [message_from(row) for row in fetch_rows(connection, _SQL["move_messages"], pairs)]
+    execute_rows(connection, _SQL["take_messages"], [pair[:2] for pair in pairs])
+    arrived = {(message.run_id, message.guid) for message in moved}
+    served = [
+        (run_id, step, WAIT, mailbox)
+        for mailbox, guid, run_id, step in pairs
+        if (run_id, guid) in arrived
+    ]
+    if served:
+        execute_rows(connection, _SQL["take_hooks"], served)
+    return sorted(moved, key=lambda message: (message.arrival, message.guid))

@@ -1,0 +1,167 @@
+"""Programs that are deployed, and which version is active."""
+
+import asyncio
+
+import pytest
+
+from perdure.core.errors import InputError, PayloadTooLarge, UnknownVersion, VersionExists
+from perdure.core.limits import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
+from perdure.store.records import Program
+from perdure.store.store import Store
+from tests.store.builders import NOW, Driven, assert_typed, contents, raw
+
+pytestmark = pytest.mark.asyncio
+
+
+async def deploy(store: Store, version: str, *, name: str = "checkout", at_ms: int = NOW) -> None:
+    await store.deploy_program(name, version, f"digest {version}", '{"nodes": []}', at_ms)
+
+
+async def active(store: Store) -> list[tuple[str, str]]:
+    return [(p.name, p.version) for p in await store.programs() if p.is_active]
+
+
+async def test_versions_are_deployed_and_read_back(store: Store) -> None:
+    assert await store.programs() == []
+    await deploy(store, "2", at_ms=NOW + 1)
+    await deploy(store, "10", at_ms=NOW)
+    await deploy(store, "1", name="billing")
+    found = await store.programs()
+    assert [(p.name, p.version) for p in found] == [
+        ("billing", "1"),
+        ("checkout", "10"),
+        ("checkout", "2"),
+    ]
+    second = Program("checkout", "2", "digest 2", '{"nodes": []}', NOW + 1, False, 0)
+    assert found[2] == await store.program("checkout", "2") == second
+    assert await store.program("checkout", "3") is None
+    assert await store.program("nothing") is None
+
+
+async def test_none_is_active_until_it_is_activated(store: Store) -> None:
+    await deploy(store, "1")
+    assert await store.program("checkout") is None
+    await store.activate_program("checkout", "1")
+    found = await store.program("checkout")
+    assert found is not None
+    assert (found.version, found.is_active) == ("1", True)
+
+
+async def test_one_version_of_each_program_is_active(store: Store) -> None:
+    for name in ("billing", "checkout"):
+        for version in ("1", "2"):
+            await deploy(store, version, name=name)
+    await store.activate_program("checkout", "1")
+    await store.activate_program("billing", "2")
+    await store.activate_program("checkout", "2")
+    await store.activate_program("checkout", "2")
+    assert await active(store) == [("billing", "2"), ("checkout", "2")]
+
+
+async def test_the_same_version_again_changes_nothing(store: Store) -> None:
+    await deploy(store, "1")
+    await store.activate_program("checkout", "1")
+    before = await contents(store)
+    await deploy(store, "1", at_ms=NOW + 9)
+    assert await contents(store) == before
+
+
+async def test_a_version_that_has_another_digest_is_refused(store: Store) -> None:
+    await deploy(store, "1")
+    before = await contents(store)
+    with pytest.raises(VersionExists) as caught:
+        await store.deploy_program("checkout", "1", "another", "{}", NOW)
+    assert_typed(caught.value, "version-exists", "'1'", "'checkout'", "'digest 1'", "'another'")
+    assert "another version" in caught.value.remedy
+    assert await contents(store) == before
+
+
+async def test_a_version_that_was_not_deployed_is_not_activated(store: Store) -> None:
+    for version in ("1", "2"):
+        await deploy(store, version)
+    await store.activate_program("checkout", "1")
+    before = await contents(store)
+    with pytest.raises(UnknownVersion) as caught:
+        await store.activate_program("checkout", "3")
+    assert_typed(caught.value, "unknown-version", "'checkout'", "'3'", "'1', '2'")
+    with pytest.raises(UnknownVersion) as caught:
+        await store.activate_program("nothing", "1")
+    assert_typed(caught.value, "unknown-version", "'nothing'", "none")
+    assert await contents(store) == before
+
+
+async def test_open_runs_of_each_version_are_counted(store: Store) -> None:
+    for version in ("1", "2", "3"):
+        await deploy(store, version)
+    await deploy(store, "1", name="billing")
+    runs = [Driven() for _ in range(4)]
+    for run, version in zip(runs, "1122", strict=True):
+        await store.commit(run.start(version=version))
+        await store.commit(run.first_step())
+    await store.commit(runs[3].finish())
+    counts = {(p.name, p.version): p.open_runs for p in await store.programs()}
+    assert counts == {
+        ("billing", "1"): 0,
+        ("checkout", "1"): 2,
+        ("checkout", "2"): 1,
+        ("checkout", "3"): 0,
+    }
+    found = await store.program("checkout", "1")
+    assert found is not None
+    assert found.open_runs == 2
+
+
+async def test_hosts_that_activate_at_once_leave_one_active(hosts: tuple[Store, Store]) -> None:
+    versions = [str(number) for number in range(6)]
+    for version in versions:
+        await deploy(hosts[0], version)
+    for _ in range(5):
+        async with asyncio.timeout(30):
+            await asyncio.gather(
+                *(
+                    hosts[n % 2].activate_program("checkout", version)
+                    for n, version in enumerate(versions * 2)
+                )
+            )
+        assert len(await active(hosts[0])) == 1
+
+
+async def test_of_hosts_that_deploy_one_version_at_once_one_wins(
+    hosts: tuple[Store, Store],
+) -> None:
+    for number in range(10):
+        found = await asyncio.gather(
+            *(
+                store.deploy_program("checkout", str(number), f"digest {n}", f"[{n}]", NOW)
+                for n, store in enumerate(hosts)
+            ),
+            return_exceptions=True,
+        )
+        assert [type(outcome) for outcome in found if outcome] == [VersionExists]
+        program = await hosts[0].program("checkout", str(number))
+        assert program is not None
+        assert program.digest[-1] == program.content[1] == str(found.index(None))
+
+
+@pytest.mark.usefixtures("tampering")
+async def test_the_database_lets_no_second_version_be_active(store: Store) -> None:
+    for version in ("1", "2"):
+        await deploy(store, version)
+    await store.activate_program("checkout", "1")
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        await raw(store, "UPDATE {}program SET is_active = 1")
+
+
+async def test_what_no_store_can_keep_is_not_deployed(store: Store) -> None:
+    before = await contents(store)
+    for bad in (("a\0b", "1", "d", "{}"), ("a", "1\udc80", "d", "{}"), ("a", "1", "d", "\0")):
+        with pytest.raises(InputError):
+            await store.deploy_program(*bad, NOW)
+    with pytest.raises(InputError, match="at_ms"):
+        await store.deploy_program("a", "1", "d", "{}", 2**63)
+    with pytest.raises(InputError, match=f"{MAX_NAME_LENGTH}"):
+        await store.deploy_program("a" * (MAX_NAME_LENGTH + 1), "1", "d", "{}", NOW)
+    with pytest.raises(PayloadTooLarge) as caught:
+        await store.deploy_program("a", "1", "d", "x" * (MAX_PAYLOAD_BYTES + 1), NOW)
+    assert_typed(caught.value, "payload-too-large", "'a'", f"{MAX_PAYLOAD_BYTES:,}")
+    assert await contents(store) == before
