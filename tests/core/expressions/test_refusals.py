@@ -96,7 +96,7 @@ REFUSED = {
     "'\ud800'": ("can't be read", "Python"),
     "a" * 10_001: ("10,001 characters", "at most 10,000"),
     "[" + "a," * 1001 + "]": ("more than 1,000 parts", "task"),
-    "+".join(["a"] * 52): ("nests too deep", "several steps"),
+    "+".join(["a"] * 51): ("nests too deep", "several steps"),
 }
 
 
@@ -137,6 +137,12 @@ DEEP = {
 def test_a_text_that_nests_too_deep_is_told_by_its_tokens(text: str) -> None:
     with pytest.raises(ExpressionProblem, match="nests too deep"):
         require_shallow(text)
+
+
+def test_a_text_as_deep_as_may_be_is_read() -> None:
+    assert parse("+".join(["a"] * 50)).evaluate({"a": 1}) == 50
+    assert parse("-" * 49 + "a").evaluate({"a": 1}) == -1
+    assert parse("(" * 99 + "a" + ")" * 99).text == "a"
 
 
 def test_refusals_are_quick() -> None:

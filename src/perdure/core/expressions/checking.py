@@ -63,9 +63,9 @@ def _require_small(tree: ast.expr) -> None:
     waiting: list[tuple[ast.AST, int]] = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
-        if isinstance(node, ast.expr):
-            count += 1
-        if depth > MAX_EXPRESSION_DEPTH:
+        part = isinstance(node, ast.expr)
+        count += part
+        if part and depth > MAX_EXPRESSION_DEPTH:
             problem(tree, "the expression nests too deep", "write it in several steps")
         if count > MAX_EXPRESSION_NODES:
             problem(
@@ -73,8 +73,7 @@ def _require_small(tree: ast.expr) -> None:
                 f"the expression has more than {MAX_EXPRESSION_NODES:,} parts",
                 "compute it in a task",
             )
-        deeper = depth + isinstance(node, ast.expr)
-        waiting.extend((child, deeper) for child in ast.iter_child_nodes(node))
+        waiting.extend((child, depth + part) for child in ast.iter_child_nodes(node))
 
 
 class _Checker:
