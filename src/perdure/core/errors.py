@@ -271,9 +271,9 @@ class RunInterrupted(Outcome):
 
     code = "run-interrupted"
 
-    def __init__(self, reason: str, status: int = 410) -> None:
-        super().__init__(reason, f"it was interrupted with code {status}")
-        self.args = (reason, status)
+    def __init__(self, what: str, remedy: str, status: int = 410) -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, status)
         self.status = status
 
 
@@ -282,9 +282,10 @@ class ResponseError(Outcome):
 
     code = "response-error"
 
-    def __init__(self, what: str) -> None:
-        super().__init__(what, "add an edge for errors, or mend what answers so")
-        self.args = (what,)
+    def __init__(
+        self, what: str, remedy: str = "add an edge for errors, or mend what answers so"
+    ) -> None:
+        super().__init__(what, remedy)
 
 
 class RunDiverged(Outcome):
