@@ -4,7 +4,6 @@ It has no journal and no ledger, and exists to be simple: what it and the engine
 """
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from perdure.authoring.context import WORKFLOW
@@ -12,6 +11,7 @@ from perdure.core.codec import JsonCodec
 from perdure.core.expressions import parse
 from perdure.core.graph import model as m
 from perdure.core.graph.survey import Survey
+from perdure.core.graph.trouble import Trouble, bound_trouble, named_trouble, trouble_of
 from tests.authoring.graphs.inline import Impossible, Inline, driven
 
 Scope = dict[str, Any]
@@ -30,11 +30,11 @@ def require(holds: bool, what: str) -> None:
 
 
 class Failed(Exception):
-    """The run failed. `error` is the type and the message."""
+    """The run failed."""
 
-    def __init__(self, error: Scope) -> None:
-        super().__init__(error["type"], error["message"])
-        self.error = error
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.type_name, trouble.message)
+        self.trouble = trouble
 
 
 class Ended(NamedTuple):
@@ -42,7 +42,7 @@ class Ended(NamedTuple):
 
     on: str
     scope: Scope
-    error: Scope | None = None
+    trouble: Trouble | None = None
 
 
 class World:
@@ -138,21 +138,23 @@ class _Run:
         for edge in (numbered.edge for numbered in self._survey.outgoing[name]):
             if edge.on != ended.on or (taken and is_single):
                 continue
-            if edge.errors and not _is_any(ended.error, edge.errors):
+            if ended.trouble is not None and not ended.trouble.is_one_of(edge.errors):
                 continue
             if edge.when is not None:
                 try:
                     holds = self._value(edge.when, ended.scope)
                 except Exception as error:  # the evaluation's, which is the branch's
-                    self._leave(name, Ended(m.ERROR, ended.scope, _error(error)), given)
+                    self._leave(name, Ended(m.ERROR, ended.scope, trouble_of(error)), given)
                     return
                 if not holds:
                     continue
             taken += 1
-            bound = {} if edge.bind is None else {edge.bind: ended.error}
+            bound = {}
+            if edge.bind is not None and ended.trouble is not None:
+                bound = {edge.bind: ended.trouble.bound}
             given.setdefault(edge.target, []).append({**ended.scope, **bound})
-        if ended.error is not None and not taken:
-            raise Failed(ended.error)
+        if ended.trouble is not None and not taken:
+            raise Failed(ended.trouble)
         is_end = isinstance(self._nodes[name], m.Output | m.Cycle)
         require(taken > 0 or is_end, f"no edge of {name} fits")
 
@@ -160,9 +162,9 @@ class _Run:
         try:
             return _RULES[type(node)](self, node, scope)
         except Failed as failed:
-            return Ended(m.ERROR, scope, failed.error)
+            return Ended(m.ERROR, scope, failed.trouble)
         except Exception as error:  # a step's, or an evaluation's
-            return Ended(m.ERROR, scope, _error(error))
+            return Ended(m.ERROR, scope, trouble_of(error))
 
     def _value(self, text: str, scope: Scope) -> Any:
         return parse(text).evaluate({**scope, "input": self._inputs})
@@ -215,10 +217,10 @@ class _Run:
 
     def _raise(self, node: m.Raise, scope: Scope) -> Ended:
         if node.again is not None:
-            return Ended(m.ERROR, scope, scope[node.again])
+            return Ended(m.ERROR, scope, bound_trouble(scope[node.again]))
         message = self._value(node.message, scope)
         require(isinstance(message, str), f"{node.name} says {message!r}")
-        return Ended(m.ERROR, scope, {"type": node.error, "message": message})
+        return Ended(m.ERROR, scope, named_trouble(node.error, message, node.bases))
 
     def _spread(self, node: m.Spread, scope: Scope) -> tuple[m.Aggregate, list[Any]]:
         (aggregate,) = (a for a in self._survey.of_kind(m.Aggregate) if a.of == node.name)
@@ -241,25 +243,6 @@ def _joined(scopes: list[Scope]) -> Scope:
         require(not clash, f"paths join that disagree on {clash}")
         joined |= scope
     return joined
-
-
-def _error(error: Exception) -> Scope:
-    kind = type(error)
-    return {"type": f"{kind.__module__}:{kind.__qualname__}", "message": str(error)}
-
-
-def _is_any(error: Scope | None, names: tuple[str, ...]) -> bool:
-    kind = object if error is None else _type(error["type"])
-    return any(issubclass(kind, _type(name)) for name in names)
-
-
-def _type(name: str) -> type:
-    module, _, qualname = name.rpartition(":")
-    found: Any = import_module(module or "builtins")
-    for part in qualname.split("."):
-        found = getattr(found, part)
-    kind: type = found
-    return kind
 
 
 _RULES: dict[type, Callable[[_Run, Any, Scope], Ended]] = {

@@ -14,7 +14,7 @@ def interpreted(case: Case) -> Outcome:
     try:
         return Outcome(interpret(case.program.model, case.kwargs, world))
     except Failed as failed:
-        return Outcome(None, failed.error["type"], failed.error["message"])
+        return Outcome(None, failed.trouble.type_name, failed.trouble.message)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

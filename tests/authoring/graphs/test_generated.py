@@ -17,7 +17,12 @@ from tests.authoring.graphs.interpreter import Failed, World, interpret
 
 VALUES = ("a", "b", "c", "1", "2", "a + 1", "b - c", "a * 2", "c % 3", "10 // b")
 TESTS = ("a > b", "c == 0", "a % 2", "b < 3 and c < 9", "not a", "await corpus_check(b, limit=2)")
-CALLS = ("corpus_double({0})", "corpus_add({0}, b={1})", "corpus_divide({0}, {1})", "corpus_fail('TooMuch')")
+CALLS = (
+    "corpus_double({0})",
+    "corpus_add({0}, b={1})",
+    "corpus_divide({0}, {1})",
+    "corpus_fail('TooMuch')",
+)
 ERRORS = ("ZeroDivisionError", "ValueError", "(ArithmeticError, KeyError)", "Refused", "Exception")
 
 ERROR_TYPES = {"Refused": Refused, "TooMuch": TooMuch}
@@ -50,7 +55,9 @@ class Writer:
         kinds = ["assign", "await", "swap", "lift", "gather", "spread", "raise", "return"]
         kinds += ["break", "continue"] * in_loop + ["again"] * in_handler
         kinds += ["if", "while", "for", "try"] * (3 if depth else 0)
-        yield from getattr(self, f"_{self._one_of(tuple(kinds))}")(depth, in_loop, in_handler, number)
+        yield from getattr(self, f"_{self._one_of(tuple(kinds))}")(
+            depth, in_loop, in_handler, number
+        )
 
     def _simple(self, line: str) -> Iterator[str]:
         yield line
@@ -150,5 +157,5 @@ def test_compiled_is_as_plain(source: str, a: int, b: int, c: int) -> None:
     try:
         outcome = Outcome(interpret(program.model, case.kwargs, World(TASKS, ())))
     except Failed as failed:
-        outcome = Outcome(None, failed.error["type"], failed.error["message"])
+        outcome = Outcome(None, failed.trouble.type_name, failed.trouble.message)
     assert outcome == expected(case)

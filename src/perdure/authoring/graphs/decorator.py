@@ -2,63 +2,55 @@
 
 import inspect
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.compiler.function import compile_function
-from perdure.authoring.signature import Signature
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.registry import find
 from perdure.authoring.texts import require_text
 from perdure.core.errors import InputError
+from perdure.core.graph.checking import invalid, problems_of
+from perdure.core.graph.expansion import expand
 from perdure.core.graph.model import Graph
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass
-class CompiledFunction:
-    """A graph, and the plain function that it was made of."""
+class GraphDecorator(Protocol):
+    """`@graph(...)` with options."""
 
-    fn: Callable[..., Coroutine[Any, Any, Any]]
-    model: Graph
-    signature: Signature = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.signature = Signature(self.fn)
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def version(self) -> str:
-        return self.model.version
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        return self.fn(*args, **kwargs)
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> GraphProgram[P, R]: ...
 
 
-def make_program(fn: Callable[..., Any], model: Graph) -> CompiledFunction:
-    """The program of a compiled function."""
-    return CompiledFunction(fn, model)
+def make_program(fn: Callable[..., Any], model: Graph) -> GraphProgram[..., Any]:
+    """The program of a compiled function: with the graphs that it calls in place of the calls."""
+    expanded = expand(model, _model_of)
+    problems = problems_of(expanded)
+    if problems:
+        raise invalid(model.name, problems)
+    return GraphProgram(expanded, fn)
+
+
+def _model_of(name: str) -> Graph | None:
+    found = find(GraphProgram.family, name)
+    return found.model if isinstance(found, GraphProgram) else None
 
 
 @overload
-def graph(fn: Callable[P, Coroutine[Any, Any, R]], /) -> CompiledFunction: ...
+def graph(fn: Callable[P, Coroutine[Any, Any, R]], /) -> GraphProgram[P, R]: ...
 @overload
-def graph(
-    *, name: str | None = None, version: str = ""
-) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], CompiledFunction]: ...
+def graph(*, name: str | None = None, version: str = "") -> GraphDecorator: ...
 def graph(
     fn: Callable[..., Any] | None = None, /, *, name: str | None = None, version: str = ""
 ) -> Any:
     """Make an async function a graph: `@graph`, or `@graph(name=..., version=...)`.
 
-    Its source is compiled now; what can't be compiled is refused, all of it at once, with what to write instead.
+    Its source is compiled now. What can't be compiled is refused, all of it at once, with what to write instead.
     """
 
-    def made(function: Callable[..., Any]) -> CompiledFunction:
+    def made(function: Callable[..., Any]) -> GraphProgram[..., Any]:
         if not inspect.isfunction(function):
             raise InputError(f"{function!r} is not a function", "put @graph on a plain function")
         called = require_name("graph", function.__name__ if name is None else name)

@@ -8,6 +8,7 @@ from perdure.authoring.graphs.compiler.unit import Unit
 from perdure.authoring.task import Task
 from perdure.authoring.workflow import Workflow
 from perdure.core.graph import model as m
+from perdure.core.graph.fields import opens_planes
 
 INSTEAD = "await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`"
 
@@ -23,16 +24,21 @@ class Called(NamedTuple):
         return str(self.definition.name)
 
     def node(self, name: str, given: m.Maps, output: m.Maps) -> m.AnyNode:
-        """The node for it, where one path goes on."""
-        if isinstance(self.definition, Task | Workflow):
+        """The node for it. A graph is expanded in place, unless it has loops: then it is a run of its own."""
+        if isinstance(self.definition, Task | Workflow) or _has_loops(self.definition.model):
             return self.node_apart(name, given, output)
         return m.Call(name=name, graph=self.name, input=given, output=output)
 
     def node_apart(self, name: str, given: m.Maps, output: m.Maps) -> m.AnyNode:
-        """The node for it among others side by side: there a graph is a run of its own, with loops of its own."""
+        """The node for it among others side by side: there a graph is a run of its own, too."""
         if isinstance(self.definition, Task):
             return m.Worker(name=name, task=self.name, input=given, output=output)
         return m.Await(name=name, program=self.name, input=given, output=output)
+
+
+def _has_loops(graph: m.Graph) -> bool:
+    """Whether it opens planes, or calls a graph that may: what is around could not join them."""
+    return any(opens_planes(node) or isinstance(node, m.Call) for node in graph.nodes)
 
 
 def is_callable_here(target: object) -> bool:

@@ -80,7 +80,7 @@ class _Writing(ast.NodeTransformer):
         if node.id in self._inner or isinstance(node.ctx, ast.Store):
             node.id = self._names.spelled(node.id)
             return node
-        if self._expressions.error(node) is not None:
+        if self._error(node) is not None:
             self._problems.add(node, f"the error {node.id!r} as a value", _USE_TEXT.format(node.id))
             return node
         if self._names.is_variable(node.id):
@@ -91,7 +91,7 @@ class _Writing(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if self._names.find(node, self._inner) is not MISSING:
             return self._outer(node, ast.unparse(node))
-        if self._expressions.error(node.value) is not None:
+        if self._error(node.value) is not None:
             name = ast.unparse(node.value)
             self._problems.add(node, f"`{ast.unparse(node)}`", _USE_TEXT.format(name))
             return ast.Constant(None)
@@ -113,7 +113,7 @@ class _Writing(ast.NodeTransformer):
         return ast.copy_location(ast.Constant(None), node)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        variable = self._expressions.error(node.value)
+        variable = self._error(node.value)
         if variable is None or node.conversion not in (-1, ord("s")):
             return self.generic_visit(node)
         if node.format_spec is not None:
@@ -183,11 +183,15 @@ class _Writing(ast.NodeTransformer):
             self._problems.add(node, f"{name!r} is no plain constant", instead)
         return ast.copy_location(ast.Constant(None), node)
 
+    def _error(self, node: ast.AST) -> str | None:
+        is_inner = isinstance(node, ast.Name) and node.id in self._inner
+        return None if is_inner else self._expressions.error(node)
+
     def _text_of_error(self, node: ast.Call) -> ast.expr | None:
         """`str(e)` is what the error says."""
         if len(node.args) != 1 or node.keywords:
             return None
-        variable = self._expressions.error(node.args[0])
+        variable = self._error(node.args[0])
         if variable is None or self._names.find(node.func, self._inner) is not str:
             return None
         return _message(variable, node)

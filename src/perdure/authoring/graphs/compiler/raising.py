@@ -38,7 +38,7 @@ def compile_raise(unit: Unit, node: ast.Raise) -> None:
         unit.problems.add(node, f"`raise {ast.unparse(node.exc)}`", _SIMPLE)
     else:
         message = _text(settled(unit, arguments[0])) if arguments else ast.Constant("")
-        fail(unit, error_name(found), ast.copy_location(message, node))
+        fail(unit, found, ast.copy_location(message, node))
         return
     unit.drawing.open = []
 
@@ -47,14 +47,28 @@ def compile_assert(unit: Unit, node: ast.Assert) -> None:
     holds, fails = unit.branch(settled(unit, node.test))
     unit.drawing.open = fails
     message = _text(settled(unit, node.msg)) if node.msg is not None else ast.Constant("")
-    fail(unit, error_name(AssertionError), ast.copy_location(message, node))
+    fail(unit, AssertionError, ast.copy_location(message, node))
     unit.drawing.open = holds
 
 
-def fail(unit: Unit, error: str, message: ast.expr) -> None:
-    """Raise an error of that name; nothing follows."""
-    text = unit.expressions.text(message)
-    unit.drawing.put(m.Raise(name=unit.drawing.name("raise"), error=error, message=text))
+def fail(unit: Unit, kind: type[Exception], message: ast.expr) -> None:
+    """Raise an error of that type; nothing follows."""
+    unit.drawing.put(
+        m.Raise(
+            name=unit.drawing.name("raise"),
+            error=error_name(kind),
+            message=unit.expressions.text(message),
+            bases=_bases(kind),
+        )
+    )
+
+
+def _bases(kind: type[Exception]) -> tuple[str, ...]:
+    """The types above one of the user's. Those above Python's own are known everywhere."""
+    if kind.__module__ == "builtins":
+        return ()
+    above = [each for each in kind.__mro__[1:] if issubclass(each, Exception)]
+    return tuple(error_name(each) for each in above if each is not Exception)
 
 
 def _raise_again(unit: Unit, node: ast.Raise) -> None:

@@ -9,6 +9,11 @@ from perdure.core.errors import InputError
 
 def tree_of(fn: FunctionType) -> ast.AsyncFunctionDef:
     """The definition of `fn`, which must be a plain `async def`."""
+    if hasattr(fn, "__wrapped__"):
+        raise InputError(
+            f"{fn.__qualname__} is wrapped by another decorator",
+            "put @graph on the function itself, and leave the other out",
+        )
     if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
         raise InputError(f"{fn.__qualname__} is a generator", "return the values as a list")
     if not inspect.iscoroutinefunction(fn):
