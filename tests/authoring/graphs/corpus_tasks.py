@@ -1,6 +1,7 @@
 """The tasks, the workflow and the errors of the corpus. Tasks are pure, so that a program may be run many times."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from perdure import task, workflow
 
@@ -84,7 +85,7 @@ async def corpus_workflow(n: int) -> int:
     return await corpus_double(n) + 1
 
 
-TASKS = [
+TASKS: list[Any] = [
     corpus_double,
     corpus_add,
     corpus_total,

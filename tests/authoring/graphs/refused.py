@@ -1,6 +1,7 @@
-# ruff: noqa
+# fmt: off
+# ruff: noqa: B006, B007, E501, E722, E731, F401, F821, F841, PLC0415, PLE0704, PLR1704, PLW0602, RET503, RET504, SIM105
 # mypy: ignore-errors
-"""Functions that can't be compiled. A comment at the end of a line says what is told of it: what; what to write instead."""
+"""Functions that can't be compiled. The comment at the end of a line is what is told of it: what; what to write instead."""
 
 import asyncio
 import datetime
@@ -8,7 +9,7 @@ from datetime import timedelta
 
 import perdure
 from perdure import Signal, gather, sleep
-from tests.authoring.graphs.corpus_tasks import Refused, corpus_add, corpus_double, corpus_pair
+from tests.authoring.graphs.corpus_tasks import corpus_add, corpus_double
 
 OPENED = open  # a value that is no plain constant
 NOON = datetime.time(12)
@@ -86,9 +87,7 @@ async def walrus(x):
 
 
 async def a_lambda(x):
-    f = (
-        lambda y: y
-    )  #! a `lambda` can't be used in an expression; write a comprehension; only `key=lambda item: ...` of sorted, min and max is one
+    f = lambda y: y  #! a `lambda` can't be used in an expression; write a comprehension; only `key=lambda item: ...` of sorted, min and max is one
     return f
 
 
@@ -128,17 +127,11 @@ async def base_exception(x):
 
 
 async def item_assignment(d, xs, x):
-    d["a"] = (
-        1  #! an assignment to `d['a']`; build a new value: `d = {**d, key: value}`, or a list with a comprehension
-    )
+    d["a"] = 1  #! an assignment to `d['a']`; build a new value: `d = {**d, key: value}`, or a list with a comprehension
     d.a = 1  #! an assignment to `d.a`; build a new value: `d = {**d, key: value}`, or a list with a comprehension
-    d["a"] += (
-        1  #! an assignment to `d['a']`; build a new value: `d = {**d, key: value}`, or a list with a comprehension
-    )
+    d["a"] += 1  #! an assignment to `d['a']`; build a new value: `d = {**d, key: value}`, or a list with a comprehension
     xs.append(x)  #! `xs.append(x)` changes a value in place; build a new one: `xs = [*xs, x]`
-    d.update(
-        {"b": 2}
-    )  #! `d.update({'b': 2})` changes a value in place; build a new one: `d = {**d, **{'b': 2}}`
+    d.update({"b": 2})  #! `d.update({'b': 2})` changes a value in place; build a new one: `d = {**d, **{'b': 2}}`
 
 
 async def in_place(x):
@@ -149,48 +142,29 @@ async def in_place(x):
 
 
 async def plain_call(x):
-    y = helper(
-        x
-    )  #! a call of helper; make it a task and write `await helper(...)`, or use the functions of expressions
-    return (
-        y + asyncio.get_event_loop()
-    )  #! a call of asyncio.get_event_loop; make it a task and write `await asyncio.get_event_loop(...)`, or use the functions of expressions
+    y = helper(x)  #! a call of helper; make it a task and write `await helper(...)`, or use the functions of expressions
+    return y + asyncio.get_event_loop()  #! a call of asyncio.get_event_loop; make it a task and write `await asyncio.get_event_loop(...)`, or use the functions of expressions
 
 
 async def unknown_names(x):
     y = unknown(x)  #! a call of 'unknown', which is not known here; define it above the graph
-    await unknown(
-        x
-    )  #! an await of unknown(...), which is not known here; define it above the graph
-    return (
-        y + other
-    )  #! the name 'other' is not known here; define it above the graph, or assign it first
+    await unknown(x)  #! an await of unknown(...), which is not known here; define it above the graph
+    return y + other  #! the name 'other' is not known here; define it above the graph, or assign it first
 
 
 async def no_constant(x):
-    return [
-        NOON,
-        x,
-    ]  #! 'NOON' is no plain constant; use texts, numbers, lists and dicts, or read it in a task
+    return [NOON, x]  #! 'NOON' is no plain constant; use texts, numbers, lists and dicts, or read it in a task
 
 
 async def not_awaited(x):
-    y = corpus_double(
-        x
-    )  #! a call of corpus_double that is not awaited; write `await corpus_double(...)`
+    y = corpus_double(x)  #! a call of corpus_double that is not awaited; write `await corpus_double(...)`
     return await y  #! an await of `y`; await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`
 
 
 async def foreign_await(x):
-    await asyncio.sleep(
-        1
-    )  #! an await of asyncio.sleep(...); use `perdure.gather`, `perdure.sleep`, or a task
-    await coroutine(
-        x
-    )  #! an await of coroutine(...); make it a task; await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`
-    await perdure.first(
-        corpus_double(x)
-    )  #! an await of perdure.first(...); await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`; for the other verbs write a workflow
+    await asyncio.sleep(1)  #! an await of asyncio.sleep(...); use `perdure.gather`, `perdure.sleep`, or a task
+    await coroutine(x)  #! an await of coroutine(...); make it a task; await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`
+    await perdure.first(corpus_double(x))  #! an await of perdure.first(...); await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`; for the other verbs write a workflow
 
 
 async def calls_itself(x):
@@ -198,60 +172,34 @@ async def calls_itself(x):
 
 
 async def wrong_arguments(x):
-    await corpus_add(
-        x
-    )  #! corpus_add() is missing the required argument 'b'; call it as it is defined
-    await corpus_add(
-        x, c=1
-    )  #! corpus_add() is missing the required argument 'b'; call it as it is defined
+    await corpus_add(x)  #! corpus_add() is missing the required argument 'b'; call it as it is defined
+    await corpus_add(x, c=1)  #! corpus_add() is missing the required argument 'b'; call it as it is defined
     await corpus_add(*[1, x])  #! a call of corpus_add with * or **; spell the arguments out
     await corpus_add(**{"a": 1})  #! a call of corpus_add with * or **; spell the arguments out
 
 
 async def conditional_await(x):
-    y = (
-        x and await corpus_double(x)
-    )  #! an await inside `and` or `or`; await it in a statement of its own, under an `if` where it depends on something
-    z = (
-        await corpus_double(1) if x else 2
-    )  #! an await inside `... if ... else ...`; await it in a statement of its own, under an `if` where it depends on something
-    u = (
-        1 < x < await corpus_double(x)
-    )  #! an await in a chain of comparisons; await it in a statement of its own, under an `if` where it depends on something
-    v = [
-        await corpus_double(i) for i in range(x)
-    ]  #! an await inside a comprehension; write `await perdure.gather(*[f(x) for x in xs])`, or a `for` loop
+    y = x and await corpus_double(x)  #! an await inside `and` or `or`; await it in a statement of its own, under an `if` where it depends on something
+    z = await corpus_double(1) if x else 2  #! an await inside `... if ... else ...`; await it in a statement of its own, under an `if` where it depends on something
+    u = 1 < x < await corpus_double(x)  #! an await in a chain of comparisons; await it in a statement of its own, under an `if` where it depends on something
+    v = [await corpus_double(i) for i in range(x)]  #! an await inside a comprehension; write `await perdure.gather(*[f(x) for x in xs])`, or a `for` loop
     return [y, z, u, v]
 
 
 async def gathered_otherwise(xs):
     calls = [1]
-    await gather(
-        *calls
-    )  #! gather of `*calls`; give it calls of tasks, workflows and graphs, or one `*[f(x) for x in xs]`
-    await gather(
-        corpus_double(1), *[corpus_double(x) for x in xs]
-    )  #! gather of a list and more; gather the list on its own
-    await gather(
-        corpus_double(1), return_exceptions=True
-    )  #! gather with return_exceptions=; put a `try` around what may fail, in a graph or a task of its own
-    await gather(
-        *[corpus_double(await corpus_double(x)) for x in xs]
-    )  #! an await inside a list that is gathered; await it before, or in a graph of its own that is gathered
-    await gather(
-        sleep(1), corpus_double(1)
-    )  #! an await of sleep(...); await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`; for the other verbs write a workflow
+    await gather(*calls)  #! gather of `*calls`; give it calls of tasks, workflows and graphs, or one `*[f(x) for x in xs]`
+    await gather(corpus_double(1), *[corpus_double(x) for x in xs])  #! gather of a list and more; gather the list on its own
+    await gather(corpus_double(1), return_exceptions=True)  #! gather with return_exceptions=; put a `try` around what may fail, in a graph or a task of its own
+    await gather(*[corpus_double(await corpus_double(x)) for x in xs])  #! an await inside a list that is gathered; await it before, or in a graph of its own that is gathered
+    await gather(sleep(1), corpus_double(1))  #! an await of sleep(...); await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`; for the other verbs write a workflow
 
 
 async def waits(x):
     await sleep()  #! `sleep()`; write `sleep(duration)`
     await ready.receive(1, 2)  #! `ready.receive(1, 2)`; write `ready.receive(timeout)`
-    await sleep(
-        timedelta(fortnights=1)
-    )  #! a timedelta of unknown parts; give it days, seconds, microseconds, milliseconds, minutes, hours, weeks
-    pause = timedelta(
-        1
-    )  #! a call of timedelta; make it a task and write `await timedelta(...)`, or use the functions of expressions
+    await sleep(timedelta(fortnights=1))  #! a timedelta of unknown parts; give it days, seconds, microseconds, milliseconds, minutes, hours, weeks
+    pause = timedelta(1)  #! a call of timedelta; make it a task and write `await timedelta(...)`, or use the functions of expressions
     return pause
 
 
@@ -262,9 +210,7 @@ async def errors_as_values(x):
         y = e  #! the error 'e' as a value; an error is its type and its text here: use `str(e)`
         z = e.args[0]  #! `e.args`; an error is its type and its text here: use `str(e)`
         w = f"{e!r}"  #! the error 'e' as a value; an error is its type and its text here: use `str(e)`
-        v = isinstance(
-            e, ValueError
-        )  #! a call of isinstance; make it a task and write `await isinstance(...)`, or use the functions of expressions
+        v = isinstance(e, ValueError)  #! a call of isinstance; make it a task and write `await isinstance(...)`, or use the functions of expressions
         return [y, z, w, v]
 
 
@@ -278,13 +224,9 @@ async def error_is_variable(x):
 
 async def raised_otherwise(x):
     if x == 1:
-        raise KeyError(
-            "a"
-        )  #! `raise KeyError('a')`; raise an exception whose text is its only argument, such as ValueError
+        raise KeyError("a")  #! `raise KeyError('a')`; raise an exception whose text is its only argument, such as ValueError
     if x == 2:
-        raise ValueError(
-            "a", x
-        )  #! `raise ValueError('a', x)`; raise an exception whose text is its only argument, such as ValueError
+        raise ValueError("a", x)  #! `raise ValueError('a', x)`; raise an exception whose text is its only argument, such as ValueError
     if x == 3:
         raise  #! `raise` outside of `except`; name the exception to raise
     raise x  #! `raise x`; raise an exception that is defined in a module; define it above the graph
@@ -306,23 +248,17 @@ async def never_set(x):
 
 
 async def perhaps_set(xs):
-    for x in (
-        xs
-    ):  #! the variable 'last' may have no value when this loop goes on; assign it before the loop
+    for x in xs:  #! the variable 'last' may have no value when this loop goes on; assign it before the loop
         if x:
             last = x
     return last
 
 
-async def many_arguments(
-    *args, **kwargs
-):  #! the parameter '*args'; give each argument a parameter of its own
+async def many_arguments(*args, **kwargs):  #! the parameter '*args'; give each argument a parameter of its own
     return 1
 
 
-async def mutable_default(
-    x=[],
-):  #! the default [] of 'x'; use a text, a number, True, False or None
+async def mutable_default(x=[]):  #! the default [] of 'x'; use a text, a number, True, False or None
     return x
 
 

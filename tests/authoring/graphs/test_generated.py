@@ -143,8 +143,9 @@ def sources(draw: Draw) -> str:
 def compiled(source: str) -> Any:
     file = "<generated>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    names = {task.name: task for task in TASKS} | {"gather": gather} | ERROR_TYPES
-    exec(compile(source, file, "exec"), names)  # noqa: S102 - it is ours
+    tasks: dict[str, Any] = {task.name: task for task in TASKS}
+    names = tasks | {"gather": gather} | ERROR_TYPES
+    exec(compile(source, file, "exec"), names)
     return graph(names["generated"])
 
 
