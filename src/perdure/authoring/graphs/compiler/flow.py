@@ -86,10 +86,12 @@ class Flow:
         return Way(edge.source, edge.target, sets | ({edge.bind} if edge.bind else set()))
 
     def _changed_since(self, hook: str, cycle: str) -> list[str]:
-        """The variables that are set on a way from the hook to the cycle, in the order of the nodes."""
-        inside = self._reach(hook, [(w.source, w.target) for w in self._ways])
-        inside &= self._reach(cycle, [(w.target, w.source) for w in self._ways])
-        found = [w for w in self._ways if w.source in inside and w.target in inside]
+        """The variables that are set on a way from the hook to the cycle that does not come by the hook again, in the
+        order of the nodes."""
+        ways = [way for way in self._ways if way.target != hook]
+        inside = self._reach(hook, [(way.source, way.target) for way in ways])
+        inside &= self._reach(cycle, [(way.target, way.source) for way in ways])
+        found = [way for way in ways if way.source in inside and way.target in inside]
         order = {name: number for number, name in enumerate(self._planes.nodes)}
         found.sort(key=lambda way: order[way.source])
         variables = dict.fromkeys(each for way in found for each in sorted(way.sets))
