@@ -3,6 +3,8 @@
 from perdure.authoring.call import Call
 from perdure.authoring.concurrency import JoinSet, first, gather, join_set
 from perdure.authoring.context import Info
+from perdure.authoring.graphs.builder import GraphBuilder
+from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Signal
@@ -32,6 +34,7 @@ from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.errors import (
     ForbiddenStatement,
+    GraphInvalid,
     InputError,
     KeyReused,
     NotCommitted,
@@ -65,6 +68,8 @@ __all__ = [
     "ChunkState",
     "Engine",
     "ForbiddenStatement",
+    "GraphBuilder",
+    "GraphInvalid",
     "Handle",
     "Info",
     "InputError",
@@ -105,6 +110,7 @@ __all__ = [
     "info",
     "join_set",
     "key",
+    "load_graph",
     "log",
     "now",
     "patched",
