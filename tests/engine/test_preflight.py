@@ -7,8 +7,8 @@ import pytest
 from perdure.core.codec import JsonCodec
 from perdure.core.ids import RunId
 from perdure.engine import preflight as module
-from perdure.engine.programs import Programs
 from perdure.engine.preflight import Preflight, preflight
+from perdure.engine.programs import Programs
 from perdure.store.opening import open_store
 from perdure.testing.explorer import VirtualSources
 from tests.store.builders import Driven, begun

@@ -9,9 +9,9 @@ import msgspec
 
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.failures import decode_failure
+from perdure.authoring.program import Program
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_text
-from perdure.authoring.program import Program
 from perdure.client.stored import require_unparked, stored_run
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.core.errors import (

@@ -342,17 +342,21 @@ class Host:
             self.residents.remove(run)
             self.watchers.ended(run.run_id, ending)
         for run in (batch.run, *batch.children):
-            self.watchers.grown(run.run_id)
+            self._grown(run)
         for victim in self.residents.excess():
             self.evict(victim)
         if batch.unfinished:
             self.on_unfinished(batch.unfinished)
-        if batch.bundle.may_match:
-            self.on_hooks()
         for message in batch.messages:
             self.on_message(message)
         for work in batch.bundle.work:
             self.on_work(work)
+
+    def _grown(self, run: WarmRun) -> None:
+        self.watchers.grown(run.run_id)
+        if run.may_meet:
+            run.may_meet = False
+            self.on_hooks()
 
     def _drop(self, run_id: RunId, step: StepId) -> None:
         """Nobody wants the step any more, whether it runs or waits for a slot."""

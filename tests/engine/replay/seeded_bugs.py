@@ -193,10 +193,11 @@ def clean_up_repeated() -> Iterator[None]:
 
     def again(self: Host, run: Any, entries: Sequence[Any]) -> WarmRun:
         warm = revive(self, run, entries)
-        if warm.machine.cancel_reason is not None:
-            for fiber in list(warm.machine._fibers):
+        machine = warm.machine
+        if isinstance(machine, Machine) and machine.cancel_reason is not None:
+            for fiber in list(machine._fibers):
                 fiber.is_interrupted = False
-                warm.machine._interrupt(fiber)
+                machine._interrupt(fiber)
         return warm
 
     with pytest.MonkeyPatch.context() as patch:

@@ -91,7 +91,7 @@ def program_from(content: bytes) -> GraphProgram[..., Any]:
 def _stand_in(model: Graph) -> Callable[..., Any]:
     """A function with the parameters of the graph's input: calls are checked against it, nobody runs it."""
 
-    async def run(**given: Any) -> Any:
+    async def run(**given: Any) -> Any:  # noqa: ARG001 - they are only checked
         raise InputError(f"graph {model.name!r} is data", "start it on an engine")
 
     fields = model.input

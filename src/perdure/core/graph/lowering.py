@@ -205,7 +205,7 @@ def _place(vertices: tuple[Vertex, ...]) -> None:
         len(vertices),
         [(vertex.index, arrow.target.index) for vertex in vertices for arrow in vertex.arrows],
     )
-    depths = {}
+    depths: dict[int, int] = {}
     for index in shape.order:
         vertex = vertices[index]
         above = max((depths[before] for before in shape.before[index]), default=-1)
@@ -224,6 +224,8 @@ def _place(vertices: tuple[Vertex, ...]) -> None:
         for arrow in vertex.arrows:
             kept = set(_loops_around(vertices, arrow.target.index, shape))
             arrow.leaves = tuple(vertices[hook] for hook in loops if hook not in kept)
+            for hook in arrow.leaves:
+                hook.exits += 1
             if arrow.target.required > 1:
                 part = shape.since_parting(vertex.index, arrow.target.index)
                 arrow.variables = frozenset().union(*(_sets(vertices[each]) for each in part))

@@ -28,10 +28,12 @@ class Join:
 class Loop:
     """One turn of a loop: whether it goes round again is decided by its cycle activities."""
 
-    __slots__ = ("has_turned", "held", "undecided")
+    __slots__ = ("has_turned", "held", "undecided", "unresolved")
 
-    def __init__(self, cycles: int) -> None:
+    def __init__(self, cycles: int, exits: int) -> None:
         self.undecided = cycles
+        self.unresolved = exits
+        """Arrows out of it of which it is not known whether they are taken."""
         self.has_turned = False
         self.held: list[tuple[Arrow, Plane, int]] = []
         """Skips that lead out of it."""

@@ -28,7 +28,7 @@ class Primitive(Enum):
     RESPOND_LATER = "respond later"
     """Ask somebody (leg 1), take the answer (leg 2): a task, a child run, a timer, a signal."""
 
-    PASS_THROUGH = "pass through"
+    PASS_THROUGH = "pass through"  # noqa: S105 - no password
     """Go on at once."""
 
     SEND = "send"
@@ -185,6 +185,7 @@ class Vertex:
         "collect",
         "cycles",
         "depth",
+        "exits",
         "fault",
         "index",
         "inline",
@@ -233,6 +234,8 @@ class Vertex:
         self.returns_to: Vertex | None = None
         self.cycles = 0
         """How many cycle activities lead back here."""
+        self.exits = 0
+        """How many arrows lead out of its loop."""
         self.assigns: Mapped = ()
         self.items: Expression | None = None
         self.item = ""

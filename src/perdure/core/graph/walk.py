@@ -132,20 +132,9 @@ class Walk:
 
     def _choose(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
         """The arrows along which it goes on."""
-        trouble = answer.trouble
-        if trouble is not None:
-            wanted = (TIMEOUT,) if answer.is_timeout else (str(trouble.code), ERROR)
-            for on in wanted:
-                for arrow in vertex.arrows:
-                    if arrow.on == on and trouble.is_one_of(arrow.errors):
-                        return [arrow]
-            if answer.is_timeout:
-                return self._choose(vertex, scope, Answer(trouble=trouble))
-            return []
-        if answer.is_pending:
-            accepted = (PENDING, "202")
-        else:
-            accepted = (DONE, str(answer.code))
+        if answer.trouble is not None:
+            return _handler(vertex, answer.trouble, is_timeout=answer.is_timeout)
+        accepted = (PENDING, "202") if answer.is_pending else (DONE, str(answer.code))
         specials = answer.specials()
         is_exclusive = vertex.inline is Inline.BRANCH
         chosen = []
@@ -177,9 +166,13 @@ class Walk:
     def _run(self) -> None:
         while self._queue and self.trouble is None:
             arrow, plane, scope = self._queue.popleft()
-            if scope is None and arrow.leaves:
+            if not arrow.leaves:
+                self._arrive(arrow, plane, scope)
+            elif scope is None:
                 self._hold(arrow, plane, 0)
             else:
+                for hook in arrow.leaves:
+                    self._resolve_exit(hook, plane)
                 self._arrive(arrow, plane, scope)
 
     # Arrivals
@@ -360,21 +353,29 @@ class Walk:
         if loop == len(arrow.leaves):
             self._arrive(arrow, plane, None)
             return
-        hook = arrow.leaves[loop]
-        turn = self._loop(hook, plane)
-        if turn.has_turned:
-            return
-        if turn.undecided:
+        turn = self._resolve_exit(arrow.leaves[loop], plane)
+        if turn.undecided and not turn.has_turned:
             turn.held.append((arrow, plane, loop))
-        else:
+        elif not turn.has_turned:
             self._hold(arrow, plane, loop + 1)
+
+    def _resolve_exit(self, hook: Vertex, plane: Plane) -> Loop:
+        turn = self._loop(hook, plane)
+        turn.unresolved -= 1
+        self._drop_if_done(hook, plane, turn)
+        return turn
 
     def _loop(self, hook: Vertex, plane: Plane) -> Loop:
         key = hook.index, plane[: len(hook.positions) + 1]
         turn = self._state.loops.get(key)
         if turn is None:
-            turn = self._state.loops[key] = Loop(hook.cycles)
+            turn = self._state.loops[key] = Loop(hook.cycles, hook.exits)
         return turn
+
+    def _drop_if_done(self, hook: Vertex, plane: Plane, turn: Loop) -> None:
+        """Nothing more is asked of a turn whose way and exits are all known."""
+        if not turn.undecided and not turn.unresolved:
+            del self._state.loops[hook.index, plane[: len(hook.positions) + 1]]
 
     def _turn(self, cycle: Vertex, plane: Plane, *, is_live: bool) -> None:
         """A cycle activity is reached, or skipped: that decides about its loop's turn."""
@@ -385,10 +386,20 @@ class Walk:
         if is_live:
             turn.has_turned = True
             turn.held = []
+        self._drop_if_done(hook, plane, turn)
         if not turn.undecided and not turn.has_turned:
             held, turn.held = turn.held, []
             for arrow, where, loop in held:
                 self._hold(arrow, where, loop + 1)
+
+
+def _handler(vertex: Vertex, trouble: Trouble, *, is_timeout: bool) -> list[Arrow]:
+    """The first arrow that is for this trouble; one for its code goes before one for any."""
+    for on in (*((TIMEOUT,) if is_timeout else ()), str(trouble.code), ERROR):
+        for arrow in vertex.arrows:
+            if arrow.on == on and trouble.is_one_of(arrow.errors):
+                return [arrow]
+    return []
 
 
 def _listed(items: Any) -> list[Any]:

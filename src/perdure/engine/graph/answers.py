@@ -30,9 +30,9 @@ def answer_of(codec: Codec, payload: bytes | None) -> Answer:
 def failure_of(codec: Codec, payload: bytes | None, what: str) -> Answer:
     """The answer of a step that failed."""
     error = decode_failure(codec, payload, what=what)
-    code = getattr(error, "code", None)
-    is_code = type(code) is int and FIRST_ERROR_CODE <= code <= LAST_CODE
-    trouble = trouble_of(error, payload, code if is_code else 500)
+    said = getattr(error, "code", None)
+    code = said if isinstance(said, int) and FIRST_ERROR_CODE <= said <= LAST_CODE else 500
+    trouble = trouble_of(error, payload, code)
     return Answer(trouble=trouble, code=trouble.code, is_timeout=TIMEOUT_ERROR in trouble.names)
 
 
@@ -55,4 +55,5 @@ def encode_trouble(codec: Codec, trouble: Trouble) -> bytes:
 
 
 def interruption(codec: Codec, reason: str, code: int) -> bytes:
-    return encode_failure(codec, RunInterrupted(reason, code))
+    error = RunInterrupted(reason, f"it was interrupted with code {code}", code)
+    return encode_failure(codec, error)

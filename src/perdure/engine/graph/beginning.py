@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from perdure.authoring.call import Call
+from perdure.authoring.call import Call, Sleep
 from perdure.authoring.registry import find
 from perdure.authoring.response import OK, Response
 from perdure.authoring.task import Task
@@ -50,6 +50,9 @@ from perdure.engine.replay.promise import DurablePromise, Place
 
 if TYPE_CHECKING:
     from perdure.engine.graph.machine import GraphMachine
+
+_NOBODY = Sleep(0)
+"""What a timer's promise stands for: its step says all."""
 
 LONGEST_WAIT_S = 100 * 365 * 86_400
 
@@ -158,7 +161,7 @@ def _ask_child(machine: "GraphMachine", begun: Begun, step: StepId, request: Chi
 
 def _ask_timer(machine: "GraphMachine", begun: Begun, step: StepId, _: TimerRequest) -> None:
     machine.attempt(step)
-    _promised(machine, begun, step, Place.TIMER, begun.vertex.request)
+    _promised(machine, begun, step, Place.TIMER, _NOBODY)
     _schedule(machine, step, begun.arguments["seconds"])
 
 
@@ -191,7 +194,7 @@ def _ask_signal(
         account = step_account(step)
         machine.record.emit(posted("leg 1", (account, LEG1_DONE)), *effects)
     else:
-        promise = DurablePromise(step, Place.TIMER, request, None, machine.codec)
+        promise = DurablePromise(step, Place.TIMER, _NOBODY, None, machine.codec)
         found.promise = machine.promises[step] = promise
         for effect in effects:
             machine.record.attach(effect)

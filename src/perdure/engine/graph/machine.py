@@ -122,6 +122,8 @@ class GraphMachine:
         self._graph = program.lowered
         self._queue: deque[Begun] = deque()
         """Activities that are to begin."""
+        self._is_indexed = False
+        """Whether there may be rows that tell what the run waits for."""
         self._now = "its trigger"
 
     # Facts
@@ -205,6 +207,7 @@ class GraphMachine:
         guid = event.guid or message_guid(self.info.run_id, "start")
         walk = Walk(self.state, self.codec)
         effects: tuple[Effect, ...] = ()
+        emitted: list[Effect] = []
         try:
             scope = self.workflow.scope(self.codec, event.payload or b"{}")
             effects = key_effects(self, walk, scope)
@@ -217,7 +220,7 @@ class GraphMachine:
             return
         count = len(walk.begun)
         spawned = posted("spawn", (message_account(guid), SPAWNED), semaphore=count - 1)
-        self.record.emit(spawned, *effects, *index_effects(walk))
+        self.record.emit(spawned, *effects, *self._indexed(walk))
         self._skip(walk)
         if emitted:
             # Step 3 before the end: clients may read this from now on.
@@ -264,6 +267,7 @@ class GraphMachine:
             # Whatever else it has to say comes as a signal to the step itself.
             self.signals.expect(step.step, (self.signal_name("respond", step.step),))
         self.answered(step, event.guid, answer)
+        self.receive(step)
 
     def _on_fired(self, event: e.TimerFired) -> None:
         step = self.steps[event.promise_id]
@@ -342,6 +346,7 @@ class GraphMachine:
         """How others find the step: by topic and key."""
         request = step.vertex.request
         assert isinstance(request, SignalRequest)  # noqa: S101 - only those have a key
+        self._is_indexed = True
         return hook(self, step.step, "wait", request.topic, step.key)
 
     def receive(self, step: Step) -> None:
@@ -412,12 +417,16 @@ class GraphMachine:
         self.record.emit(
             posted("spawn", (message_account(guid), digits), semaphore=delta),
             *effects,
-            *index_effects(walk),
+            *self._indexed(walk),
         )
         self._skip(walk)
         self._queue.extend(walk.begun)
         if closes:
             self._complete(guid, None if vertex.is_reentrant else step)
+
+    def _indexed(self, walk: Walk) -> list[Effect]:
+        self._is_indexed = self._is_indexed or bool(walk.tracked)
+        return index_effects(walk)
 
     def _skip(self, walk: Walk) -> None:
         for skipped in walk.skipped:
@@ -495,7 +504,9 @@ class GraphMachine:
         self.state.semaphore = 0
         self._queue.clear()
         self.steps.clear()
-        self.record.emit(ending, *effects, UntrackAll(), *tell_parent(self, kind, told))
+        if self._is_indexed:
+            effects = (*effects, UntrackAll())
+        self.record.emit(ending, *effects, *tell_parent(self, kind, told))
 
     def _place(self) -> str:
         """Where the graph is, for people."""

@@ -133,23 +133,8 @@ class UntrackAll(NamedTuple):
 
 
 Birth = Spawn | Continue
-Effect = (
-    Enqueue
-    | PutWork
-    | DropWork
-    | Acknowledge
-    | Birth
-    | Publish
-    | AppendChunk
-    | Mail
-    | Broadcast
-    | Hook
-    | Unhook
-    | Track
-    | Deliver
-    | Ready
-    | UntrackAll
-)
+IndexEffect = Mail | Broadcast | Hook | Unhook | Track | Deliver | Ready | UntrackAll
+Effect = Enqueue | PutWork | DropWork | Acknowledge | Birth | Publish | AppendChunk | IndexEffect
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

@@ -164,9 +164,8 @@ def take(warm: WarmRun, message: Message) -> bool:
     """Take a message in. False if it comes too late, or again: then it is to be marked."""
     machine = warm.machine
     kind, _, detail = message.kind.partition(":")
-    if message_account(message.guid) in warm.journal.state.balances:
-        return False
-    if machine.has_unread(message.guid):
+    is_known = message_account(message.guid) in warm.journal.state.balances
+    if is_known or machine.has_unread(message.guid):
         return False
     if machine.is_over:
         return pass_on(machine, message)

@@ -23,6 +23,7 @@ from perdure.engine.replay.effects import (
     Effect,
     Enqueue,
     Hook,
+    IndexEffect,
     Mail,
     Publish,
     PutWork,
@@ -62,6 +63,8 @@ class WarmRun:
         """Commits under way: while there are any, the run stays in memory."""
         self.is_held = False
         """Whether who has its turn has it alone: the run takes in no fact meanwhile."""
+        self.may_meet = False
+        """Whether it has written a hook, or a signal for one, and nobody has looked for the other since."""
         self._loaded = loaded
         self._new = row if isinstance(row, NewRun) else None
         self._turn: asyncio.Lock | None = None
@@ -131,12 +134,10 @@ class WarmRun:
                 bundle.append_chunk(NewChunk(self.run_id, name, ROOT, number, payload, at_ms))
             case Spawn() | Continue():
                 adopt(effect)
-            case Mail(message):
-                bundle.enqueue(message)
             case _:
                 self._index(bundle, effect)
 
-    def _index(self, bundle: Bundle, effect: Effect) -> None:
+    def _index(self, bundle: Bundle, effect: IndexEffect) -> None:
         """What only graphs have: who is found by what, and which joins wait."""
         match effect:
             case Track(step, required, resolved):
@@ -148,7 +149,11 @@ class WarmRun:
             case UntrackAll():
                 bundle.untrack_all(self.fence)
             case Hook(step, mailbox, kind, topic, key, since_ms):
+                self.may_meet = True
                 bundle.hook(self.fence, step, mailbox, kind, topic, key, since_ms)
+            case Mail(message):
+                self.may_meet = True
+                bundle.enqueue(message)
             case Unhook(step):
                 bundle.unhook(self.fence, step)
             case Broadcast(mailbox, kind, payload, suffix, now_ms, scrubs):
