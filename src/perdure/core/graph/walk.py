@@ -153,9 +153,17 @@ class Walk:
         for on in (*((TIMEOUT,) if answer.is_timeout else ()), str(trouble.code), ERROR):
             for arrow in vertex.arrows:
                 if arrow.on == on and trouble.is_one_of(arrow.errors):
-                    if arrow.when is None or self.value(arrow.when, scope, answer.specials()):
+                    if arrow.when is None or self._holds(arrow.when, scope, answer):
                         return [arrow]
         return []
+
+    def _holds(self, when: Expression, scope: Scope, answer: Answer) -> bool:
+        """Whether a handler's condition holds. One that raises has no handler itself: the run fails by it."""
+        try:
+            return bool(self.value(when, scope, answer.specials()))
+        except Exception as error:
+            self.trouble = self.trouble or trouble_of(error)
+            return False
 
     def _go(
         self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, chosen: list[Arrow]
