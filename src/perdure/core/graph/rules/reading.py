@@ -108,11 +108,7 @@ def _unknown(
 
 
 def _remedy(survey: Survey, name: str, known: set[str]) -> str:
-    setters = [
-        node.name
-        for node in survey.nodes.values()
-        if any(name == variable for _, variable in variables_of(node))
-    ]
+    setters = survey.setters.get(name, [])
     for aggregate in survey.of_kind(m.Aggregate):
         between = {aggregate.of} if aggregate.of in survey.nodes else set()
         between |= survey.reach(between, without=aggregate.name)
