@@ -247,8 +247,8 @@ def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]
 
 
 def _loops_around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]:
-    """The hooks that a cycle activity, which the vertex leads to or is, goes back to; be it by the next turn of an inner
-    loop."""
+    """The hooks that a cycle activity, which the vertex leads to or is, goes back to; be it by the next turn of an
+    inner loop."""
     below = {index, *shape.descendants(index)}
     hooks: set[int] = set()
     while True:
