@@ -287,7 +287,7 @@ async def corpus_try_several(kind: str) -> Any:
         value = await corpus_fail(kind)
         log = [*log, value]
     except EXPECTED_ERRORS as e:
-        log = [*log, "expected " + str(e)]
+        log = [*log, "expected " + str(e), f"{e!s:>20}", *[str(e) for e in (1, 2)]]
     except (Refused, TypeError):
         log = [*log, "refused"]
     except Exception as error:

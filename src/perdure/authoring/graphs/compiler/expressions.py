@@ -110,7 +110,8 @@ class _Writing(ast.NodeTransformer):
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
         variable = self._error(node.value)
-        if variable is None or node.conversion not in (-1, ord("s")):
+        is_text = node.conversion == ord("s") or (node.conversion == -1 and not node.format_spec)
+        if variable is None or not is_text:
             return self.generic_visit(node)
         if node.format_spec is not None:
             node.format_spec = self.visit(node.format_spec)
