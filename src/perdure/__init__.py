@@ -3,6 +3,9 @@
 from perdure.authoring.call import Call
 from perdure.authoring.concurrency import JoinSet, first, gather, join_set
 from perdure.authoring.context import Info
+from perdure.authoring.graphs.builder import GraphBuilder
+from perdure.authoring.graphs.decorator import graph
+from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Signal
@@ -31,7 +34,9 @@ from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.errors import (
+    CannotCompile,
     ForbiddenStatement,
+    GraphInvalid,
     InputError,
     KeyReused,
     NotCommitted,
@@ -60,11 +65,14 @@ __all__ = [
     "Abandoned",
     "Call",
     "Cancelled",
+    "CannotCompile",
     "ChildRun",
     "Chunk",
     "ChunkState",
     "Engine",
     "ForbiddenStatement",
+    "GraphBuilder",
+    "GraphInvalid",
     "Handle",
     "Info",
     "InputError",
@@ -101,10 +109,12 @@ __all__ = [
     "continue_as_new",
     "first",
     "gather",
+    "graph",
     "heartbeat",
     "info",
     "join_set",
     "key",
+    "load_graph",
     "log",
     "now",
     "patched",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -55,7 +56,9 @@ async def undergo(
     program = program_of(graph)
     chooser = FaultyChooser(faults or {})
     async with open_store() as store:
-        universe = Universe(store, chooser, MODES[mode], (), Interlude(None))
+        # Every crash puts steps in doubt, and none is to be given up for that.
+        settings = replace(MODES[mode], max_doubts=20)
+        universe = Universe(store, chooser, settings, (), Interlude(None))
         try:
             async with asyncio.timeout(LONGEST_S):
                 ended = await _run_once(universe, program(**given))
