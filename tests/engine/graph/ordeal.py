@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -57,7 +56,7 @@ async def undergo(
     chooser = FaultyChooser(faults or {})
     async with open_store() as store:
         # Every crash puts steps in doubt, and none is to be given up for that.
-        settings = replace(MODES[mode], max_doubts=20)
+        settings = msgspec.structs.replace(MODES[mode], max_doubts=20)
         universe = Universe(store, chooser, settings, (), Interlude(None))
         try:
             async with asyncio.timeout(LONGEST_S):
