@@ -56,7 +56,8 @@ class Document:
                 yield self.located(problem)
 
     def _is_excused(self, graph: Graph, problem: Problem) -> bool:
-        if not problem.field and not problem.node:
+        spot = problem.node, problem.field
+        if spot == ("", "") or (spot == ("", "name") and spot not in self._reader.places):
             return True
         if self._lacks_edges and (not problem.field or problem.field in {"to", "of"}):
             return True

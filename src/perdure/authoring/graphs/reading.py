@@ -24,7 +24,11 @@ class Reader:
         self.places: dict[tuple[str, str], tuple[Place, str]] = {}
 
     def tell(self, place: Place, spot: tuple[str, str], what: str, remedy: str) -> None:
-        self.problems.append(Problem(*spot, what, remedy, place))
+        self.problems.append(Problem(spot[0], self._written(spot), what, remedy, place))
+
+    def _written(self, spot: tuple[str, str]) -> str:
+        """The field as the text calls it."""
+        return self.places[spot][1] if spot in self.places else spot[1]
 
     def wrong(self, value: Value, spot: tuple[str, str], wanted: str) -> Any:
         self.tell(value.place, spot, f"this is {value.noun}", f"write {wanted}")
@@ -98,9 +102,10 @@ class Reader:
         if fields is None:
             return MISSING
         node, field = spot
+        written = self._written(spot)
         found: Maps = {}
         for name, item in fields.values.items():
-            self.places[node, f"{field}.{name}"] = (item.place, f"{field}.{name}")
+            self.places[node, f"{field}.{name}"] = (item.place, f"{written}.{name}")
             found[name] = self.expression(item, (node, f"{field}.{name}"))
         return found
 

@@ -138,12 +138,17 @@ def _events(text: str, file: str) -> Iterator["Event"]:
     try:
         yield from YAML(pure=True).parse(text)
     except Exception as error:  # the parser fails in many ways on texts that are no YAML
-        raise _Unreadable(_syntax_problem(error, file)) from error
+        raise _Unreadable(_syntax_problem(error, text, file)) from error
 
 
-def _syntax_problem(error: Exception, file: str) -> Problem:
+def _syntax_problem(error: Exception, text: str, file: str) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    place = Place(file, 1, 1) if mark is None else Place(file, mark.line + 1, mark.column + 1)
+    if mark is None:
+        before = text[: getattr(error, "position", 0)]
+        line, column = before.count("\n"), len(before) - (before.rfind("\n") + 1)
+    else:
+        line, column = mark.line, mark.column
+    place = Place(file, line + 1, column + 1)
     told = getattr(error, "problem", None) or getattr(error, "reason", None)
     reason = " ".join(str(told or type(error).__name__).split())
     return _problem(
@@ -161,7 +166,7 @@ class _Composer:
 
     def _begin(self) -> None:
         self._stack: list[tuple[Items | Fields, str | None]] = []
-        self._key: list[tuple[str, Place] | None] = []
+        self._key: list[tuple[str | None, Place] | None] = []
         self._anchors: dict[str, Value] = {}
         self._count = 0
         self._root: Value | None = None
@@ -242,6 +247,8 @@ class _Composer:
             return
         self._key[-1] = None
         name, place = key
+        if name is None:
+            return
         if name in parent.values:
             first = parent.keys[name]
             what = f"{name!r} is there twice, first in line {first.line}"
@@ -251,10 +258,10 @@ class _Composer:
         parent.keys[name] = place
         parent.size += value.size
 
-    def _text_of_key(self, value: Value) -> str:
+    def _text_of_key(self, value: Value) -> str | None:
         if isinstance(value, Scalar) and value.value is not None:
             return value.text
         self._problems.append(
             _problem(value.place, f"{value.noun} is no key", "use a word as the key")
         )
-        return ""
+        return None

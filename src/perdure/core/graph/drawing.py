@@ -142,15 +142,16 @@ def svg(graph: m.Graph) -> str:
     words = []
     for numbered in survey.edges:
         path = layout.path(numbered)
-        parts.append(_curve(path, "edge-line"))
+        parts.append(_curve(path, "way"))
         label = condition_of(numbered.edge)
         if label:
             words.append(_label(path, label))
-    for cycle in survey.of_kind(m.Cycle):
-        if cycle.to in survey.nodes:
-            parts.append(_curve(layout.back(cycle.name, cycle.to), "back"))
-    for name, label in labels.items():
-        parts.append(_box(layout, name, label))
+    parts.extend(
+        _curve(layout.back(cycle.name, cycle.to), "back")
+        for cycle in survey.of_kind(m.Cycle)
+        if cycle.to in survey.nodes
+    )
+    parts.extend(_box(layout, name, lines) for name, lines in labels.items())
     return "\n".join((*parts, *words, "</svg>")) + "\n"
 
 

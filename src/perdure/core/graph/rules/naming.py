@@ -117,7 +117,7 @@ def _no_identifier(node: str, field: str, name: str) -> Problem:
     return Problem(
         node,
         field,
-        f"{name!r} is no name for a variable",
+        f"{name!r} is no name for a variable or an argument",
         "use letters, digits and _, beginning with a letter, and no word of Python",
     )
 

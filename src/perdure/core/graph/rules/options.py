@@ -51,7 +51,7 @@ def _hook(node: m.Hook) -> Iterator[Finding]:
                 yield (
                     field,
                     "a hook that is cycled back to waits for nothing",
-                    f"remove `{field}`, or wait in a hook of its own behind this one",
+                    "remove it, or wait in a hook of its own behind this one",
                 )
     if node.topic is None:
         for field in ("key", "pending"):
@@ -59,7 +59,7 @@ def _hook(node: m.Hook) -> Iterator[Finding]:
                 yield (
                     field,
                     "the hook waits for no signal",
-                    f"name the signal's topic, or remove `{field}`",
+                    "name the signal's topic, or remove it",
                 )
     if node.sleep is not None:
         yield from _literal_seconds("sleep", node.sleep)

@@ -6,7 +6,7 @@ from perdure.core.expressions import ExpressionProblem
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import OWN, expressions_of, told_by, variables_of
 from perdure.core.graph.model import Problem
-from perdure.core.graph.scopes import Scope, Scopes
+from perdure.core.graph.scopes import Scopes
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import NumberedEdge, Survey
 
@@ -57,9 +57,13 @@ def _node(survey: Survey, scopes: Scopes, node: m.AnyNode) -> Iterator[Problem]:
 
 def _returned(survey: Survey, scopes: Scopes, node: m.Cycle) -> Iterator[Problem]:
     """What a cycle changes is there when its hook is first passed, or is set on the way from there."""
-    known: Scope = scopes.before[node.name] | scopes.before.get(node.to, {})
-    if survey.graph.input is None:
+    hook = survey.nodes.get(node.to)
+    if survey.graph.input is None or hook is None:
         return
+    known = set(scopes.before.get(node.to, ()))
+    for name in survey.reach((node.to,)):
+        known.update(variable for _, variable in variables_of(survey.nodes[name]))
+        known.update(each.edge.bind for each in survey.incoming[name] if each.edge.bind)
     for name in node.input:
         if name not in known:
             yield Problem(
@@ -109,6 +113,11 @@ def _remedy(survey: Survey, name: str, known: set[str]) -> str:
         for node in survey.nodes.values()
         if any(name == variable for _, variable in variables_of(node))
     ]
+    for aggregate in survey.of_kind(m.Aggregate):
+        between = {aggregate.of} if aggregate.of in survey.nodes else set()
+        between |= survey.reach(between, without=aggregate.name)
+        if between.intersection(setters):
+            return f"it belongs to an item: let the aggregate {aggregate.name!r} collect it"
     if setters:
         return f"{setters[0]!r} sets it, and does not come before: change the order"
     return did_you_mean(name, known, "set it before, or add it to the graph's input")

@@ -16,6 +16,8 @@ MAX_ADDRESS: Final = 60
 def problems(survey: Survey) -> Iterator[Problem]:
     for numbered in survey.returning:
         source, target = numbered.edge.source, numbered.edge.target
+        if isinstance(survey.nodes[target], m.Trigger):
+            continue  # no edge at all leads there
         yield Problem(
             numbered.place,
             "target",
