@@ -104,21 +104,21 @@ WITH mailbox AS MATERIALIZED (
            LIMIT 1)
     LIMIT $2
 ), sent AS MATERIALIZED (
-    SELECT mailbox.id AS mailbox, one.guid, one.place
+    SELECT mailbox.id AS mailbox, one.guid,
+           row_number() OVER (PARTITION BY mailbox.id ORDER BY one.arrival, one.guid) AS place
     FROM mailbox CROSS JOIN LATERAL (
-        SELECT m.guid, row_number() OVER (ORDER BY m.arrival, m.guid) AS place FROM perdure.message AS m
+        SELECT m.guid, m.arrival FROM perdure.message AS m
         WHERE m.run_id = mailbox.id AND m.state = 'pending' AND m.due_at_ms <= $1
-        ORDER BY place LIMIT $2
+        ORDER BY m.arrival, m.guid LIMIT $2
     ) AS one
 ), waiting AS MATERIALIZED (
-    SELECT mailbox.id AS mailbox, one.run_id, one.step, one.place
+    SELECT mailbox.id AS mailbox, one.run_id, one.step,
+           row_number() OVER (PARTITION BY mailbox.id ORDER BY one.since_ms, one.run_id, one.step) AS place
     FROM mailbox CROSS JOIN LATERAL (
-        SELECT hook.run_id, hook.step,
-               row_number() OVER (ORDER BY hook.since_ms, hook.run_id, hook.step) AS place
-        FROM perdure.hook AS hook
+        SELECT hook.run_id, hook.step, hook.since_ms FROM perdure.hook AS hook
         WHERE hook.mailbox = mailbox.id AND hook.kind = 'wait'
           AND (SELECT run.closed_at_ms IS NULL FROM perdure.run AS run WHERE run.id = hook.run_id)
-        ORDER BY place LIMIT $2
+        ORDER BY hook.since_ms, hook.run_id, hook.step LIMIT $2
     ) AS one
 ), pair AS MATERIALIZED (
     SELECT m.run_id AS mailbox, m.guid, hook.run_id, hook.step

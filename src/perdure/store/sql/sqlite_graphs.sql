@@ -90,17 +90,13 @@ ORDER BY sent.arrival, sent.guid LIMIT :limit
 
 -- name: move_messages
 -- Commits: messages, under their GUIDs, to the runs and steps whose hooks they are for. Returns those that are new
--- there.
+-- there. `acknowledge` takes them from their mailboxes.
 INSERT INTO perdure_message (run_id, guid, kind, step, payload, due_at_ms, arrival)
 SELECT b.column3, m.guid, m.kind, b.column4, m.payload, m.due_at_ms, m.arrival
 FROM (VALUES :rows) AS b CROSS JOIN perdure_message AS m ON m.run_id = b.column1 AND m.guid = b.column2
 WHERE true
 ON CONFLICT (run_id, guid) DO NOTHING
 RETURNING run_id, guid, kind, due_at_ms, arrival, step, payload
-
--- name: take_messages
--- Commits: messages are gone from their mailboxes.
-DELETE FROM perdure_message WHERE (run_id, guid) IN (VALUES :rows)
 
 -- name: take_hooks
 -- Commits: hooks that have got their message are gone.
