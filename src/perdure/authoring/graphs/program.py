@@ -14,7 +14,7 @@ from perdure.authoring.texts import require_text
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
 from perdure.core.graph.lowering import lower
-from perdure.core.graph.model import FieldType, Graph
+from perdure.core.graph.model import FieldType, Graph, Worker
 from perdure.core.graph.vertex import Lowered
 
 P = ParamSpec("P")
@@ -61,6 +61,11 @@ class GraphProgram(Program[P, R]):
     @cached_property
     def digest(self) -> str:
         return sha256(self.content).hexdigest()
+
+    @cached_property
+    def tasks(self) -> frozenset[str]:
+        """Names of the tasks that it calls."""
+        return frozenset(node.task for node in self.model.nodes if isinstance(node, Worker))
 
     @property
     def place(self) -> str:

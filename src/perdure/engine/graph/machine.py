@@ -17,7 +17,7 @@ from perdure.authoring.context import Info
 from perdure.authoring.failures import encode_failure
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import Codec
-from perdure.core.errors import PerdureError, RunCancelled
+from perdure.core.errors import PerdureError, RunCancelled, UnknownName, UnreadableProgram
 from perdure.core.graph.state import GraphState
 from perdure.core.graph.trouble import Trouble, trouble_of
 from perdure.core.graph.vertex import NO_PLANE, SignalRequest, Vertex
@@ -267,6 +267,8 @@ class GraphMachine:
             # Whatever else it has to say comes as a signal to the step itself.
             self.signals.expect(step.step, (self.signal_name("respond", step.step),))
         self.answered(step, event.guid, answer)
+        if answer.is_pending:
+            self.receive(step)  # it may have been quicker
 
     def _on_fired(self, event: e.TimerFired) -> None:
         step = self.steps[event.promise_id]
@@ -319,6 +321,8 @@ class GraphMachine:
             self._now = step
             try:
                 begin(self, begun, step)
+            except (UnknownName, UnreadableProgram):
+                raise  # it is this process that lacks something, and not the graph that is wrong
             except PerdureError as error:
                 if self.is_over:
                     raise
