@@ -133,23 +133,28 @@ async def test_workflows_have_no_steps_to_answer(engine: Engine) -> None:
 
 
 async def test_of_an_activity_that_is_under_way_often_a_step_is_named(engine: Engine) -> None:
-    model = graph(
+    model = Graph(
         "asking",
-        m.Spread(name="each", items="names", item="who"),
-        m.Worker(name="ask", task="deployable.ask", input={"who": "who"}, pending=True),
-        m.Aggregate(name="all_of", of="each", collect="ask", into="got"),
-        m.Output(name="out", value="got"),
-        edges="start each ask all_of out",
-        names="list",
+        (
+            m.Trigger(name="start"),
+            m.Worker(name="ask", task="deployable.ask", input={"who": "who"}, pending=True),
+            m.Worker(name="more", task="deployable.ask", input={"who": "ask"}, pending=True),
+            m.Output(name="out", value="ask"),
+        ),
+        (Edge("start", "ask"), Edge("ask", "more", on="pending"), Edge("ask", "out")),
+        "1",
+        {"who": m.FieldType("str")},
     )
-    run = await started(engine, model, names=["Ada", "Bob"])
+    run = await started(engine, model, who="Ada")
     await until_recorded(engine, run, e.InvokeCompleted, 2)
+    await run.respond("ask", "Bob", code=202)
+    await until_recorded(engine, run, e.InvokeCompleted, 3)
     with pytest.raises(UnknownStep, match="is under way 2 times") as caught:
-        await run.respond("ask", 1)
-    steps = caught.value.remedy.partition(": ")[2].replace("'", "").split(", ")
-    for number, step in enumerate(steps):
-        await run.respond(step, number)
-    assert await run.result(10) == [0, 1]
+        await run.respond("more", 1)
+    for step in caught.value.remedy.partition(": ")[2].split("', '"):
+        await run.respond(step.strip("'"), 1)
+    await run.respond("ask", 42)
+    assert await run.result(10) == 42
 
 
 async def test_an_answer_joins_a_transaction(engine: Engine) -> None:
