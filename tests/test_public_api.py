@@ -15,6 +15,8 @@ PUBLIC = [
     "ChunkState",
     "Engine",
     "ForbiddenStatement",
+    "GraphBuilder",
+    "GraphInvalid",
     "Handle",
     "Info",
     "InputError",
@@ -55,6 +57,7 @@ PUBLIC = [
     "info",
     "join_set",
     "key",
+    "load_graph",
     "log",
     "now",
     "patched",
@@ -82,7 +85,7 @@ def test_a_public_name_says_what_it_is_for(name: str) -> None:
     assert documented.__doc__
 
 
-@pytest.mark.parametrize("module", ["asyncpg", "rich", "cyclopts", "pytest", "hypothesis"])
+@pytest.mark.parametrize("module", ["asyncpg", "rich", "cyclopts", "ruamel.yaml", "pytest", "hypothesis"])
 def test_importing_perdure_does_not_import(module: str) -> None:
     program = f"import sys, perdure; sys.exit({module!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=False)

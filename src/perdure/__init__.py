@@ -3,7 +3,9 @@
 from perdure.authoring.call import Call
 from perdure.authoring.concurrency import JoinSet, first, gather, join_set
 from perdure.authoring.context import Info
+from perdure.authoring.graphs.builder import GraphBuilder
 from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
@@ -76,6 +78,7 @@ __all__ = [
     "DeploymentState",
     "Engine",
     "ForbiddenStatement",
+    "GraphBuilder",
     "GraphInvalid",
     "GraphProgram",
     "GraphVersion",
@@ -128,6 +131,7 @@ __all__ = [
     "info",
     "join_set",
     "key",
+    "load_graph",
     "log",
     "now",
     "patched",

@@ -34,6 +34,8 @@
     │   ├── StepInDoubt            a step that had begun when its host died, and is not begun again
     │   ├── NotDone                a reconcile function's word: the effect did not happen
     │   ├── RunCancelled           the run was cancelled
+    │   ├── RunInterrupted         the run was ended by an interrupt activity
+    │   ├── ResponseError          a step of a graph that answered with the code of an error
     │   └── RunDiverged            the program is not the one that wrote the journal
     ├── LedgerError                a posting that the digits do not allow
     │   ├── LedgerDecrement        increments only
@@ -296,6 +298,28 @@ class RunCancelled(Outcome):
     code = "run-cancelled"
 
 
+class RunInterrupted(Outcome):
+    """A run was ended by an interrupt activity. `status` is the code that it gave."""
+
+    code = "run-interrupted"
+
+    def __init__(self, what: str, remedy: str, status: int = 410) -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, status)
+        self.status = status
+
+
+class ResponseError(Outcome):
+    """A step of a graph answered with the code of an error."""
+
+    code = "response-error"
+
+    def __init__(
+        self, what: str, remedy: str = "add an edge for errors, or mend what answers so"
+    ) -> None:
+        super().__init__(what, remedy)
+
+
 class RunDiverged(Outcome):
     """The run waits: its program is not the one that wrote its journal."""
 
@@ -515,27 +539,6 @@ class CorruptOperation(OperationError):
     """The ledger of an operation that can't be read."""
 
     code = "corrupt-operation"
-
-
-class RunInterrupted(PerdureError):
-    """A run was ended by an interrupt activity. `status` is the code that it gave."""
-
-    code = "run-interrupted"
-
-    def __init__(self, reason: str, status: int = 410) -> None:
-        super().__init__(reason, f"it was interrupted with code {status}")
-        self.args = (reason, status)
-        self.status = status
-
-
-class ResponseError(PerdureError):
-    """A step of a graph answered with the code of an error."""
-
-    code = "response-error"
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what, "add an edge for errors, or mend what answers so")
-        self.args = (what,)
 
 
 class EngineClosed(PerdureError):

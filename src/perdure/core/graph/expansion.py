@@ -42,12 +42,14 @@ def expand(graph: m.Graph, find: Find, known: Iterable[str] = ()) -> m.Graph:
 
     Raises `GraphInvalid` for calls of unknown graphs, for wrong arguments, and for graphs that call themselves.
     """
-    return _expanded(graph, _Finder(find, tuple(known)), (graph.name,))
+    return _expanded(graph, _Finder(find, tuple(known), {}), (graph.name,))
 
 
 class _Finder(NamedTuple):
     find: Find
     known: tuple[str, ...]
+    done: dict[str, m.Graph]
+    """Called graphs that were found sound, and expanded: each is, once."""
 
 
 def _expanded(graph: m.Graph, finder: _Finder, path: tuple[str, ...]) -> m.Graph:
@@ -62,7 +64,8 @@ def _expanded(graph: m.Graph, finder: _Finder, path: tuple[str, ...]) -> m.Graph
             problems.extend([] if problem is None else [problem])
             continue
         problems.extend(_wrong_arguments(call, called))
-        inner = _expanded(called, finder, (*path, call.graph))
+        inner = finder.done.get(call.graph) or _expanded(called, finder, (*path, call.graph))
+        finder.done[call.graph] = inner
         if not problems:
             graph = _Expansion(graph, call, inner).graph()
     if len(graph.nodes) > MAX_NODES or len(graph.edges) > MAX_EDGES:
@@ -88,7 +91,7 @@ def _refused(
     if len(path) > MAX_NESTING:
         what = f"calls are nested more than {MAX_NESTING} deep"
         return Problem(call.name, "graph", what, "start it with an await, as a run of its own")
-    faults = problems_of(called)
+    faults = [] if call.graph in finder.done else problems_of(called)
     if faults:
         what = f"the graph {call.graph!r} has problems of its own, such as: {faults[0]}"
         return Problem(call.name, "graph", what, "mend that graph first")

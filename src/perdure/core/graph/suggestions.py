@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_MOST = 50
+_MOST = 20
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -13,6 +13,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         for each in dict.fromkeys(known)
         if abs(len(each) - len(name)) <= 3 and (each[:1] == name[:1] or each[-1:] == name[-1:])
     ]
+    likely.sort(key=lambda each: abs(len(each) - len(name)))
     found = get_close_matches(name, likely[:_MOST], n=1, cutoff=0.6)
     return found[0] if found else None
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from perdure.core.expressions import Expression, ExpressionProblem, parse
 from perdure.core.graph import model as m
+from perdure.core.graph.fields import variables_of
 from perdure.core.graph.shape import Shape
 
 N = TypeVar("N", bound=m.Node)
@@ -119,9 +120,14 @@ class Survey:
         """Whether a path leads from one to the other."""
         return self.number[one] in self.shape.ancestors(self.number[other])
 
-    def dominates(self, one: str, other: str) -> bool:
-        """Whether every path to `other` passes `one`."""
-        return self.shape.dominates(self.number[one], self.number[other])
+    @cached_property
+    def setters(self) -> dict[str, list[str]]:
+        """By variable: the nodes that set it."""
+        found: dict[str, list[str]] = {}
+        for node in self.nodes.values():
+            for _, variable in variables_of(node):
+                found.setdefault(variable, []).append(node.name)
+        return found
 
     def before(self, name: str) -> tuple[str, ...]:
         """What leads to it directly, each once."""

@@ -133,7 +133,7 @@ class Walk:
     def _choose(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
         """The arrows along which it goes on."""
         if answer.trouble is not None:
-            return _handler(vertex, answer.trouble, is_timeout=answer.is_timeout)
+            return self._handler(vertex, scope, answer)
         accepted = (PENDING, "202") if answer.is_pending else (DONE, str(answer.code))
         specials = answer.specials()
         is_exclusive = vertex.inline is Inline.BRANCH
@@ -145,6 +145,25 @@ class Walk:
                     if is_exclusive:
                         break
         return chosen
+
+    def _handler(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
+        """The first arrow that is for this trouble; one for a timeout or its code goes before one for any."""
+        trouble = answer.trouble
+        assert trouble is not None  # noqa: S101 - asked before
+        for on in (*((TIMEOUT,) if answer.is_timeout else ()), str(trouble.code), ERROR):
+            for arrow in vertex.arrows:
+                if arrow.on == on and trouble.is_one_of(arrow.errors):
+                    if arrow.when is None or self._holds(arrow.when, scope, answer):
+                        return [arrow]
+        return []
+
+    def _holds(self, when: Expression, scope: Scope, answer: Answer) -> bool:
+        """Whether a handler's condition holds. One that raises has no handler itself: the run fails by it."""
+        try:
+            return bool(self.value(when, scope, answer.specials()))
+        except Exception as error:
+            self.trouble = self.trouble or trouble_of(error)
+            return False
 
     def _go(
         self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, chosen: list[Arrow]
@@ -391,15 +410,6 @@ class Walk:
             held, turn.held = turn.held, []
             for arrow, where, loop in held:
                 self._hold(arrow, where, loop + 1)
-
-
-def _handler(vertex: Vertex, trouble: Trouble, *, is_timeout: bool) -> list[Arrow]:
-    """The first arrow that is for this trouble; one for its code goes before one for any."""
-    for on in (*((TIMEOUT,) if is_timeout else ()), str(trouble.code), ERROR):
-        for arrow in vertex.arrows:
-            if arrow.on == on and trouble.is_one_of(arrow.errors):
-                return [arrow]
-    return []
 
 
 def _listed(items: Any) -> list[Any]:

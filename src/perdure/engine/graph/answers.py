@@ -55,4 +55,5 @@ def encode_trouble(codec: Codec, trouble: Trouble) -> bytes:
 
 
 def interruption(codec: Codec, reason: str, code: int) -> bytes:
-    return encode_failure(codec, RunInterrupted(reason, code))
+    error = RunInterrupted(reason, f"it was interrupted with code {code}", code)
+    return encode_failure(codec, error)

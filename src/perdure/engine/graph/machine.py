@@ -272,8 +272,7 @@ class GraphMachine:
             # Whatever else it has to say comes as a signal to the step itself.
             self.signals.expect(step.step, (self.signal_name(RESPOND, step.step),))
         self.answered(step, event.guid, answer)
-        if answer.is_pending:
-            self.receive(step)  # it may have been quicker
+        self.receive(step)
 
     def _on_fired(self, event: e.TimerFired) -> None:
         step = self.steps[event.promise_id]

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from keyword import iskeyword
 from typing import Final
 
-from perdure.core.errors import InputError
+from perdure.core.errors import ExpressionProblem, InputError
+from perdure.core.expressions import parse
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import RESERVED, names_its_result, variables_of
 from perdure.core.graph.model import Problem
@@ -28,8 +29,8 @@ def problems(survey: Survey) -> Iterator[Problem]:
     yield from _text("", "name", graph.name)
     if graph.version:
         yield from _text("", "version", graph.version)
-    yield from _fields("input", graph.input or {}, RESERVED)
-    yield from _fields("output", graph.output or {}, ())
+    yield from _fields("input", graph.input or {})
+    yield from _fields("output", graph.output or {})
     yield from _node_names(graph.nodes)
     for node in survey.nodes.values():
         yield from _names_in(node)
@@ -107,6 +108,16 @@ def _variable(node: str, field: str, name: str) -> Iterator[Problem]:
         yield Problem(
             node, field, f"{name!r} can't be set", f"{_quoted(RESERVED)} have their own meaning"
         )
+    else:
+        yield from _readable(node, field, name)
+
+
+def _readable(node: str, field: str, name: str) -> Iterator[Problem]:
+    """No expression reads what has the name of a function."""
+    try:
+        parse(name)
+    except ExpressionProblem:
+        yield Problem(node, field, f"{name!r} is a function of expressions", "use another name")
 
 
 def _is_identifier(name: str) -> bool:
@@ -126,12 +137,10 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _fields(
-    part: str, fields: dict[str, m.FieldType], reserved: tuple[str, ...]
-) -> Iterator[Problem]:
+def _fields(part: str, fields: dict[str, m.FieldType]) -> Iterator[Problem]:
     for name, field in fields.items():
         place = f"{part}.{name}"
-        if name in reserved:
+        if part == "input":
             yield from _variable("", place, name)
         elif not _is_identifier(name):
             yield _no_identifier("", place, name)

@@ -44,9 +44,9 @@ def _node(survey: Survey, scopes: Scopes, node: m.AnyNode) -> Iterator[Problem]:
             names = after
         elif part == "collect":
             names = scopes.inside.get(node.name, {})
-        reads = survey.reads(reading.text)
-        allowed = own if reading.is_after else frozenset()
-        yield from _unknown(survey, (node.name, reading.field), reads - allowed, names)
+        if reading.is_after:
+            names = own.union(names)
+        yield from _unknown(survey, (node.name, reading.field), survey.reads(reading.text), names)
         if part == "set":
             known.add(name)  # they are set one after the other
     if isinstance(node, m.Raise) and node.again is not None:
@@ -78,8 +78,8 @@ def _condition(
     survey: Survey, scopes: Scopes, numbered: NumberedEdge, when: str
 ) -> Iterator[Problem]:
     edge = numbered.edge
-    reads = survey.reads(when) - _told(survey.nodes[edge.source], edge.on)
-    yield from _unknown(survey, (numbered.place, "when"), reads, scopes.after[edge.source])
+    names = _told(survey.nodes[edge.source], edge.on).union(scopes.after[edge.source])
+    yield from _unknown(survey, (numbered.place, "when"), survey.reads(when), names)
 
 
 def _told(node: m.AnyNode, on: str) -> frozenset[str]:
@@ -108,11 +108,7 @@ def _unknown(
 
 
 def _remedy(survey: Survey, name: str, known: set[str]) -> str:
-    setters = [
-        node.name
-        for node in survey.nodes.values()
-        if any(name == variable for _, variable in variables_of(node))
-    ]
+    setters = survey.setters.get(name, [])
     for aggregate in survey.of_kind(m.Aggregate):
         between = {aggregate.of} if aggregate.of in survey.nodes else set()
         between |= survey.reach(between, without=aggregate.name)

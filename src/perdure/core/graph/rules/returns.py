@@ -26,9 +26,7 @@ def problems(survey: Survey) -> Iterator[Problem]:
         )
     for node in survey.of_kind(m.Cycle):
         yield from _cycle(survey, node)
-    for opener in survey.nodes.values():
-        if opens_planes(opener) and opener.name in survey.reached:
-            yield from _strays(survey, opener)
+    yield from _strays(survey)
     yield from _too_deep(survey)
 
 
@@ -61,24 +59,33 @@ def _cycle(survey: Survey, node: m.Cycle) -> Iterator[Problem]:
         )
 
 
-def _strays(survey: Survey, opener: m.AnyNode) -> Iterator[Problem]:
-    """Joins of a path that comes many times with one that comes once: they would wait for ever."""
-    inside = survey.reach((opener.name,))
-    for name in survey.names:
-        if name not in inside or name == opener.name or survey.dominates(opener.name, name):
+def _strays(survey: Survey) -> Iterator[Problem]:
+    """Joins of a path that comes many times with one that comes once: they would wait for ever. Each is told once."""
+    shape, names = survey.shape, survey.names
+    told: set[int] = set()
+    for opener in survey.in_order():
+        if not opens_planes(survey.nodes[opener]):
             continue
-        ways = survey.before(name)
-        within = [w for w in ways if w in inside and survey.dominates(opener.name, w)]
-        outside = [w for w in ways if w not in inside or not survey.dominates(opener.name, w)]
-        if within and outside:
-            yield Problem(
-                name,
-                "",
-                f"it joins {within[0]!r}, which may come many times because of {opener.name!r}, "
-                f"with {outside[0]!r}, which does not come by {opener.name!r}: "
-                "it would wait for one of them for ever",
-                f"let {outside[0]!r} lead to {opener.name!r}, or to a node of its own instead",
-            )
+        place = survey.number[opener]
+        inside = {each for each in shape.descendants(place) if shape.dominates(place, each)}
+        inside.add(place)
+        for join in sorted(shape.descendants(place) - inside - told):
+            ways = shape.before[join]
+            within = [names[way] for way in ways if way in inside]
+            outside = [names[way] for way in ways if way not in inside]
+            if within and outside:
+                told.add(join)
+                yield _stray(names[join], opener, within[0], outside[0])
+
+
+def _stray(join: str, opener: str, within: str, outside: str) -> Problem:
+    return Problem(
+        join,
+        "",
+        f"it joins {within!r}, which may come many times because of {opener!r}, with {outside!r}, "
+        f"which does not come by {opener!r}: it would wait for one of them for ever",
+        f"let {outside!r} lead to {opener!r}, or to a node of its own instead",
+    )
 
 
 def _too_deep(survey: Survey) -> Iterator[Problem]:
