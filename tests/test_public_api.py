@@ -85,7 +85,9 @@ def test_a_public_name_says_what_it_is_for(name: str) -> None:
     assert documented.__doc__
 
 
-@pytest.mark.parametrize("module", ["asyncpg", "rich", "cyclopts", "ruamel.yaml", "pytest", "hypothesis"])
+@pytest.mark.parametrize(
+    "module", ["asyncpg", "rich", "cyclopts", "ruamel.yaml", "pytest", "hypothesis"]
+)
 def test_importing_perdure_does_not_import(module: str) -> None:
     program = f"import sys, perdure; sys.exit({module!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=False)

@@ -87,7 +87,7 @@ async def test_a_pair_that_a_dead_host_left_meets_elsewhere(shared_url: str) -> 
 async def rewrite(engine: Engine, digest: str, content: str) -> None:
     """As a newer Perdure would have deployed it."""
     text = content.replace("'", "''").replace("{", "{{").replace("}", "}}")
-    update = f"UPDATE {{}}program SET content = '{text}' WHERE digest = '{digest}'"  # noqa: S608 - a test's own
+    update = f"UPDATE {{}}program SET content = '{text}' WHERE digest = '{digest}'"
     await raw(store_of(engine), update)
 
 
@@ -202,7 +202,7 @@ async def test_a_run_that_is_known_by_nobody_goes_on_when_its_graph_is_deployed(
 ) -> None:
     """Somebody ran it in process, and is gone; then it is deployed."""
     model = adding(f"order-{uuid4().hex}")
-    program = GraphProgram(model, is_registered=False)
+    program = GraphProgram[..., int](model, is_registered=False)
     async with killed(shared_url) as engine:
         assert engine._hosting is not None
         engine._hosting.host.programs.add(program)
