@@ -201,6 +201,8 @@ class VersionExists(InputError):
 
 
 class UnknownVersion(InputError):
+    """A version of a program that was not deployed."""
+
     code = "unknown-version"
 
 
@@ -211,6 +213,8 @@ class NotActive(InputError):
 
 
 class UnreadableProgram(InputError):
+    """A newer Perdure deployed the graph, and this one does not understand it."""
+
     code = "unreadable-program"
 
 
