@@ -4,6 +4,7 @@ from perdure.authoring.call import Call
 from perdure.authoring.concurrency import JoinSet, first, gather, join_set
 from perdure.authoring.context import Info
 from perdure.authoring.graphs.builder import GraphBuilder
+from perdure.authoring.graphs.decorator import graph
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
@@ -37,6 +38,7 @@ from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.client.waits import HookWait, JoinWait, Waits
 from perdure.core.errors import (
+    CannotCompile,
     ForbiddenStatement,
     GraphInvalid,
     InputError,
@@ -72,6 +74,7 @@ __all__ = [
     "Abandoned",
     "Call",
     "Cancelled",
+    "CannotCompile",
     "ChildRun",
     "Chunk",
     "ChunkState",
@@ -127,6 +130,7 @@ __all__ = [
     "continue_as_new",
     "first",
     "gather",
+    "graph",
     "heartbeat",
     "info",
     "join_set",
