@@ -230,7 +230,7 @@ async def test_a_run_whose_program_is_not_registered_is_listed(shared_url: str) 
     assert (found.runs, found.is_clean, found.divergences) == (1, False, [])
     assert (stranded.run_id, stranded.program, stranded.version) == (run_id, NAME, "1")
     assert stranded.code == "unknown-name"
-    assert f"no workflow {NAME!r} is registered here" in stranded.text
+    assert f"no workflow or graph {NAME!r} is registered here" in stranded.text
     assert found.versions == [VersionUse(NAME, "1", None, 1)]
     assert f"run {run_id!r}: no workflow" in str(found)
 
