@@ -10,7 +10,7 @@ each is alone, and whoever comes back after a crash decides only what is missing
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.authoring.context import Info
@@ -47,50 +47,20 @@ from perdure.engine.graph.beginning import begin
 from perdure.engine.graph.effects import hook, index_effects, key_effects
 from perdure.engine.graph.labels import ENTERED, posted
 from perdure.engine.graph.signals import Waiting
+from perdure.engine.graph.step import Step
+from perdure.engine.machine import Handlers, RunMachine
 from perdure.engine.programs import Programs
 from perdure.engine.replay.abandoning import undo
-from perdure.engine.replay.effects import Change, Effect, Hook, Publish, Unhook, UntrackAll
+from perdure.engine.replay.effects import Effect, Hook, Publish, Unhook, UntrackAll
 from perdure.engine.replay.ending import tell_parent
-from perdure.engine.replay.patches import Patches
-from perdure.engine.replay.promise import DurablePromise, Place
-from perdure.engine.replay.record import Record
+from perdure.engine.replay.promise import Place
 from perdure.engine.sources import Sources
 
 LONGEST_TURN = 1_000
 """Events that one commit may hold before the rest waits for the next: a loop may turn without ever waiting."""
 
 
-class Step:
-    """An activity under way: it has asked, and waits for its answer."""
-
-    __slots__ = (
-        "entries",
-        "guid",
-        "is_entered",
-        "key",
-        "plane",
-        "promise",
-        "scope",
-        "step",
-        "vertex",
-    )
-
-    def __init__(self, begun: Begun, step: StepId) -> None:
-        self.vertex = begun.vertex
-        self.plane = begun.plane
-        self.scope = begun.scope
-        self.step = step
-        self.guid: Guid | None = None
-        """Of its answer, if that is not a message of its own."""
-        self.entries = 0
-        self.is_entered = False
-        """Whether an answer was entered that is not known yet."""
-        self.promise: DurablePromise | None = None
-        self.key: str | None = None
-        """By which others find its hook."""
-
-
-class GraphMachine:
+class GraphMachine(RunMachine):
     """One graph run in memory."""
 
     def __init__(
@@ -102,21 +72,10 @@ class GraphMachine:
         programs: Programs,
         recorded: Sequence[e.Event] = (),
     ) -> None:
+        super().__init__(program, info, codec, sources, recorded, _never_same)
         self.workflow = program
-        self.info = info
-        self.codec = codec
-        self.sources = sources
         self.programs = programs
-        self.record = Record(recorded, self._place, _never_same)
-        self.patches = Patches(self.record)
         self.signals = Waiting()
-        self.promises: dict[StepId, DurablePromise] = {}
-        """What is asked of tasks, children and timers, and not answered."""
-        self.unstarted: list[DurablePromise] = []
-        self.unwanted: list[StepId] = []
-        self.is_over = False
-        self.cancel_reason: str | None = None
-        self.parent: str | None = None
         self.state = GraphState()
         self.steps: dict[StepId, Step] = {}
         """Activities that wait for an answer."""
@@ -148,18 +107,12 @@ class GraphMachine:
         _FACTS[type(event)](self, event)
         self._drive()
 
-    def take_changes(self) -> list[Change]:
-        """What is to be committed, in order."""
-        changes, self.record.changes = self.record.changes, []
-        return changes
-
     def go_on(self) -> None:
         """Decide more where a turn was cut short, now that what was decided before is on its way."""
         self._drive()
 
     @property
     def has_more(self) -> bool:
-        """Whether more is to be decided without any fact."""
         return bool(self._queue) and not self.is_over
 
     def close(self) -> None:
@@ -172,6 +125,9 @@ class GraphMachine:
     def takes_signal(self, topic: str, step: StepId | None) -> bool:
         """Whether there is any use in it: a response comes late when its step is through."""
         return topic != RESPOND or step is None or step in self.steps
+
+    def next_delivery(self, name: str) -> int:
+        return self.signals.next_delivery(name)
 
     def has_unread(self, guid: Guid) -> bool:
         return self.signals.has_unread(guid)
@@ -528,7 +484,7 @@ def _never_same(_: e.Event, __: e.Event) -> bool:
     return False
 
 
-_FACTS: dict[type[e.Event], Callable[[GraphMachine, Any], None]] = {
+_FACTS: Handlers = {
     e.ExecutionStarted: GraphMachine._on_started,
     e.InvokeStarted: GraphMachine._on_invoke_started,
     e.InvokeRetrying: GraphMachine._on_retrying,
