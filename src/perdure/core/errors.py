@@ -11,6 +11,7 @@
     │   ├── NotDecodable           bytes that are not a value of the wanted type
     │   ├── DuplicateName          two tasks of one name, or two workflows of one name and version
     │   ├── UnknownName            a program or task that this process does not have
+    │   ├── GraphInvalid           a graph that breaks rules: all of them at once
     │   ├── NotDeterministic       workflow code that reads a clock, draws randomness, does I/O
     │   ├── OutsideRun             a verb that needs a run, called where there is none
     │   ├── CallReused             a Call that was awaited before
@@ -82,6 +83,7 @@ An error says what is wrong and which value, then what to do next.
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from perdure.core.graph.model import Problem
     from perdure.core.operations.data import OperationFailedInfo
 
 
@@ -139,6 +141,17 @@ class DuplicateName(InputError):
 
 class UnknownName(InputError):
     code = "unknown-name"
+
+
+class GraphInvalid(InputError):
+    """A graph that can't be run as it is. `problems` are all that were found, in the order of their places."""
+
+    code = "graph-invalid"
+
+    def __init__(self, what: str, remedy: str, problems: "tuple[Problem, ...]") -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, problems)
+        self.problems = problems
 
 
 class NotDeterministic(InputError):

@@ -45,7 +45,6 @@ def lower(graph: m.Graph) -> Lowered:
         vertex = by_name[node.name]
         if isinstance(node, m.Cycle):
             vertex.returns_to = by_name[node.to]
-            vertex.returns_to.cycles += 1
         elif isinstance(node, m.Aggregate):
             vertex.spread = by_name[node.of]
             vertex.spread.aggregate = vertex
@@ -219,16 +218,39 @@ def _place(vertices: tuple[Vertex, ...]) -> None:
         after = [arrow.target.needs for arrow in vertex.arrows]
         vertex.needs = frozenset().union(_reads(vertex), *after)
     for vertex in vertices:
-        loops = _loops_around(vertices, vertex.index, shape)
-        loops.sort(key=lambda hook: -depths[hook])
         for arrow in vertex.arrows:
-            kept = set(_loops_around(vertices, arrow.target.index, shape))
-            arrow.leaves = tuple(vertices[hook] for hook in loops if hook not in kept)
-            for hook in arrow.leaves:
-                hook.exits += 1
             if arrow.target.required > 1:
                 part = shape.since_parting(vertex.index, arrow.target.index)
                 arrow.variables = frozenset().union(*(_sets(vertices[each]) for each in part))
+    loops = {index: _loops_around(vertices, index, around, shape) for index in shape.order}
+    _place_loops(vertices, loops, shape)
+
+
+def _place_loops(vertices: tuple[Vertex, ...], loops: dict[int, list[int]], shape: Shape) -> None:
+    """Say what leads out of each loop, and what decides about its turns. `loops` are those around each vertex."""
+    for vertex in vertices:
+        around = sorted(loops[vertex.index], key=lambda hook: -vertices[hook].depth)
+        for arrow in vertex.arrows:
+            kept = loops[arrow.target.index]
+            arrow.leaves = tuple(vertices[hook] for hook in around if hook not in kept)
+            for hook in arrow.leaves:
+                hook.exits += 1
+        if vertex.returns_to is not None:
+            inner = vertex.returns_to.index
+            vertex.decides = tuple(vertices[hook] for hook in around if hook in loops[inner])
+            for hook in vertex.decides:
+                hook.cycles += 1
+    for vertex in vertices:
+        if vertex.opens_planes and vertex.spread is None:
+            behind = [vertices[each] for each in shape.descendants(vertex.index) | {vertex.index}]
+            outer = [vertices[hook] for hook in loops[vertex.index] if hook != vertex.index]
+            vertex.again = tuple((hook, *_counts(hook, behind)) for hook in outer)
+
+
+def _counts(hook: Vertex, behind: list[Vertex]) -> tuple[int, int]:
+    """How many of these decide about the turns of a loop, and how many of their arrows lead out of it."""
+    exits = sum(hook in arrow.leaves for vertex in behind for arrow in vertex.arrows)
+    return sum(hook in vertex.decides for vertex in behind), exits
 
 
 def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]:
@@ -246,8 +268,13 @@ def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]
     return found
 
 
-def _loops_around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]:
-    """The hooks that a cycle activity, which the vertex leads to or is, goes back to."""
+def _loops_around(
+    vertices: tuple[Vertex, ...], index: int, around: dict[int, list[int]], shape: Shape
+) -> list[int]:
+    """The hooks that a cycle activity, which the vertex leads to or is, goes back to. Between a spread and its
+    aggregate they are those around the spread: an item leaves no loop."""
+    spreads = [each for each in around[index] if vertices[each].aggregate is not None]
+    index = min(spreads, key=lambda each: vertices[each].depth, default=index)
     below = shape.descendants(index) | {index}
     turns = [vertices[each].returns_to for each in below]
     hooks = {hook.index for hook in turns if hook is not None}

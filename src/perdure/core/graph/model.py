@@ -253,15 +253,28 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str = ""
 
 
+class Place(msgspec.Struct, frozen=True, order=True):
+    """Where something is written: lines and columns count from 1. `file` is as it was given."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
 class Problem(msgspec.Struct, frozen=True):
     """What is wrong with a graph, where, and what to do. `node` and `field` lead to the place: '' for the graph
-    itself, `edge 3` for its fourth edge."""
+    itself, `edge 3` for its fourth edge. `where` is the place in the text, if the graph was one."""
 
     node: str
     field: str
     what: str
     remedy: str
+    where: Place | None = None
 
     def __str__(self) -> str:
         place = f"{self.node}.{self.field}" if self.node and self.field else self.node or self.field
-        return f"{place}: {self.what}; {self.remedy}" if place else f"{self.what}; {self.remedy}"
+        told = f"{place}: {self.what}; {self.remedy}" if place else f"{self.what}; {self.remedy}"
+        return told if self.where is None else f"{self.where}: {told}"

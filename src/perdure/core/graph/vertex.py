@@ -178,12 +178,14 @@ class Vertex:
 
     __slots__ = (
         "_segments",
+        "again",
         "aggregate",
         "arguments",
         "arrows",
         "assigns",
         "collect",
         "cycles",
+        "decides",
         "depth",
         "exits",
         "fault",
@@ -233,9 +235,14 @@ class Vertex:
         self.sending: Sending | None = None
         self.returns_to: Vertex | None = None
         self.cycles = 0
-        """How many cycle activities lead back here."""
+        """How many cycle activities decide about a turn of its loop."""
         self.exits = 0
         """How many arrows lead out of its loop."""
+        self.decides: tuple[Vertex, ...] = ()
+        """Of a cycle activity: the hooks of the loops about whose turns it decides."""
+        self.again: tuple[tuple[Vertex, int, int], ...] = ()
+        """The hooks of loops around a place that opens planes, with how many cycle activities and exits of theirs
+        each plane brings."""
         self.assigns: Mapped = ()
         self.items: Expression | None = None
         self.item = ""
