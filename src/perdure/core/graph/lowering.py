@@ -271,14 +271,18 @@ def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]
 def _loops_around(
     vertices: tuple[Vertex, ...], index: int, around: dict[int, list[int]], shape: Shape
 ) -> list[int]:
-    """The hooks that a cycle activity, which the vertex leads to or is, goes back to. Between a spread and its
-    aggregate they are those around the spread: an item leaves no loop."""
+    """The hooks that a cycle activity, which the vertex leads to or is, goes back to, and those around them: who
+    goes back may come by another one then. Between a spread and its aggregate they are those around the spread:
+    an item leaves no loop."""
     spreads = [each for each in around[index] if vertices[each].aggregate is not None]
     index = min(spreads, key=lambda each: vertices[each].depth, default=index)
     below = shape.descendants(index) | {index}
     turns = [vertices[each].returns_to for each in below]
     hooks = {hook.index for hook in turns if hook is not None}
-    return [hook for hook in hooks if hook == index or hook in shape.ancestors(index)]
+    found = {hook for hook in hooks if hook == index or hook in shape.ancestors(index)}
+    for hook in found - {index}:
+        found.update(_loops_around(vertices, hook, around, shape))
+    return list(found)
 
 
 def _reads(vertex: Vertex) -> set[str]:
