@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from perdure.authoring.call import Call
+from perdure.authoring.program import Program
 from perdure.authoring.registry import register
 from perdure.authoring.upcaster import reading_old_shapes
-from perdure.authoring.program import Program
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.errors import RunExists

@@ -1,7 +1,7 @@
 """What a graph must do, found in the simplest way: tokens pass along edges, one at a time, in memory.
 
-Written from the model's own words alone. It shares the language of expressions with the engine and nothing else: not the
-lowering, not the walks. A plane is a dict here, from the nodes that open planes to the number of the time.
+Written from the model's own words alone. It shares the language of expressions with the engine and nothing else:
+neither the lowering nor the walks. A plane is a dict here, from the nodes that open planes to the number of the time.
 
 Where paths run side by side, more than one outcome may be right. Then all of them are told: every output that is
 reached, every value that was written to the job, every failure that nobody handles. A failure stops its own path only,
@@ -66,8 +66,9 @@ class Answer:
 
     @property
     def specials(self) -> Scope:
-        error = None if self.trouble is None else self.trouble.seen
-        return {"result": self.result, "code": self.code, "error": error}
+        if self.trouble is None:
+            return {"result": self.result, "code": self.code, "error": None}
+        return {"result": self.result, "code": self.trouble.code, "error": self.trouble.seen}
 
 
 @dataclass
@@ -157,8 +158,17 @@ class Layout:
         return max(above, default=-1) + (self.is_activity(name) or self._opens(name))
 
     def _is_inside(self, name: str, hook: str) -> bool:
-        """Whether a path leads from it back to the hook."""
-        return any(cycle.to == hook and cycle.name in self.reach(name) for cycle in self.cycles)
+        """Whether a path leads from it back to the hook, and to no hook before that."""
+        found, waiting = {name}, [name]
+        while waiting:
+            reached = self.reach(waiting.pop())
+            back = {cycle.to for cycle in self.cycles if cycle.name in reached}
+            if hook in back:
+                return True
+            inner = {each for each in back if each in self.reach(hook)}
+            waiting.extend(inner - found)
+            found |= inner
+        return False
 
     def _parting(self, name: str) -> str:
         """The last node that every path to this one passes."""
@@ -210,39 +220,43 @@ class Oracle:
     # Tokens
 
     def _leave(self, node: m.AnyNode, plane: Plane, scope: Scope, answer: Answer) -> None:
-        edges = [(number, self._layout.edges[number]) for number in self._layout.out[node.name]]
-        chosen: list[int] = []
         try:
             if answer.trouble is None:
                 scope = self._told(node, scope, answer)
-                accepted = m.DONE, str(answer.code)
-                for number, edge in edges:
-                    if edge.on in accepted and self._holds(edge, scope, answer):
-                        chosen.append(number)
-                        if isinstance(node, m.Branch):
-                            break
-        except Exception as error:  # an expression's
-            answer, chosen = Answer(trouble=trouble_of(error)), []
-        trouble = answer.trouble
-        if trouble is not None:
-            try:
-                chosen = self._handlers(edges, scope, answer)
-            except Exception as error:  # a condition's: nobody handles that
-                answer, chosen = Answer(trouble=trouble_of(error)), []
-                trouble = answer.trouble
-            if not chosen:
-                assert trouble is not None
-                self.expected.failures.add((trouble.type, trouble.message))
+                self._go(node, plane, scope, self._ways(node, scope, answer))
                 return
+        except Exception as error:  # an expression's
+            answer = Answer(trouble=trouble_of(error))
+        trouble = answer.trouble
+        assert trouble is not None
+        try:
+            handler = self._handler(node, scope, trouble, answer)
+        except Exception as error:  # a condition's: nothing is for that
+            handler, trouble = None, trouble_of(error)
+        if handler is None:
+            self.expected.failures.add((trouble.type, trouble.message))
+            return
+        bind = self._layout.edges[handler].bind
+        if bind is not None:
+            bound = {**trouble.seen, "names": sorted(trouble.names), "of": trouble.own}
+            scope = {**scope, bind: bound}
+        self._go(node, plane, scope, [handler])
+
+    def _go(self, node: m.AnyNode, plane: Plane, scope: Scope, chosen: list[int]) -> None:
         self._passed[self._inner(node, plane)] = scope
-        for number, edge in edges:
-            if number not in chosen:
-                self._queue.append((number, plane, None))
-            elif trouble is not None and edge.bind is not None:
-                bound = {**trouble.seen, "names": sorted(trouble.names), "of": trouble.own}
-                self._queue.append((number, plane, {**scope, edge.bind: bound}))
-            else:
-                self._queue.append((number, plane, scope))
+        for number in self._layout.out[node.name]:
+            self._queue.append((number, plane, scope if number in chosen else None))
+
+    def _ways(self, node: m.AnyNode, scope: Scope, answer: Answer) -> list[int]:
+        """The edges along which it goes on."""
+        found = []
+        for number in self._layout.out[node.name]:
+            edge = self._layout.edges[number]
+            if edge.on in (m.DONE, str(answer.code)) and self._holds(edge, scope, answer):
+                found.append(number)
+                if isinstance(node, m.Branch):
+                    break
+        return found
 
     def _inner(self, node: m.AnyNode, plane: Plane) -> Place:
         """The place of what follows the node directly."""
@@ -252,16 +266,17 @@ class Oracle:
     def _holds(self, edge: m.Edge, scope: Scope, answer: Answer) -> bool:
         return edge.when is None or bool(self._value(edge.when, {**scope, **answer.specials}))
 
-    def _handlers(self, edges: list[tuple[int, m.Edge]], scope: Scope, answer: Answer) -> list[int]:
-        trouble = answer.trouble
-        assert trouble is not None
+    def _handler(
+        self, node: m.AnyNode, scope: Scope, trouble: Trouble, answer: Answer
+    ) -> int | None:
         for on in (str(trouble.code), m.ERROR):
-            for number, edge in edges:
+            for number in self._layout.out[node.name]:
+                edge = self._layout.edges[number]
                 names = {e if ":" in e else f"builtins:{e}" for e in edge.errors}
                 if edge.on == on and (not names or names & trouble.names):
                     if self._holds(edge, scope, answer):
-                        return [number]
-        return []
+                        return number
+        return None
 
     def _told(self, node: m.AnyNode, scope: Scope, answer: Answer) -> Scope:
         """What the node sets, and what it says of the job."""

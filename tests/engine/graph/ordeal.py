@@ -70,7 +70,7 @@ async def undergo(
             _assert_steps(events, expected, is_whole=ended.status is Status.COMPLETED)
         except Exception as error:
             lines = "\n".join(f"  {choice}" for choice in chooser.faults)
-            raise AssertionError(f"{error or error!r}\n{mode}, with\n{lines}") from error
+            raise AssertionError(f"{str(error) or repr(error)}\n{mode}, with\n{lines}") from error
     return universe.commits
 
 

@@ -5,6 +5,7 @@ is cycled back to everything comes by it, and what is between a spread and its a
 no plane is entered or left but by its door. Loops count their turns, and never read what is the run's alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -66,7 +67,8 @@ def shaky(p: int) -> Any:
             return Response(p, 404)
         case 4:
             return Response(p, 201)
-    return p
+        case _:
+            return p
 
 
 def child(p: int) -> int:
@@ -107,7 +109,11 @@ CHILD = GraphProgram[..., Any](
         input={"p": m.FieldType("int")},
     )
 )
-PROGRAMS = {"oracle_mix": mix, "oracle_shaky": shaky, "oracle_child": child}
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "oracle_mix": mix,
+    "oracle_shaky": shaky,
+    "oracle_child": child,
+}
 
 
 # Graphs
@@ -169,11 +175,13 @@ class Maker:
         one, other = self._pick(known), self._pick(known)
         if self._chance(risk):
             return f"{one} // ({other} % 2)"
-        return self._pick((one, f"{one} + {self._random.randint(1, 9)}", f"({one} + {other}) % 10"))
+        plain = one, f"{one} + {self._random.randint(1, 9)}", f"({one} + {other}) % 10"
+        return self._random.choice(plain)
 
     def _test(self, known: frozenset[str]) -> str:
         one, limit = self._pick(known), self._random.randint(0, 6)
-        return self._pick((f"{one} % 2 == 0", f"{one} > {limit}", f"{one} % 3 != {limit % 3}"))
+        tests = f"{one} % 2 == 0", f"{one} > {limit}", f"{one} % 3 != {limit % 3}"
+        return self._random.choice(tests)
 
     # Nodes
 
@@ -199,11 +207,9 @@ class Maker:
         elif kind == "loop":
             self._add_loop(region, sources)
         else:
-            known, errors = self._known(sources)
-            node, sets = self._node(kind, known, errors)
-            edges = self._lead(sources, node)
-            known, errors = self._meet(sources, edges)
-            node, sets = self._node(kind, known, errors, node.name)
+            name = self._name(kind)
+            known, errors = self._meet(self._lead(sources, name))
+            node, sets = self._node(kind, name, known, errors)
             place = self._add(region, node, group, known, sets, errors)
             if kind in {"shaky", "child", "raise"} and self._chance(0.7):
                 self._mend(region, place)
@@ -223,22 +229,19 @@ class Maker:
             for place in region.places
             if not isinstance(place.node, ENDS) and group in (None, place.group)
         ]
-        first = free[-1 - min(int(self._random.expovariate(0.7)), len(free) - 1)]
+        back = self._random.choices((0, 1, 2, 3), (8, 4, 2, 1))[0]
+        first = free[-1 - min(back, len(free) - 1)]
         same = [place for place in free if place.group == first.group and place is not first]
         count = min(len(same), self._random.choices((0, 1, 2), (6, 4, 1))[0])
         return [first, *self._random.sample(same, count)]
 
-    def _known(self, sources: list[Place]) -> tuple[frozenset[str], frozenset[str]]:
-        known = frozenset.intersection(*(place.before for place in sources))
-        return known, frozenset()
-
     def _lead(
-        self, sources: list[Place], node: m.AnyNode, limit: str | None = None
+        self, sources: list[Place], target: str, limit: str | None = None
     ) -> list[tuple[Place, m.Edge]]:
         """Edges to a node. `limit` is a condition that each of them has."""
         found = []
         for place in sources:
-            for edge in self._edges_of(place, node.name, limit):
+            for edge in self._edges_of(place, target, limit):
                 same = (edge.source, edge.target, edge.on, edge.when, edge.errors)
                 known = {(e.source, e.target, e.on, e.when, e.errors) for e in self._edges}
                 if same not in known:
@@ -280,9 +283,7 @@ class Maker:
         when = " and ".join(tests) or None
         return m.Edge(place.node.name, target, m.ERROR, when, errors, bind)
 
-    def _meet(
-        self, sources: list[Place], edges: list[tuple[Place, m.Edge]]
-    ) -> tuple[frozenset[str], frozenset[str]]:
+    def _meet(self, edges: list[tuple[Place, m.Edge]]) -> tuple[frozenset[str], frozenset[str]]:
         """What is known where the edges meet, whichever of them are taken."""
         known, errors = [], []
         for place, edge in edges:
@@ -294,12 +295,11 @@ class Maker:
     def _node(
         self,
         kind: str,
+        name: str,
         known: frozenset[str],
         errors: frozenset[str],
-        name: str | None = None,
     ) -> tuple[m.AnyNode, frozenset[str]]:
-        """A node, and the numbers that it sets. It is made anew when it is known what it may read."""
-        name = name or self._name(kind)
+        """A node, and the numbers that it sets."""
         variable = self._pick(POOL)
         output: dict[str, str] | None = {variable: self._pick(("result", "result + 1", "result"))}
         job = {name: self._number(known, 0)} if self._chance(0.15) else {}
@@ -361,7 +361,7 @@ class Maker:
         group = sources[0].group
         count = self._name("turn")
         start = m.Assign(name=f"zero_{count}", set={count: "0"})
-        known, errors = self._meet(sources, self._lead(sources, start))
+        known, errors = self._meet(self._lead(sources, start.name))
         place = self._add(region, start, group, known, frozenset((count,)))
         hook = m.Hook(name=f"loop_{count}", cycle=True)
         self._edges.append(m.Edge(start.name, hook.name))
@@ -375,9 +375,8 @@ class Maker:
         hook = self._pick(sources[0].group)
         count = hook.removeprefix("loop_")
         name = self._name("cycle")
-        stand_in = m.Cycle(name=name, to=hook)
-        edges = self._lead(sources, stand_in, f"{count} < {self._random.randint(1, 2)}")
-        known, _ = self._meet(sources, edges)
+        limit = f"{count} < {self._random.randint(1, 2)}"
+        known, _ = self._meet(self._lead(sources, name, limit))
         given = {count: f"{count} + 1"}
         (start,) = (place for place in region.places if place.node.name == f"zero_{count}")
         changed = sorted(set(POOL) & known & start.known)
@@ -389,8 +388,7 @@ class Maker:
         group = sources[0].group
         number = self._name("")
         name, end, item = f"spread{number}", f"gather{number}", f"item{number}"
-        stand_in = m.Spread(name=name, items="xs", item=item)
-        known, errors = self._meet(sources, self._lead(sources, stand_in))
+        known, errors = self._meet(self._lead(sources, name))
         one = self._pick(known)
         items = self._pick(("xs", f"[{one}, {one} + 1]", "[]", f"[{one}]", "[1, 2, 3]"))
         index = f"at{number}" if self._chance(0.3) else None
@@ -400,9 +398,7 @@ class Maker:
         self._add(body, spread, (), known, own, errors)
         for _ in range(self._random.randint(0, 4)):
             self._grow(body, depth + 1)
-        ends = self._body_ends(body)
-        stand_in_end = m.Aggregate(name=end, of=name, collect=item, into=f"got{number}")
-        inner, _ = self._meet(ends, self._lead_out(ends, stand_in_end))
+        inner, _ = self._meet(self._lead(self._body_ends(body), end))
         collect = self._number(inner, 0)
         job = {end: f"len(got{number})"} if self._chance(0.3) else {}
         aggregate = m.Aggregate(name=end, of=name, collect=collect, into=f"got{number}", job=job)
@@ -428,9 +424,6 @@ class Maker:
             ends.append(self._pick(extra or body.places))
         return ends
 
-    def _lead_out(self, ends: list[Place], node: m.Aggregate) -> list[tuple[Place, m.Edge]]:
-        return self._lead(ends, node)
-
     def _end_bare_branches(self) -> None:
         """A branch leads somewhere."""
         sources = {edge.source for edge in self._edges if edge.on == m.DONE}
@@ -445,14 +438,14 @@ class Maker:
         place = top.places[-1]
         if isinstance(place.node, ENDS) or self._chance(0.5):
             return
-        stand_in = m.Output(name="finish", value="0")
-        known, _ = self._meet([place], self._lead([place], stand_in))
+        known, _ = self._meet(self._lead([place], "finish"))
         self._nodes.append(m.Output(name="finish", value=self._number(known)))
 
     def _ordered(self) -> tuple[m.Edge, ...]:
         """Of alternatives, the one that is always taken is the last; if there are more, they get a condition."""
         branches = {node.name for node in self._nodes if isinstance(node, m.Branch)}
-        edges, last = [], {}
+        edges: list[m.Edge] = []
+        last: dict[tuple[str, str], m.Edge] = {}
         for edge in self._edges:
             is_alternative = edge.on == m.ERROR or edge.source in branches
             if not is_alternative or edge.when is not None or edge.errors:

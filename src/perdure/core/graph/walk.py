@@ -42,8 +42,9 @@ class Answer(msgspec.Struct, frozen=True):
 
     def specials(self) -> dict[str, Any]:
         """What only the step's own expressions see."""
-        error = None if self.trouble is None else self.trouble.value
-        return {"result": self.result, "code": self.code, "error": error}
+        if self.trouble is None:
+            return {"result": self.result, "code": self.code, "error": None}
+        return {"result": self.result, "code": self.trouble.code, "error": self.trouble.value}
 
 
 PASSED: Final = Answer()
@@ -190,6 +191,8 @@ class Walk:
     def _run(self) -> None:
         while self._queue and self.trouble is None:
             arrow, plane, scope, held = self._queue.popleft()
+            if scope is not None and arrow.keeps is not None:
+                scope = {**scope, arrow.keeps: scope}
             for hook in arrow.leaves:
                 turn = self._leave_loop(hook, plane)
                 if scope is None and (turn.undecided or turn.has_turned):
@@ -356,12 +359,12 @@ class Walk:
             for name, text in vertex.assigns:
                 scope = {**scope, name: self.value(text, scope)}
             self._tell_job(vertex.job, scope, _NO_SPECIALS)
-            raised = None if vertex.fault is None else self._raised(vertex.fault, scope)
-            chosen = [] if raised is not None else self._choose(vertex, scope, PASSED)
+            if vertex.fault is not None:
+                self._stumble(vertex, plane, scope, self._raised(vertex.fault, scope))
+                return
+            chosen = self._choose(vertex, scope, PASSED)
         except Exception as error:  # whatever an expression raises
-            raised = trouble_of(error)
-        if raised is not None:
-            self._stumble(vertex, plane, scope, raised)
+            self._stumble(vertex, plane, scope, trouble_of(error))
         else:
             self._go(vertex, plane, scope, PASSED, chosen)
 
@@ -464,8 +467,17 @@ def _joined(join: Join) -> Scope | None:
     for arrow, scope in found:
         if merged is None:
             merged = dict(scope)
-        else:
-            for name in scope:
-                if name in arrow.variables or name not in merged:
-                    merged[name] = scope[name]
+            continue
+        base: Scope = {} if arrow.since is None else scope[arrow.since]
+        for name in scope:
+            if name not in merged or (name in arrow.variables and _is_set(name, scope, base)):
+                merged[name] = scope[name]
     return merged
+
+
+def _is_set(name: str, scope: Scope, base: Scope) -> bool:
+    """Whether the value is another one than before."""
+    if name not in base:
+        return True
+    value, before = scope[name], base[name]
+    return type(value) is not type(before) or bool(value != before)
