@@ -424,25 +424,25 @@ class Walk:
             turn = self._loop(hook, plane)
             turn.has_turned = True
             turn.held = []
-            self._state.hooks[hook.index, plane[: len(hook.positions)]].undecided += 1
+            self._count_turns(hook, plane, 1)
             self._expect_another(hook, plane)
         for around in cycle.decides:
             turn = self._loop(around, plane)
             turn.undecided -= 1
             self._drop_if_done(around, plane, turn)
             if not turn.undecided:
-                self._end_turn(around, plane)
+                self._count_turns(around, plane, -1)
                 told, turn.held = turn.held, []
                 for step, held in told:
                     self._tell_skip(step, held)
 
-    def _end_turn(self, hook: Vertex, plane: Plane) -> None:
-        """One turn less may come back to the hook. Where none is left, the hook is forgotten."""
+    def _count_turns(self, hook: Vertex, plane: Plane, more: int) -> None:
+        """So many more turns may come back to the hook. Where none is left that may, it is forgotten."""
         key = hook.index, plane[: len(hook.positions)]
         entered = self._state.hooks.get(key)
         if entered is None:
             return  # it was skipped, and this with it
-        entered.undecided -= 1
+        entered.undecided += more
         if not entered.undecided:
             del self._state.hooks[key]
 
