@@ -140,12 +140,11 @@ class Walk:
     def _choose(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
         """The arrows along which it goes on."""
         accepted = (PENDING, "202") if answer.is_pending else (DONE, str(answer.code))
-        specials = answer.specials()
         is_exclusive = vertex.inline is Inline.BRANCH
         chosen = []
         for arrow in vertex.arrows:
             if arrow.on in accepted:
-                if arrow.when is None or self.value(arrow.when, scope, specials):
+                if arrow.when is None or self.value(arrow.when, scope, answer.specials()):
                     chosen.append(arrow)
                     if is_exclusive:
                         break
