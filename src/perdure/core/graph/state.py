@@ -47,18 +47,28 @@ class Loop:
         """Steps behind it that were skipped: told if it does not turn."""
 
 
+class CycleHook:
+    """A hook in a plane, as long as a cycle activity may come back to it."""
+
+    __slots__ = ("entries", "scope", "undecided")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        """What it began with."""
+        self.entries = 1
+        self.undecided = 1
+        """Turns, those that are to begin among them, of which it is not known whether they come back."""
+
+
 class GraphState:
     """One run's. It is a fold of the journal's facts: whoever replays them gets the same."""
 
-    __slots__ = ("entries", "job", "joins", "loops", "result", "scopes", "semaphore")
+    __slots__ = ("hooks", "job", "joins", "loops", "result", "semaphore")
 
     def __init__(self) -> None:
         self.joins: dict[tuple[int, Plane], Join] = {}
         self.loops: dict[tuple[int, Plane], Loop] = {}
-        self.entries: dict[tuple[int, Plane], int] = {}
-        """How often each re-entrant vertex was entered."""
-        self.scopes: dict[tuple[int, Plane], Scope] = {}
-        """What each hook that may be cycled back to began with."""
+        self.hooks: dict[tuple[int, Plane], CycleHook] = {}
         self.job: dict[str, Any] = {}
         self.result: Any = NO_OUTPUT
         self.semaphore = 0

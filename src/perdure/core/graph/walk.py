@@ -140,12 +140,11 @@ class Walk:
     def _choose(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
         """The arrows along which it goes on."""
         accepted = (PENDING, "202") if answer.is_pending else (DONE, str(answer.code))
-        specials = answer.specials()
         is_exclusive = vertex.inline is Inline.BRANCH
         chosen = []
         for arrow in vertex.arrows:
             if arrow.on in accepted:
-                if arrow.when is None or self.value(arrow.when, scope, specials):
+                if arrow.when is None or self.value(arrow.when, scope, answer.specials()):
                     chosen.append(arrow)
                     if is_exclusive:
                         break
@@ -424,15 +423,27 @@ class Walk:
             turn = self._loop(hook, plane)
             turn.has_turned = True
             turn.held = []
+            self._count_turns(hook, plane, 1)
             self._expect_another(hook, plane)
         for around in cycle.decides:
             turn = self._loop(around, plane)
             turn.undecided -= 1
             self._drop_if_done(around, plane, turn)
             if not turn.undecided:
+                self._count_turns(around, plane, -1)
                 told, turn.held = turn.held, []
                 for step, held in told:
                     self._tell_skip(step, held)
+
+    def _count_turns(self, hook: Vertex, plane: Plane, more: int) -> None:
+        """So many more turns may come back to the hook. Where none is left that may, it is forgotten."""
+        key = hook.index, plane[: len(hook.positions)]
+        entered = self._state.hooks.get(key)
+        if entered is None:
+            return  # it was skipped, and this with it
+        entered.undecided += more
+        if not entered.undecided:
+            del self._state.hooks[key]
 
     def _expect_another(self, vertex: Vertex, plane: Plane) -> None:
         """One more plane of the vertex will come, with cycle activities and exits of the loops around it."""

@@ -10,6 +10,7 @@ from perdure.authoring.response import OK, Response
 from perdure.authoring.task import Task
 from perdure.core.errors import InputError, UnknownName
 from perdure.core.graph.identity import key_text, mailbox_of
+from perdure.core.graph.state import CycleHook
 from perdure.core.graph.vertex import (
     ChildRequest,
     Primitive,
@@ -218,9 +219,8 @@ def _pass(machine: "GraphMachine", begun: Begun, step: StepId) -> None:
     if vertex.opens_planes:
         # What comes back here is the second time.
         leg1 += ENTRY
-        key = vertex.index, plane
-        machine.state.entries[key] = 1
-        machine.state.scopes[key] = begun.scope
+        if vertex.cycles:
+            machine.state.hooks[vertex.index, plane] = CycleHook(begun.scope)
         plane = (*plane, 0)
     machine.record.emit(posted("work", (message, WORK_DONE), (account, leg1)), *effects)
     walk = Walk(machine.state, machine.codec)
@@ -269,15 +269,16 @@ def _re_enter(machine: "GraphMachine", begun: Begun, step: StepId) -> None:
     account = step_account(step)
     machine.record.emit(posted("cycle", (account, LEG1_DONE + ENTRY)))
     plane = begun.plane[: len(hook.positions)]
-    key = hook.index, plane
-    count = machine.state.entries[key] = machine.state.entries[key] + 1
+    entered = machine.state.hooks[hook.index, plane]
+    entered.entries += 1
+    count = entered.entries
     target = hook.step(plane)
     guid = message_guid(machine.info.run_id, "cycle", step)
     message = message_account(guid)
     machine.record.emit(posted("re-entry", (step_account(target), ENTRY), (message, count)))
     machine.record.emit(posted("work", (message, WORK_DONE)))
     walk = Walk(machine.state, machine.codec)
-    scope = {**machine.state.scopes[key], **begun.arguments}
+    scope = {**entered.scope, **begun.arguments}
     walk.leave(hook, (*plane, count - 1), scope, PASSED)
     machine.spawn(hook, target, guid, walk)
 
