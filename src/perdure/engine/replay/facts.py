@@ -11,7 +11,7 @@ import msgspec
 from perdure.authoring.failures import encode_failure
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
-from perdure.core.ledger import message_account
+from perdure.core.ledger import MessageLedger, message_account
 from perdure.core.messages import Message
 from perdure.core.replay.doubt import (
     MOST_DOUBTS,
@@ -164,8 +164,7 @@ def take(warm: WarmRun, message: Message) -> bool:
     """Take a message in. False if it comes too late, or again: then it is to be marked."""
     machine = warm.machine
     kind, _, detail = message.kind.partition(":")
-    is_known = message_account(message.guid) in warm.journal.state.balances
-    if is_known or machine.has_unread(message.guid):
+    if _is_taken(warm, message) or machine.has_unread(message.guid):
         return False
     if machine.is_over:
         return pass_on(machine, message)
@@ -186,6 +185,12 @@ def take(warm: WarmRun, message: Message) -> bool:
     if kind == "retry":
         return _take_retry(machine, promise, message)
     return kind in OUTCOMES and _take_result(machine, promise, message)
+
+
+def _is_taken(warm: WarmRun, message: Message) -> bool:
+    """Whether its work is done. Where parts commit apart, a crash may have left its entry alone."""
+    balance = warm.journal.state.balances.get(message_account(message.guid), 0)
+    return MessageLedger(balance).work_done
 
 
 def _take_cancel(machine: AnyMachine, message: Message, detail: str) -> bool:
