@@ -122,6 +122,8 @@ class GraphMachine:
         self._graph = program.lowered
         self._queue: deque[Begun] = deque()
         """Activities that are to begin."""
+        self.is_turn_over = False
+        """Whether the rest waits for the next commit: who is signalled now must not depend on what is decided next."""
         self._is_indexed = False
         """Whether there may be rows that tell what the run waits for."""
         self._now = "its trigger"
@@ -150,6 +152,7 @@ class GraphMachine:
     def take_changes(self) -> list[Change]:
         """What is to be committed, in order."""
         changes, self.record.changes = self.record.changes, []
+        self.is_turn_over = False
         return changes
 
     def go_on(self) -> None:
@@ -312,7 +315,7 @@ class GraphMachine:
         """Begin what is to begin, as far as one commit may go."""
         queue, record = self._queue, self.record
         while queue and not self.is_over:
-            if len(record.changes) >= LONGEST_TURN:
+            if self.is_turn_over or len(record.changes) >= LONGEST_TURN:
                 return
             begun = queue.popleft()
             step = begun.vertex.step(begun.plane)
