@@ -83,7 +83,7 @@ class Step:
         """Of its answer, if that is not a message of its own."""
         self.entries = 0
         self.is_entered = False
-        """Whether an answer was entered that is not known yet."""
+        """Whether an answer was entered that is not known yet: it comes first, whatever else comes meanwhile."""
         self.promise: DurablePromise | None = None
         self.key: str | None = None
         """By which others find its hook."""
@@ -281,7 +281,7 @@ class GraphMachine:
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         waiting = self.signals.deliver(event)
-        if waiting is not None:
+        if waiting is not None and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
