@@ -33,6 +33,7 @@ class ParkedRun:
         self._state = self._loaded.journal.state
         started = events[0]
         self._parent = started.parent_id if isinstance(started, e.ExecutionStarted) else None
+        self._is_graph = isinstance(started, e.ExecutionStarted) and started.trigger is not None
 
     def _open(self, steps: Sequence[StepId]) -> list[StepId]:
         return [step for step in steps if step not in self._state.completed]
@@ -48,8 +49,11 @@ class ParkedRun:
     ) -> Bundle | None:
         """Commits: a body of the run has ended so. The program hears of it when there is one that can be replayed.
 
-        `None` if nobody waits for that attempt, or if the task may be tried again: then nothing would be kept.
+        `None` if nobody waits for that attempt, or if the task may be tried again: then nothing would be kept. In a
+        graph what follows from an outcome commits with it, and only the program knows that: the step is in doubt.
         """
+        if self._is_graph:
+            return None
         is_awaited = self._state.started.get(step) == attempt and step not in self._state.completed
         if not is_awaited or (outcome.may_retry and not outcome.ok):
             return None
@@ -76,6 +80,8 @@ class ParkedRun:
         bundle.append(fence, self._loaded.append(closing, sources))
         bundle.acknowledge(fence, message.guid)
         bundle.park(fence, None)
+        if self._is_graph:
+            bundle.untrack_all(fence)
         for step in self._open(list(self._state.timers)):
             bundle.acknowledge(fence, timer_guid(self._run_id, step))
         for step in self._open(list(self._state.scheduled)):
