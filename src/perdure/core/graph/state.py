@@ -20,8 +20,8 @@ class Join:
         self.resolved = 0
         self.scopes: dict[int, tuple[Arrow, Scope]] = {}
         """Of the arrows that were taken."""
-        self.items: dict[int, Any] = {}
-        """What the items of a spread came to."""
+        self.items: dict[int, tuple[str, Any]] = {}
+        """What the items of a spread came to, each with the vertex that it came from: the first counts."""
         self.scope: Scope = scope or {}
 
 

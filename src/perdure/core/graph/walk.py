@@ -220,10 +220,9 @@ class Walk:
 
     def _deliver_variables(self, arrow: Arrow, step: StepId, scope: Scope) -> None:
         source = arrow.source.name
-        for name in sorted(arrow.variables & arrow.target.needs):
-            if name in scope:
-                value = self._codec.encode(scope[name])
-                self.delivered.append(Delivered(step, source, name, NOT_AN_ITEM, value))
+        for name in joined_variables(arrow, scope):
+            value = self._codec.encode(scope[name])
+            self.delivered.append(Delivered(step, source, name, NOT_AN_ITEM, value))
 
     def _arrive_at_barrier(self, arrow: Arrow, plane: Plane, scope: Scope | None) -> None:
         target = arrow.target
@@ -238,14 +237,15 @@ class Walk:
             except Exception as error:  # the expression's own failure
                 self.trouble = trouble_of(error)
                 return
-            join.items.setdefault(item, value)
-            if join.resolved < join.required:
-                delivered = Delivered(step, arrow.source.name, target.into, item, stored)
-                self.delivered.append(delivered)
+            if item not in join.items:
+                join.items[item] = arrow.source.name, value
+                if join.resolved < join.required:
+                    delivered = Delivered(step, arrow.source.name, target.into, item, stored)
+                    self.delivered.append(delivered)
         if join.resolved == join.required:
             del self._state.joins[key]
             self._forget(step)
-            values = [join.items[item] for item in sorted(join.items)]
+            values = [join.items[item][1] for item in sorted(join.items)]
             self._resolve(target, outer, {**join.scope, target.into: values})
 
     def _resolve(self, vertex: Vertex, plane: Plane, scope: Scope | None) -> None:
@@ -391,6 +391,11 @@ class Walk:
             held, turn.held = turn.held, []
             for arrow, where, loop in held:
                 self._hold(arrow, where, loop + 1)
+
+
+def joined_variables(arrow: Arrow, scope: Scope) -> list[str]:
+    """What a path brings to a join that was set on it, and that anybody reads from there on."""
+    return [name for name in sorted(arrow.variables & arrow.target.needs) if name in scope]
 
 
 def _handler(vertex: Vertex, trouble: Trouble, *, is_timeout: bool) -> list[Arrow]:
