@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -21,7 +21,7 @@ from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYT
 from perdure.store.bundle import Bundle
 from perdure.store.hosts import NewHost, Scope
 from perdure.store.primitives import Fence
-from perdure.store.records import Claim
+from perdure.store.records import Claim, Delivery
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, Driven, assert_typed, begun, contents, sending
 
@@ -51,6 +51,17 @@ def putting_with(field: str, run: Driven, value: object) -> None:
     Bundle().put_work(run.fence, msgspec.structs.replace(run.work(), **{field: value}))
 
 
+def delivering_with(field: str, run: Driven, value: object) -> None:
+    delivery = Delivery(StepId("join,0"), StepId("price,0"), "a", 0, b"")
+    changed = msgspec.structs.replace(delivery, **{field: value})
+    Bundle().deliver(run.fence, *msgspec.structs.astuple(changed))
+
+
+def hooking_with(field: str, run: Driven, value: object) -> None:
+    fields: dict[str, Any] = {"step": "join,0", "topic": "t", "key": "k", "since_ms": NOW}
+    Bundle().hook(run.fence, mailbox=run.run_id, kind="wait", **fields | {field: value})
+
+
 def texts() -> Iterator[tuple[str, Callable[[Driven, str], object]]]:
     """Every place in a bundle where a text goes in, save for ids, which have a form of their own."""
     for field in ("scope", "program", "version", "digest", "key", "owner"):
@@ -67,6 +78,14 @@ def texts() -> Iterator[tuple[str, Callable[[Driven, str], object]]]:
     yield "step", lambda r, t: Bundle().drop_work(r.fence, StepId(t))
     yield "name", lambda r, t: Bundle().publish(r.run_id, t, b"", NOW)
     yield "reason", lambda r, t: Bundle().park(r.fence, t)
+    yield "step", lambda r, t: Bundle().track(r.fence, StepId(t), 2, 1)
+    yield "step", lambda r, t: Bundle().ready(r.fence, StepId(t))
+    yield "step", lambda r, t: Bundle().unhook(r.fence, StepId(t))
+    for field in ("step", "source", "variable"):
+        yield field, partial(delivering_with, field)
+    for field in ("step", "topic", "key"):
+        yield field, partial(hooking_with, field)
+    yield "kind", lambda r, t: Bundle().broadcast(r.fence, r.run_id, t, None, "0" * 32, NOW, False)
 
 
 def account_with_nul(run: Driven) -> None:
@@ -84,6 +103,14 @@ def integers() -> Iterator[tuple[str, int, Callable[[Driven, int], object]]]:
         yield "arrival", number, partial(sending_with, "arrival")
         yield "available_at_ms", number, partial(putting_with, "available_at_ms")
         yield "at_ms", number, lambda r, n: Bundle().publish(r.run_id, "progress", b"", n)
+        yield "required", number, lambda r, n: Bundle().track(r.fence, StepId("join,0"), n, 1)
+        yield "position", number, partial(delivering_with, "position")
+        yield "since_ms", number, partial(hooking_with, "since_ms")
+        yield (
+            "now_ms",
+            number,
+            lambda r, n: Bundle().broadcast(r.fence, r.run_id, "k", None, "0" * 32, n, False),
+        )
     for number in (2**31, -(2**31) - 1):
         yield "priority", number, partial(putting_with, "priority")
     yield (
@@ -190,6 +217,16 @@ CALLS: dict[str, Callable[[str], Call]] = {
     "return_claims": lambda t: lambda s, r: s.return_claims([Claim(r.work(), t, 1)], NOW),
     "next_work": lambda t: lambda s, _: s.next_work([t]),
     "load": lambda t: lambda s, _: s.load([RunId(t)]),
+    "readiness": lambda t: lambda s, _: s.readiness(RunId(t)),
+    "inbox": lambda t: lambda s, _: s.inbox(RunId(t)),
+    "hooks_waiting": lambda t: lambda s, _: s.hooks_waiting(RunId(t)),
+    "statistics": lambda t: lambda s, _: s.statistics(t, "country"),
+    "statistics, name": lambda t: lambda s, _: s.statistics("checkout", t),
+    "deploy_program": lambda t: lambda s, _: s.deploy_program(t, "1", "d", "{}", NOW),
+    "activate_program": lambda t: lambda s, _: s.activate_program(t, "1"),
+    "activate_program, version": lambda t: lambda s, _: s.activate_program("checkout", t),
+    "program": lambda t: lambda s, _: s.program(t),
+    "program, version": lambda t: lambda s, _: s.program("checkout", t),
 }
 
 NUMBERED: dict[str, Call] = {
@@ -212,6 +249,9 @@ NUMBERED: dict[str, Call] = {
     "chunks, limit": lambda s, r: s.chunks(r.run_id, "tokens", 0, HUGE),
     "spans": lambda s, r: s.spans(r.run_id, "tokens", HUGE),
     "take_over": lambda s, _: s.take_over(HOST, HOST, HUGE),
+    "match_hooks": lambda s, _: s.match_hooks(HUGE),
+    "match_hooks, limit": lambda s, _: s.match_hooks(NOW, HUGE),
+    "deploy_program": lambda s, _: s.deploy_program("checkout", "1", "d", "{}", HUGE),
     "release_run": lambda s, r: s.release_run(Fence(r.run_id, HUGE)),
 }
 
@@ -244,6 +284,12 @@ def too_large(run: Driven) -> dict[str, Attempt]:
         "message": lambda r: sending(replace(r.message("m"), payload=payload)),
         "work": lambda r: Bundle().put_work(r.fence, replace(r.work(), payload=payload)),
         "entry": lambda r: r.appending(e.InvokeCompleted(r.step_id, 1, payload=payload)),
+        "value 'big'": lambda r: Bundle().deliver(
+            r.fence, StepId("join,0"), StepId("price,0"), "big", 0, payload
+        ),
+        "broadcast": lambda r: Bundle().broadcast(
+            r.fence, r.run_id, "signal", payload, "0" * 32, NOW, False
+        ),
         "published value 'big'": lambda r: Bundle().publish(r.run_id, "big", payload, NOW),
     }
 
@@ -270,6 +316,9 @@ LONG: dict[str, tuple[int, Callable[[Driven, str], object]]] = {
     "queue": (MAX_NAME_LENGTH, lambda r, t: Bundle().put_work(r.fence, r.work(queue=t))),
     "step": (1024, lambda r, t: Bundle().put_work(r.fence, r.work(t))),
     "name": (MAX_NAME_LENGTH, lambda r, t: Bundle().publish(r.run_id, t, b"", NOW)),
+    "source": (1024, partial(delivering_with, "source")),
+    "variable": (MAX_NAME_LENGTH, partial(delivering_with, "variable")),
+    "topic": (MAX_NAME_LENGTH, partial(hooking_with, "topic")),
 }
 
 

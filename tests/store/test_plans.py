@@ -9,6 +9,7 @@ import pytest
 from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.limits import MAX_TIME_MS
 from perdure.core.streams.chunks import Origin, StoredChunk
+from perdure.store.graphs import MATCHES
 from perdure.store.hosts import Glance, Scope
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.sqlite.store import SqliteStore
@@ -19,6 +20,7 @@ from tests.store.builders import HOST, NOW, OTHER_HOST, begun, raw, sending
 pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("tampering")]
 
 MANY = 20_000
+POSTGRES = statements("postgres") | statements("postgres_graphs")
 
 ROWS = {
     "sqlite": "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) ",
@@ -44,6 +46,11 @@ CHUNKS = """
 INSERT INTO {0}chunk (run_id, name, position, step, attempt, claim, number, payload, at_ms)
 SELECT 'r_1', 'tokens', i, 'root.0', 1, 1, i, body, 0
 FROM n, (SELECT prev AS body FROM {0}event LIMIT 1) AS any_bytes
+"""
+
+HOOKS = """
+INSERT INTO {0}hook (run_id, step, kind, mailbox, topic, key, since_ms)
+SELECT 'r_' || (100000 + i), 's', 'wait', CASE WHEN i % 2 = 0 THEN 'r_box' ELSE 'r_' || i END, 't', 'k', i FROM n
 """
 
 STEPS = 1000
@@ -76,6 +83,7 @@ QUERIES = {
     "due_messages": Query(
         lambda s: s.due_messages(HOST, NOW, 10), [], "select_due_messages", (HOST, NOW, 10)
     ),
+    "match_hooks": Query(lambda s: s.match_hooks(NOW), [], "match_hooks", (NOW, MATCHES)),
     "chain_end": Query(
         lambda s: s.chain_end(RunId("r_none")), None, "select_chain_end", ("r_none",)
     ),
@@ -107,6 +115,7 @@ async def fill(store: Store, *, timers_at_ms: int = NOW + 3_600_000) -> None:
     await set_timers(store, timers_at_ms)
     await raw(store, rows + WORK)
     await raw(store, rows + CHUNKS)
+    await raw(store, rows + HOOKS)
 
 
 async def set_timers(store: Store, at_ms: int) -> None:
@@ -132,7 +141,7 @@ async def cost(store: Store, query: Query) -> int:
     assert isinstance(store, PostgresStore)
     assert store._commits.connection is not None
     plan = await store._commits.connection.fetchval(
-        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statements("postgres")[query.statement],
+        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + POSTGRES[query.statement],
         *query.values,
     )
     top = msgspec.json.decode(plan)[0]["Plan"]

@@ -7,6 +7,7 @@ import apsw
 import asyncpg
 import pytest
 
+from perdure.core.ids import StepId
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.store.hosts import NewHost, Scope
 from perdure.store.opening import open_store
@@ -211,7 +212,13 @@ async def assert_up_to_date(url: str) -> None:
     bundle.park(run.fence, "why")
     bundle.publish(run.run_id, "progress", b"1", 0)
     bundle.append_chunk(NewChunk(run.run_id, "tokens", ROOT, 0, b"1", 0))
+    bundle.track(run.fence, StepId("join,0"), 2, 1)
+    bundle.deliver(run.fence, StepId("join,0"), StepId("price,0"), "a", 0, b"1")
+    bundle.hook(run.fence, StepId("join,0"), run.run_id, "wait", "topic", "key", 0)
     await store.commit(bundle)
+    for rows in (store.readiness, store.inbox, store.hooks_waiting):
+        assert len(await rows(run.run_id)) == 1
+    await store.deploy_program("checkout", "1", "d1", "{}", 0)
     assert await store.streams(run.run_id) == {"tokens": 1}
     await store.register_host(NewHost(HOST, 1, (), 0))
     assert [peer.host for peer in (await store.glance(Scope(HOST, (), (), 0))).peers] == [HOST]

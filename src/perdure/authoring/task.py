@@ -80,6 +80,8 @@ class Task(Definition[P, R]):
 
     noun: ClassVar[str] = "task"
     family: ClassVar[str] = "task"
+    is_tuned = False
+    """Whether a graph has given it another patience than its own."""
 
     def __init__(self, fn: Callable[P, Any], name: str | None, options: TaskOptions) -> None:
         super().__init__(fn, name, given=int(options.transactional))
@@ -102,11 +104,17 @@ class Task(Definition[P, R]):
 
     def tuned(self, retry: Retry, timeout: Duration | None) -> "Task[P, R]":
         """The same task with another patience; not registered, and its own timeout if none is given."""
+        limit_ms = self.timeout_ms if timeout is None else _limit(timeout, "timeout")
+        return self.limited(limit_ms, retry)
+
+    def limited(self, timeout_ms: int | None, retry: Retry | None = None) -> "Task[P, R]":
+        """The same, by milliseconds."""
         other = copy(self)
-        other.retry = retry
-        other.policy = retry.policy if retry.attempts > 1 else None
-        if timeout is not None:
-            other.timeout_ms = _limit(timeout, "timeout")
+        other.is_tuned = True
+        other.timeout_ms = timeout_ms
+        if retry is not None:
+            other.retry = retry
+            other.policy = retry.policy if retry.attempts > 1 else None
         return other
 
     def _require_transaction_first(self) -> None:

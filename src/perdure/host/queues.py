@@ -97,6 +97,8 @@ class QueueWorker:
             )
             await self._give_back(claim, UNKNOWN_DELAY_MS)
             return
+        if errand.timeout_ms is not None:
+            task = task.limited(errand.timeout_ms)
         total = errand.doubts + claim.doubts
         doubt = None
         if claim.doubts:

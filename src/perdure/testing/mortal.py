@@ -10,8 +10,7 @@ from perdure.core.errors import IllegalAppend, LedgerError, ReadinessOverflow
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message
 from perdure.host.bodies import Bodies
-from perdure.host.hooks import EVERY_MS
-from perdure.host.hosting import Hosting
+from perdure.host.hosting import POLL_MS, Hosting
 from perdure.host.parking import Told
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
@@ -251,9 +250,9 @@ class ExploredHost(Hosting):
         if due is None and await self._universe.interlude.play():
             return
         if due is None and self._patience:
-            # Another host may be in the middle of something; and hosts look now and then for what nobody told them.
+            # Another host may be in the middle of something; and hosts look at their store now and then.
             self._patience -= 1
-            sources.advance(EVERY_MS)
+            sources.advance(POLL_MS)
             await asyncio.sleep(PAUSE_S)
             return
         if due is None:

@@ -34,7 +34,7 @@ SAMPLES: list[e.Event] = [
     e.TimerScheduled(STEP, 500, 1000, True),
     e.TimerFired(STEP, GUID, True),
     e.SignalDelivered("approval", 1, GUID, payload=b"true"),
-    e.SignalReceived(STEP, "approval", 1, payload=b"true"),
+    e.SignalReceived(STEP, "approval", 1, GUID, True, True, payload=b"true"),
     e.ExecutionAwaiting((STEP,), e.AwaitKind.SIGNAL, e.AwaitSignal("approval", STEP)),
     e.ExecutionResumed(),
     e.JoinSetCreated(SET),

@@ -52,7 +52,7 @@ def parent_stays_open() -> Iterator[None]:
 def skip_not_propagated() -> Iterator[None]:
     """What follows a skipped step is not told that it will never come."""
 
-    def silent(self: Walk, vertex: Vertex, plane: Any) -> None:
+    def silent(self: Walk, vertex: Vertex, plane: Any, _: Any) -> None:
         if vertex.primitive is not None:
             self.skipped.append(vertex.step(plane))
 
@@ -160,7 +160,7 @@ def readiness_counted_twice() -> Iterator[None]:
 def inbox_not_cleared() -> Iterator[None]:
     """A join that is ready leaves its rows behind."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walks.Walk, "_forget", lambda self, step: self.tracked.pop(step))
+        patch.setattr(walks.Walk, "_forget", lambda self, _, step: self.tracked.pop(step, None))
         yield
 
 

@@ -36,7 +36,7 @@ class Evaluation:
                 f"the expression makes a text of {_spelled(length)} characters, and"
                 f" {MAX_EXPRESSION_TEXT:,} is the most"
             )
-        self.spend(length >> 6)
+        self.spend(length >> 5)
 
     def require_items(self, count: int) -> None:
         """A list of that many items may be made, and is paid for."""
@@ -44,7 +44,7 @@ class Evaluation:
             too_costly(
                 f"the expression makes {_spelled(count)} items, and {MAX_EXPRESSION_ITEMS:,} is the most"
             )
-        self.spend((count >> 2) + 1)
+        self.spend((count >> 1) + 1)
 
     def whole(self, number: Any) -> Any:
         """The number, unless it is an integer that is too large."""

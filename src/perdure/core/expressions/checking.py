@@ -1,7 +1,7 @@
 """Which syntax trees are expressions of graphs. Everything else is refused, with what to write instead."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -11,8 +11,8 @@ from perdure.core.expressions.methods import METHOD_KEYWORDS, METHOD_NAMES
 from perdure.core.expressions.operators import BINARY, COMPARISONS, UNARY
 from perdure.core.limits import MAX_EXPRESSION_BITS, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_NODES
 
-Bound = frozenset[str]
-"""Names that loops around a part give values to."""
+Bound = Mapping[str, bool]
+"""Variables of the loops around a part, and whether they have a value there yet."""
 
 _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Await: ("`await`", "call the task in a node of its own, and use its result"),
@@ -47,7 +47,7 @@ def check(tree: ast.expr) -> frozenset[str]:
     """The names that the expression reads, or the problem with it."""
     _require_small(tree)
     checker = _Checker()
-    checker.visit(tree, frozenset())
+    checker.visit(tree, {})
     return frozenset(checker.names)
 
 
@@ -63,9 +63,9 @@ def _require_small(tree: ast.expr) -> None:
     waiting: list[tuple[ast.AST, int]] = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
-        if isinstance(node, ast.expr):
-            count += 1
-        if depth > MAX_EXPRESSION_DEPTH:
+        part = isinstance(node, ast.expr)
+        count += part
+        if part and depth > MAX_EXPRESSION_DEPTH:
             problem(tree, "the expression nests too deep", "write it in several steps")
         if count > MAX_EXPRESSION_NODES:
             problem(
@@ -73,8 +73,7 @@ def _require_small(tree: ast.expr) -> None:
                 f"the expression has more than {MAX_EXPRESSION_NODES:,} parts",
                 "compute it in a task",
             )
-        deeper = depth + isinstance(node, ast.expr)
-        waiting.extend((child, deeper) for child in ast.iter_child_nodes(node))
+        waiting.extend((child, depth + part) for child in ast.iter_child_nodes(node))
 
 
 class _Checker:
@@ -119,6 +118,8 @@ class _Checker:
 
     def _list(self, node: ast.List | ast.Tuple, bound: Bound) -> None:
         for item in node.elts:
+            if isinstance(item, ast.Slice):
+                problem(node, "a slice stands alone in its brackets", "write a[1:2][3]")
             self.visit(item.value if isinstance(item, ast.Starred) else item, bound)
 
     def _constant(self, node: ast.Constant, _bound: Bound) -> None:
@@ -144,6 +145,8 @@ class _Checker:
             )
         if node.id not in bound:
             self.names.add(node.id)
+        elif not bound[node.id]:
+            problem(node, f"{node.id!r} is read before its `for`", "choose another name for one")
 
     def _attribute(self, node: ast.Attribute, bound: Bound) -> None:
         _require_public(node, node.attr)
@@ -233,16 +236,22 @@ class _Checker:
             problem(node, "a key takes one item", "write key=lambda item: ...")
         item = arguments.args[0]
         _require_variable(item, item.arg)
-        self.visit(node.body, bound | {item.arg})
+        self.visit(node.body, {**bound, item.arg: True})
 
     def _comprehension(
         self, node: ast.ListComp | ast.DictComp | ast.GeneratorExp, bound: Bound
     ) -> None:
-        for clause in node.generators:
+        for place, clause in enumerate(node.generators):
             if clause.is_async:
                 problem(node, "`async for` can't be used in an expression", "write `for`")
+            if place:
+                bound = {**bound, **_variables(node.generators[place:], ready=False)}
             self._argument(clause.iter, bound, generator=True)
-            bound |= frozenset(_targets(clause.target))
+            bound = {
+                **bound,
+                **_variables([clause], ready=True),
+                **_variables(node.generators[place + 1 :], ready=False),
+            }
             for condition in clause.ifs:
                 self.visit(condition, bound)
         if isinstance(node, ast.DictComp):
@@ -250,6 +259,10 @@ class _Checker:
             self.visit(node.value, bound)
         else:
             self.visit(node.elt, bound)
+
+
+def _variables(clauses: list[ast.comprehension], *, ready: bool) -> Bound:
+    return {name: ready for clause in clauses for name in _targets(clause.target)}
 
 
 def _targets(target: ast.expr) -> Iterator[str]:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from perdure.core.errors import ExpressionProblem
 from perdure.core.expressions.budget import Code, Evaluation, too_costly
@@ -64,9 +64,12 @@ def from_ast(node: ast.expr) -> Expression:
     check(node)
     text = _unparsed(node)
     try:
-        return _parse(text)
+        expression = _parse(text)
     except ExpressionProblem as error:
         problem(node, error.what, error.remedy)
+    if expression.text != text:
+        _ambiguous(node)
+    return expression
 
 
 @lru_cache(maxsize=1024)
@@ -75,11 +78,7 @@ def _parse(text: str) -> Expression:
     names = check(tree)
     canonical = _unparsed(tree)
     if canonical != text and ast.dump(_tree_of(canonical)) != ast.dump(tree):
-        problem(
-            tree,
-            "the expression has no form that every Python reads alike",
-            "use plain quotes, and no backslashes in f-strings",
-        )
+        _ambiguous(tree)
     compiler = Compiler()
     code = compiler.code(tree, {})
     return Expression(canonical, names, code, compiler.variables, _makes(tree))
@@ -118,8 +117,10 @@ def _unreadable(text: str, error: SyntaxError) -> ExpressionProblem:
     what = (
         "the expression is empty" if not text else f"this is no Python ({error.msg.split(':')[0]})"
     )
+    line = (error.text or "").rstrip("\n")
+    before = line[: error.offset - 1] if error.offset else line
     remedy = "write one expression, which has a value"
-    return ExpressionProblem(what, remedy, error.lineno or 1, max(0, (error.offset or 1) - 1))
+    return ExpressionProblem(what, remedy, error.lineno or 1, len(before.encode(errors="replace")))
 
 
 def _unparsed(tree: ast.expr) -> str:
@@ -129,6 +130,14 @@ def _unparsed(tree: ast.expr) -> str:
         problem(
             tree, "there is a backslash in a field of an f-string", "join texts with `+` instead"
         )
+
+
+def _ambiguous(tree: ast.expr) -> NoReturn:
+    problem(
+        tree,
+        "an f-string has no form that every Python reads alike",
+        "use no quotes and no line breaks inside of its fields, or join texts with `+`",
+    )
 
 
 def _makes(tree: ast.expr) -> bool:

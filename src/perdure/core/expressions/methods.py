@@ -5,7 +5,7 @@ from typing import Any
 
 from perdure.core.expressions.budget import Evaluation
 from perdure.core.expressions.operators import pay_for_search
-from perdure.core.expressions.plain import collected, pay_for_key, require_plain
+from perdure.core.expressions.plain import collected, pay_for_key, price, require_plain
 from perdure.core.limits import MAX_EXPRESSION_ITEMS
 
 Method = Callable[..., Any]
@@ -15,7 +15,7 @@ def _plain(of: Callable[..., Any]) -> Method:
     """A method of text that takes one pass over it and makes no more than a few times as much."""
 
     def method(work: Evaluation, text: str, *given: Any) -> Any:
-        work.spend(1 + (len(text) >> 4))
+        work.spend(1 + (len(text) >> 4) + sum(price(work, argument) for argument in given))
         made = of(text, *given)
         if isinstance(made, str):
             work.require_text(len(made))

@@ -52,10 +52,11 @@ def measure(value: object, cap: int, *, strict: bool = False) -> int:
     With `strict`, whatever is not plain is refused.
     """
     size = 0
-    waiting = [value]
+    waiting: list[Any] = [value]
     while waiting and size <= cap:
         item = waiting.pop()
-        if isinstance(item, str):
+        kind = type(item)
+        if kind is str:
             size += len(item) + 2
         elif isinstance(item, SEQUENCES):
             size += len(item) + 1
@@ -66,7 +67,7 @@ def measure(value: object, cap: int, *, strict: bool = False) -> int:
             if size <= cap:
                 size += _measure_items(item.keys(), waiting)
                 size += _measure_items(item.values(), waiting)
-        elif isinstance(item, int):
+        elif kind is int:
             size += 1 + (item.bit_length() >> 2)
         else:
             size += 1
@@ -78,13 +79,14 @@ def measure(value: object, cap: int, *, strict: bool = False) -> int:
 
 def _measure_items(items: Collection[Any], waiting: list[Any]) -> int:
     """The size of the items if they are of one simple kind, which is quick to tell; others are to wait."""
-    kinds = set(map(type, items)) if len(items) > 16 else {object}
-    if kinds == {str}:
-        return sum(map(len, items)) + 2 * len(items)
-    if kinds == {int}:
-        return (sum(map(int.bit_length, items)) >> 2) + len(items)
-    if kinds <= _SMALL:
-        return len(items)
+    if len(items) > 16:
+        kinds = set(map(type, items))
+        if kinds == {str}:
+            return sum(map(len, items)) + 2 * len(items)
+        if kinds == {int}:
+            return (sum(map(int.bit_length, items)) >> 2) + len(items)
+        if kinds <= _SMALL:
+            return len(items)
     waiting.extend(items)
     return 0
 
@@ -95,7 +97,7 @@ def price(work: Evaluation, value: object) -> int:
         return len(value) >> 6
     if value is None or isinstance(value, NUMBERS):
         return 0
-    return measure(value, work.left << 2) >> 2
+    return measure(value, work.left * 2 + 2) >> 1
 
 
 def pay_for_key(work: Evaluation, key: object, count: int) -> None:

@@ -95,10 +95,10 @@ def index_of(machine: "GraphMachine") -> Index:
     vertices = machine.workflow.lowered.vertices
     for (number, plane), join in machine.state.joins.items():
         vertex = vertices[number]
-        if join.resolved:
-            step = vertex.step(plane)
-            index.waiting[step] = join.required, join.resolved
-            index.given.update(_given(machine, vertex, step, join))
+        step = vertex.step(plane)
+        if join.told:
+            index.waiting[step] = join.required, join.told
+        index.given.update(_given(machine, vertex, step, join))
     for waiting in machine.steps.values():
         request = waiting.vertex.request
         if waiting.key is not None and isinstance(request, SignalRequest):

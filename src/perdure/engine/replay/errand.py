@@ -1,8 +1,11 @@
 """Errands: what a host of a queue needs to know to execute one attempt of a task."""
 
+from typing import Any
+
 import msgspec
 
 from perdure.authoring.context import Info
+from perdure.authoring.task import Task
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import StepId
 from perdure.core.messages import Work
@@ -23,6 +26,8 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str | None = None
     doubts: int = 0
     """How often earlier attempts of the step were in doubt."""
+    timeout_ms: int | None = None
+    """The time limit of an attempt, if it is not the task's own."""
 
     def info(self, work: Work) -> Info:
         return Info(
@@ -30,8 +35,11 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def pack_errand(task: str, attempt: int, doubts: int, info: Info, payload: bytes) -> bytes:
-    header = Errand(task, attempt, info.program, info.version, info.key, doubts)
+def pack_errand(
+    task: Task[..., Any], attempt: int, doubts: int, info: Info, payload: bytes
+) -> bytes:
+    limit = task.timeout_ms if task.is_tuned else None
+    header = Errand(task.name, attempt, info.program, info.version, info.key, doubts, limit)
     return _encode(header) + b"\n" + payload
 
 

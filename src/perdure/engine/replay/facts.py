@@ -169,11 +169,7 @@ def take(warm: WarmRun, message: Message) -> bool:
     if machine.is_over:
         return pass_on(machine, message)
     if kind == "signal":
-        name = machine.signal_name(detail, message.step)
-        number = machine.signals.next_delivery(name)
-        delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)
-        machine.feed(delivered, Acknowledge(message.guid))
-        return True
+        return _take_signal(machine, message, detail)
     if kind == "cancel":
         return _take_cancel(machine, message, detail)
     promise = None if message.step is None else machine.promises.get(message.step)
@@ -191,6 +187,16 @@ def _is_taken(warm: WarmRun, message: Message) -> bool:
     """Whether its work is done. Where parts commit apart, a crash may have left its entry alone."""
     balance = warm.journal.state.balances.get(message_account(message.guid), 0)
     return MessageLedger(balance).work_done
+
+
+def _take_signal(machine: AnyMachine, message: Message, topic: str) -> bool:
+    if not machine.takes_signal(topic, message.step):
+        return False
+    name = machine.signal_name(topic, message.step)
+    number = machine.signals.next_delivery(name)
+    delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)
+    machine.feed(delivered, Acknowledge(message.guid))
+    return True
 
 
 def _take_cancel(machine: AnyMachine, message: Message, detail: str) -> bool:

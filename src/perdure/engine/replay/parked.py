@@ -8,6 +8,7 @@ from perdure.core.errors import RunCancelled
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
+from perdure.core.ledger import ENTRY, message_account, step_account
 from perdure.core.messages import Message
 from perdure.core.replay.doubt import reconciled_entry
 from perdure.core.replay.identity import (
@@ -17,6 +18,7 @@ from perdure.core.replay.identity import (
     result_guid,
     timer_guid,
 )
+from perdure.engine.graph.labels import ENTERED, posted
 from perdure.engine.replay.facts import Outcome
 from perdure.engine.runs import rebuild_run
 from perdure.engine.sources import Sources
@@ -49,19 +51,30 @@ class ParkedRun:
     ) -> Bundle | None:
         """Commits: a body of the run has ended so. The program hears of it when there is one that can be replayed.
 
-        `None` if nobody waits for that attempt, or if the task may be tried again: then nothing would be kept. In a
-        graph what follows from an outcome commits with it, and only the program knows that: the step is in doubt.
+        `None` if nobody waits for that attempt, or if the task may be tried again: then nothing would be kept.
         """
-        if self._is_graph:
-            return None
         is_awaited = self._state.started.get(step) == attempt and step not in self._state.completed
         if not is_awaited or (outcome.may_retry and not outcome.ok):
             return None
-        completed = e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload)
-        found = [reconciled_entry(step)] if outcome.is_reconciled else []
+        found: list[e.Event] = [reconciled_entry(step)] if outcome.is_reconciled else []
+        if self._state.scheduled[step]:
+            found += self._staged(step, attempt, outcome)
+        else:
+            found.append(e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload))
         bundle = Bundle()
-        bundle.append(self._loaded.fence, self._loaded.append([*found, completed], sources))
+        bundle.append(self._loaded.fence, self._loaded.append(found, sources))
         return bundle
+
+    def _staged(self, step: StepId, attempt: int, outcome: Outcome) -> list[e.Event]:
+        """The same of a graph's step: the answer's entry, if that is missing, and the answer."""
+        guid = result_guid(self._run_id, step, 1)
+        answer = e.InvokeCompleted(
+            step, attempt, outcome.ok, guid, staged=True, payload=outcome.payload
+        )
+        if message_account(guid) in self._state.balances:
+            return [answer]
+        entry = posted(ENTERED, (step_account(step), ENTRY), (message_account(guid), ENTRY))
+        return [entry, answer]
 
     def cancel(
         self, message: Message, children: Sequence[RunId], codec: Codec, sources: Sources

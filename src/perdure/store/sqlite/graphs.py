@@ -17,7 +17,7 @@ from perdure.store.statements import statements
 from perdure.store.values import require_storable
 
 T = TypeVar("T")
-_SQL = statements("sqlite_graphs")
+_SQL = statements("sqlite") | statements("sqlite_graphs")
 
 
 class SqliteGraphs(GraphQueries):
@@ -37,7 +37,7 @@ class SqliteGraphs(GraphQueries):
         def activate(connection: apsw.Connection) -> None:
             known = connection.execute(_SQL["lock_versions"], {"name": name}).fetchall()
             require_version(name, version, [cast("str", row[0]) for row in known])
-            connection.execute(_SQL["deactivate_program"], {"name": name})
+            connection.execute(_SQL["deactivate_program"], names)
             connection.execute(_SQL["activate_program"], names)
 
         require_storable(names.values())
@@ -73,7 +73,7 @@ def _match(connection: apsw.Connection, values: dict[str, Any]) -> list[Message]
     if not pairs:
         return []
     moved = [message_from(row) for row in fetch_rows(connection, _SQL["move_messages"], pairs)]
-    execute_rows(connection, _SQL["take_messages"], [pair[:2] for pair in pairs])
+    execute_rows(connection, _SQL["acknowledge"], [pair[:2] for pair in pairs])
     arrived = {(message.run_id, message.guid) for message in moved}
     served = [
         (run_id, step, WAIT, mailbox)

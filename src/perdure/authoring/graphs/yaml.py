@@ -1,0 +1,72 @@
+"""Graphs written as YAML: one document for each. Whatever is wrong is told at once, with line and column."""
+
+from pathlib import Path
+
+from perdure.authoring.graphs.arguments import argument_problems
+from perdure.authoring.graphs.document import Document
+from perdure.authoring.graphs.tree import documents
+from perdure.core.graph.checking import invalid, problems_of
+from perdure.core.graph.model import Graph, Place, Problem
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+def load_graph(source: str | Path) -> Graph:
+    """The graph in a file or a text, checked. `GraphInvalid` tells everything that is wrong, in the order of lines.
+
+    A path, or a text of one line that ends in .yaml or .yml, names a file; any other text is the graph itself.
+    """
+    text, file, problems = _text_of(source)
+    found = _read(text, file, problems)
+    if not problems and len(found) != 1:
+        second = Place(file, 1, 1) if not found else found[1].place
+        what = "there is no graph" if not found else "this is a second graph"
+        remedy = "write one" if not found else "read several with read_graphs"
+        problems.append(Problem("", "", what, remedy, second))
+    return _checked(found, problems, file)[0]
+
+
+def read_graphs(source: str | Path) -> list[Graph]:
+    """All graphs in a file or a text, one for each document, checked."""
+    text, file, problems = _text_of(source)
+    return _checked(_read(text, file, problems), problems, file)
+
+
+def _text_of(source: str | Path) -> tuple[str, str, list[Problem]]:
+    is_path = isinstance(source, Path) or (
+        "\n" not in source and source.strip().endswith(_SUFFIXES)
+    )
+    if not is_path:
+        return str(source), "<text>", []
+    path = Path(str(source).strip()) if isinstance(source, str) else source
+    try:
+        return path.read_bytes().decode(), str(path), []
+    except UnicodeDecodeError as error:
+        what = f"the file is not UTF-8 (byte {error.start})"
+        return "", str(path), [Problem("", "", what, "save it as UTF-8", Place(str(path), 1, 1))]
+
+
+def _read(text: str, file: str, problems: list[Problem]) -> list[Document]:
+    found = [Document(value, problems) for value in documents(text, file, problems)]
+    names: dict[tuple[str, str], Place] = {}
+    for document in found:
+        graph = document.graph
+        if graph is None:
+            continue
+        first = names.setdefault((graph.name, graph.version), document.place)
+        if first is not document.place:
+            what = f"there is a graph {graph.name!r} of that version already, in line {first.line}"
+            remedy = "give one of them another name or version"
+            problems.append(Problem("", "graph", what, remedy, document.place))
+        problems.extend(document.judged(problems_of))
+        problems.extend(document.judged(argument_problems))
+    return found
+
+
+def _checked(found: list[Document], problems: list[Problem], file: str) -> list[Graph]:
+    if problems:
+        names = [document.name for document in found if document.name]
+        nowhere = Place("", 0, 0)
+        ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.where or nowhere)
+        raise invalid(names[0] if names else file, ordered)
+    return [document.graph for document in found if document.graph is not None]

@@ -1,0 +1,304 @@
+"""Calls of graphs, replaced by the graphs that they call.
+
+The nodes of the called graph become `call/inner`, its variables `call__variable`, so that neither meets those around.
+Its trigger becomes an assign that sets the input, its outputs become assigns of the result, and these lead to an assign
+with the name of the call, which maps the call's output and has the call's edges. Errors that the called graph does not
+handle go along the error edges of the call. Job data are the run's, and shared. Search keys and what a trigger emits
+are for runs of their own, and left out.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from perdure.core.errors import ExpressionProblem
+from perdure.core.expressions import parse
+from perdure.core.graph import model as m
+from perdure.core.graph.checking import MAX_EDGES, MAX_NODES, invalid, problems_of
+from perdure.core.graph.fields import (
+    OWN,
+    Renaming,
+    ends_here,
+    expressions_of,
+    names_its_result,
+    renamed,
+    variables_of,
+)
+from perdure.core.graph.model import Problem
+from perdure.core.graph.suggestions import did_you_mean
+
+Find = Callable[[str], m.Graph | None]
+
+MAX_NESTING: Final = 20
+"""Calls within calls: a chain that long is a graph that nobody reads."""
+
+_SHARED: Final = frozenset(("job", *OWN))
+
+
+def expand(graph: m.Graph, find: Find, known: Iterable[str] = ()) -> m.Graph:
+    """The graph without calls. `find` gives the graphs that are called; `known` are names to suggest.
+
+    Raises `GraphInvalid` for calls of unknown graphs, for wrong arguments, and for graphs that call themselves.
+    """
+    return _expanded(graph, _Finder(find, tuple(known), {}), (graph.name,))
+
+
+class _Finder(NamedTuple):
+    find: Find
+    known: tuple[str, ...]
+    done: dict[str, m.Graph]
+    """Called graphs that were found sound, and expanded: each is, once."""
+
+
+def _expanded(graph: m.Graph, finder: _Finder, path: tuple[str, ...]) -> m.Graph:
+    calls = [node for node in graph.nodes if isinstance(node, m.Call)]
+    if not calls:
+        return graph
+    problems: list[Problem] = []
+    for call in calls:
+        called = finder.find(call.graph)
+        problem = _refused(call, called, finder, path)
+        if problem is not None or called is None:
+            problems.extend([] if problem is None else [problem])
+            continue
+        problems.extend(_wrong_arguments(call, called))
+        inner = finder.done.get(call.graph) or _expanded(called, finder, (*path, call.graph))
+        finder.done[call.graph] = inner
+        if not problems:
+            graph = _Expansion(graph, call, inner).graph()
+    if len(graph.nodes) > MAX_NODES or len(graph.edges) > MAX_EDGES:
+        what = (
+            f"it has {len(graph.nodes):,} nodes and {len(graph.edges):,} edges once it is expanded"
+        )
+        problems.append(Problem("", "", what, f"use at most {MAX_NODES:,} and {MAX_EDGES:,}"))
+    if problems:
+        raise invalid(path[-1], problems)
+    return graph
+
+
+def _refused(
+    call: m.Call, called: m.Graph | None, finder: _Finder, path: tuple[str, ...]
+) -> Problem | None:
+    if call.graph in path:
+        circle = " -> ".join((*path[path.index(call.graph) :], call.graph))
+        what = f"the graph calls itself: {circle}"
+        return Problem(call.name, "graph", what, "start it with an await, as a run of its own")
+    if called is None:
+        remedy = did_you_mean(call.graph, finder.known, "define it, or start it with an await")
+        return Problem(call.name, "graph", f"there is no graph {call.graph!r}", remedy)
+    if len(path) > MAX_NESTING:
+        what = f"calls are nested more than {MAX_NESTING} deep"
+        return Problem(call.name, "graph", what, "start it with an await, as a run of its own")
+    faults = [] if call.graph in finder.done else problems_of(called)
+    if faults:
+        what = f"the graph {call.graph!r} has problems of its own, such as: {faults[0]}"
+        return Problem(call.name, "graph", what, "mend that graph first")
+    return None
+
+
+def _wrong_arguments(call: m.Call, called: m.Graph) -> Iterator[Problem]:
+    fields = called.input
+    if fields is None:
+        return
+    for name in call.input:
+        if name not in fields:
+            what = f"the graph {call.graph!r} has no input {name!r}"
+            remedy = did_you_mean(name, fields, f"it has {', '.join(fields) or 'none'}")
+            yield Problem(call.name, f"input.{name}", what, remedy)
+    for name, field in fields.items():
+        if field.required and name not in call.input:
+            what = f"the input {name!r} of the graph {call.graph!r} is missing"
+            yield Problem(call.name, "input", what, f"add {name!r} to the call's input")
+
+
+class _Expansion:
+    """One call, and the graph without calls that takes its place."""
+
+    def __init__(self, outer: m.Graph, call: m.Call, inner: m.Graph) -> None:
+        self._outer = outer
+        self._call = call
+        self._inner = inner
+        self._prefix = _prefix(call.name, outer)
+        self._result = f"{self._prefix}result"
+        self._renaming = Renaming(self._node, self._variable, self._expression)
+        self._catching = [
+            edge for edge in outer.edges if edge.source == call.name and edge.on == m.ERROR
+        ]
+
+    def graph(self) -> m.Graph:
+        nodes: list[m.AnyNode] = []
+        edges = [*map(self._outer_edge, self._outer.edges), *self._inner_edges()]
+        for node in self._outer.nodes:
+            if node is self._call:
+                nodes.extend(self._inner_node(each) for each in self._inner.nodes)
+                nodes.append(self._mapped())
+            else:
+                nodes.append(node)
+        return msgspec.structs.replace(self._outer, nodes=tuple(nodes), edges=tuple(edges))
+
+    # Names
+
+    def _node(self, name: str) -> str:
+        return f"{self._call.name}/{name}"
+
+    def _variable(self, name: str) -> str:
+        return self._prefix + name
+
+    def _expression(self, text: str) -> str:
+        return with_names(text, lambda name: name if name in _SHARED else self._variable(name))
+
+    def _with_result(self, text: str) -> str:
+        return with_names(text, lambda name: self._result if name == "result" else name)
+
+    # Nodes
+
+    def _inner_node(self, node: m.AnyNode) -> m.AnyNode:
+        name = self._node(node.name)
+        if isinstance(node, m.Trigger):
+            job = {key: self._expression(text) for key, text in node.job.items()}
+            return m.Assign(name=name, set=self._inputs(), job=job)
+        if isinstance(node, m.Output):
+            return m.Assign(name=name, set={self._result: self._expression(node.value)})
+        return renamed(node, self._renaming)
+
+    def _inputs(self) -> m.Maps:
+        """The call's input as variables, and all of it as `input`. Defaults stand for what is not given."""
+        given = dict(self._call.input)
+        for name, field in (self._inner.input or {}).items():
+            given.setdefault(name, repr(field.default))
+        variables = {self._variable(name): text for name, text in given.items()}
+        whole = ", ".join(f"{name!r}: {self._variable(name)}" for name in given)
+        return variables | {self._variable("input"): f"{{{whole}}}"}
+
+    def _mapped(self) -> m.Assign:
+        call = self._call
+        maps = {call.name: "result"} if names_its_result(call) else call.output or {}
+        if names_its_result(call) and not call.name.isidentifier():
+            maps = {}
+        # Outputs are mapped all at once, and an assign sets one after the other.
+        texts = {name: self._with_result(text) for name, text in maps.items()}
+        if not any(name in _reads(text) for name in texts for text in texts.values()):
+            return m.Assign(name=call.name, set=self._own_result() | texts)
+        early = {f"{self._prefix}out_{name}": text for name, text in texts.items()}
+        late = {name: f"{self._prefix}out_{name}" for name in texts}
+        return m.Assign(name=call.name, set=self._own_result() | early | late)
+
+    def _own_result(self) -> m.Maps:
+        """A graph without outputs results in its job data."""
+        has_output = any(isinstance(node, m.Output) for node in self._inner.nodes)
+        return {} if has_output else {self._result: "job"}
+
+    # Edges
+
+    def _outer_edge(self, edge: m.Edge) -> m.Edge:
+        call = self._call.name
+        if edge.target == call:
+            trigger = next(node for node in self._inner.nodes if isinstance(node, m.Trigger))
+            edge = msgspec.structs.replace(edge, target=self._node(trigger.name))
+        if edge.source == call and edge.when is not None and edge.on != m.ERROR:
+            edge = msgspec.structs.replace(edge, when=self._with_result(edge.when))
+        return edge
+
+    def _inner_edges(self) -> Iterator[m.Edge]:
+        for edge in self._inner.edges:
+            yield msgspec.structs.replace(
+                edge,
+                source=self._node(edge.source),
+                target=self._node(edge.target),
+                when=None if edge.when is None else self._expression(edge.when),
+                bind=None if edge.bind is None else self._variable(edge.bind),
+            )
+        for node in self._inner.nodes:
+            name = self._node(node.name)
+            if self._leads_out(node):
+                yield m.Edge(name, self._call.name)
+            if _may_fail(node) and not self._catches_all(node.name):
+                yield from (msgspec.structs.replace(edge, source=name) for edge in self._catching)
+
+    def _leads_out(self, node: m.AnyNode) -> bool:
+        if isinstance(node, m.Output):
+            return True
+        if ends_here(node) or isinstance(node, m.Raise) or not self._own_result():
+            return False
+        return not any(edge.source == node.name for edge in self._inner.edges)
+
+    def _catches_all(self, name: str) -> bool:
+        return any(
+            edge.source == name and edge.on == m.ERROR and not (edge.errors or edge.when)
+            for edge in self._inner.edges
+        )
+
+
+def _may_fail(node: m.AnyNode) -> bool:
+    """Whether it has error edges once it is expanded: the trigger and the outputs are assigns then."""
+    if isinstance(node, m.Trigger | m.Output):
+        return True
+    return not (ends_here(node) or isinstance(node, m.Spread))
+
+
+def _prefix(name: str, graph: m.Graph) -> str:
+    """What the variables of a called graph begin with: nothing around has such a name."""
+    taken = set(graph.input or ())
+    for node in graph.nodes:
+        taken.update(variable for _, variable in variables_of(node))
+        taken.update(read for each in expressions_of(node) for read in _reads(each.text))
+    for edge in graph.edges:
+        taken.update({edge.bind or ""}, _reads(edge.when or "None"))
+    prefix = f"{name.replace('/', '_')}__"
+    while any(each.startswith(prefix) for each in taken):
+        prefix += "_"
+    return prefix
+
+
+def _reads(text: str) -> frozenset[str]:
+    try:
+        return parse(text).names
+    except ExpressionProblem:
+        return frozenset()
+
+
+def with_names(text: str, rename: Callable[[str], str]) -> str:
+    """The expression with other names for the variables that it reads. What is none stays as it is."""
+    names = _reads(text)
+    if not names:
+        return text
+    tree = ast.parse(text.strip(), mode="eval")
+    return ast.unparse(_Renamer(names, rename).visit(tree))
+
+
+class _Renamer(ast.NodeTransformer):
+    """Renames what is free: a loop or a lambda inside the expression has its own names."""
+
+    def __init__(self, names: frozenset[str], rename: Callable[[str], str]) -> None:
+        self._names = names
+        self._rename = rename
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id not in self._names:
+            return node
+        return ast.copy_location(ast.Name(self._rename(node.id), node.ctx), node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        bound = frozenset(argument.arg for argument in node.args.args)
+        node.body = self._inside(bound).visit(node.body)
+        return node
+
+    def _comprehension(self, node: ast.AST) -> ast.AST:
+        generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]
+        inside = self
+        for generator in generators:
+            generator.iter = inside.visit(generator.iter)
+            targets = ast.walk(generator.target)
+            inside = inside._inside(frozenset(t.id for t in targets if isinstance(t, ast.Name)))
+            generator.ifs = [inside.visit(condition) for condition in generator.ifs]
+        for field in ("elt", "key", "value"):
+            if hasattr(node, field):
+                setattr(node, field, inside.visit(getattr(node, field)))
+        return node
+
+    visit_ListComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+
+    def _inside(self, bound: frozenset[str]) -> "_Renamer":
+        return _Renamer(self._names - bound, self._rename)

@@ -1,0 +1,1 @@
+"""The rules that a graph keeps, by subject. Each module has `problems`, from a survey to all that it finds."""

@@ -1,0 +1,132 @@
+"""Options of nodes: which go together, and which values they may have."""
+
+import ast
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from perdure.core.graph import model as m
+from perdure.core.graph.model import Problem
+from perdure.core.graph.survey import Survey
+from perdure.core.limits import MAX_ATTEMPTS
+
+_CODES: Final = range(100, 1000)
+
+
+def problems(survey: Survey) -> Iterator[Problem]:
+    for node in survey.nodes.values():
+        judge = _JUDGES.get(type(node))
+        if judge is not None:
+            for field, what, remedy in judge(node):
+                yield Problem(node.name, field, what, remedy)
+
+
+Finding = tuple[str, str, str]
+"""Field, what and remedy."""
+
+
+def _worker(node: m.Worker) -> Iterator[Finding]:
+    if node.timeout is not None:
+        yield from _seconds("timeout", node.timeout)
+    retry = node.retry
+    if retry is None:
+        return
+    if not 1 <= retry.attempts <= MAX_ATTEMPTS:
+        yield "retry.attempts", f"{retry.attempts} attempts", f"use 1 to {MAX_ATTEMPTS}"
+    yield from _seconds("retry.first", retry.first)
+    yield from _seconds("retry.ceiling", retry.ceiling)
+    if not (math.isfinite(retry.factor) and retry.factor >= 1):
+        yield "retry.factor", f"a factor of {retry.factor}", "use 1 or more"
+
+
+def _seconds(field: str, seconds: float) -> Iterator[Finding]:
+    if not (math.isfinite(seconds) and seconds > 0):
+        yield field, f"{seconds} seconds", "use a finite number above 0"
+
+
+def _hook(node: m.Hook) -> Iterator[Finding]:
+    if node.cycle:
+        for field in ("sleep", "topic", "pending"):
+            if getattr(node, field):
+                yield (
+                    field,
+                    "a hook that is cycled back to waits for nothing",
+                    "remove it, or wait in a hook of its own behind this one",
+                )
+    if node.topic is None:
+        for field in ("key", "pending"):
+            if getattr(node, field):
+                yield (
+                    field,
+                    "the hook waits for no signal",
+                    "name the signal's topic, or remove it",
+                )
+    if node.sleep is not None:
+        yield from _literal_seconds("sleep", node.sleep)
+
+
+def _literal_seconds(field: str, text: str) -> Iterator[Finding]:
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return  # no literal, or no expression at all: others say so
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        yield field, f"{text} is not a number of seconds", "use an expression for a number"
+    elif not (math.isfinite(value) and value >= 0):
+        yield field, f"{text} seconds", "use a finite number, 0 or more"
+
+
+def _signal(node: m.Signal) -> Iterator[Finding]:
+    ways = [name for name in ("key", "run") if getattr(node, name) is not None]
+    if node.all is not None and node.key is None:
+        yield (
+            "all",
+            "says by which search key runs are found, and no value to find",
+            "set `key` to an expression for that value",
+        )
+    elif not ways:
+        yield (
+            "topic",
+            "nobody is told to get the signal",
+            "set `key`, or `run`, or `all` and `key`",
+        )
+    if len(ways) == 2 or (node.run is not None and node.all is not None):
+        yield (
+            "run",
+            "the signal goes to one run, and elsewhere too",
+            "set `run` alone, or `key`, or `all` and `key`",
+        )
+    if node.scrub and node.all is None:
+        yield (
+            "scrub",
+            "only an index that runs were found by is scrubbed",
+            "set `all`, or remove `scrub`",
+        )
+    yield from _code(node.code)
+
+
+def _interrupt(node: m.Interrupt) -> Iterator[Finding]:
+    yield from _code(node.code)
+
+
+def _code(code: int) -> Iterator[Finding]:
+    if code not in _CODES:
+        yield "code", f"{code} is no code", f"use {_CODES[0]} to {_CODES[-1]}"
+
+
+def _raise(node: m.Raise) -> Iterator[Finding]:
+    if bool(node.error) == (node.again is not None):
+        yield (
+            "error",
+            "it is not clear what is raised",
+            "name the error, or set `again` to the variable of one that was caught",
+        )
+
+
+_JUDGES: Final[dict[type[m.Node], Callable[[Any], Iterator[Finding]]]] = {
+    m.Worker: _worker,
+    m.Hook: _hook,
+    m.Signal: _signal,
+    m.Interrupt: _interrupt,
+    m.Raise: _raise,
+}

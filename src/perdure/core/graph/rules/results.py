@@ -1,0 +1,64 @@
+"""Types: that what the graph outputs is what it says it does, as far as that is known without running it."""
+
+from collections.abc import Iterator
+
+from perdure.core.expressions import ExpressionProblem
+from perdure.core.graph import model as m
+from perdure.core.graph.inference import field_clashes, fields_of, type_of
+from perdure.core.graph.model import FieldType, Problem
+from perdure.core.graph.scopes import Scope, Scopes
+from perdure.core.graph.suggestions import did_you_mean
+from perdure.core.graph.survey import Survey
+
+
+def problems(survey: Survey, scopes: Scopes) -> Iterator[Problem]:
+    wanted = survey.graph.output
+    if wanted is None:
+        return
+    for node in survey.of_kind(m.Output):
+        if node.name not in survey.reached:
+            continue
+        if not isinstance(survey.parsed(node.value), ExpressionProblem):
+            yield from _value(node, wanted, scopes.before[node.name])
+
+
+def _value(node: m.Output, wanted: dict[str, FieldType], scope: Scope) -> Iterator[Problem]:
+    given = type_of(node.value, scope)
+    if given not in {"dict", "any"}:
+        yield Problem(
+            node.name,
+            "value",
+            f"it is of type {given}, and the graph outputs the fields {_names(wanted)}",
+            "output a dict of them",
+        )
+        return
+    fields = fields_of(node.value, scope)
+    if fields is None:
+        return
+    for name, field in wanted.items():
+        if name not in fields and field.required:
+            yield Problem(
+                node.name,
+                "value",
+                f"the field {name!r} of the graph's output is missing",
+                "add it, or say that it is not required",
+            )
+    for name, kind in fields.items():
+        if name not in wanted:
+            yield Problem(
+                node.name,
+                "value",
+                f"the graph's output has no field {name!r}",
+                did_you_mean(name, wanted, f"it has {_names(wanted)}"),
+            )
+        elif field_clashes(kind, wanted[name]):
+            yield Problem(
+                node.name,
+                "value",
+                f"the field {name!r} is of type {kind}, and shall be {wanted[name].type}",
+                "convert it, or change the type in the graph's output",
+            )
+
+
+def _names(fields: dict[str, FieldType]) -> str:
+    return ", ".join(repr(name) for name in fields) or "(none)"

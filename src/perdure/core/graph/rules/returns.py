@@ -1,0 +1,103 @@
+"""Ways back: circles of edges, cycle activities, and the planes that they and repeated responses open."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from perdure.core.graph import model as m
+from perdure.core.graph.fields import kind_of, opens_planes
+from perdure.core.graph.model import Problem
+from perdure.core.graph.suggestions import did_you_mean
+from perdure.core.graph.survey import Survey
+
+MAX_ADDRESS: Final = 60
+"""Activities and spreads on one path: each is a number in the addresses of those behind it."""
+
+
+def problems(survey: Survey) -> Iterator[Problem]:
+    for numbered in survey.returning:
+        source, target = numbered.edge.source, numbered.edge.target
+        if isinstance(survey.nodes[target], m.Trigger):
+            continue  # no edge at all leads there
+        yield Problem(
+            numbered.place,
+            "target",
+            f"{source} -> {target} leads back, and edges form no circle",
+            f"lead {source!r} to a cycle activity, which returns to a hook with cycle: true before",
+        )
+    for node in survey.of_kind(m.Cycle):
+        yield from _cycle(survey, node)
+    yield from _strays(survey)
+    yield from _too_deep(survey)
+
+
+def _cycle(survey: Survey, node: m.Cycle) -> Iterator[Problem]:
+    hook = survey.nodes.get(node.to)
+    hooks = [h.name for h in survey.of_kind(m.Hook) if h.cycle]
+    if hook is None:
+        remedy = did_you_mean(node.to, hooks, "name a hook with cycle: true")
+        yield Problem(node.name, "to", f"there is no node {node.to!r}", remedy)
+    elif not isinstance(hook, m.Hook):
+        yield Problem(
+            node.name,
+            "to",
+            f"{node.to!r} is no hook, but of kind {kind_of(hook)}",
+            "put a hook with cycle: true before it, and return to that",
+        )
+    elif not hook.cycle:
+        yield Problem(
+            node.name,
+            "to",
+            f"the hook {node.to!r} is not made to be returned to",
+            f"set cycle: true on {node.to!r}, which must wait for nothing",
+        )
+    elif node.name in survey.reached and not survey.is_before(node.to, node.name):
+        yield Problem(
+            node.name,
+            "to",
+            f"the hook {node.to!r} does not come before it",
+            "return to a hook that the path has come by",
+        )
+
+
+def _strays(survey: Survey) -> Iterator[Problem]:
+    """Joins of a path that comes many times with one that comes once: they would wait for ever. Each is told once."""
+    shape, names = survey.shape, survey.names
+    told: set[int] = set()
+    for opener in survey.in_order():
+        if not opens_planes(survey.nodes[opener]):
+            continue
+        place = survey.number[opener]
+        inside = {each for each in shape.descendants(place) if shape.dominates(place, each)}
+        inside.add(place)
+        for join in sorted(shape.descendants(place) - inside - told):
+            ways = shape.before[join]
+            within = [names[way] for way in ways if way in inside]
+            outside = [names[way] for way in ways if way not in inside]
+            if within and outside:
+                told.add(join)
+                yield _stray(names[join], opener, within[0], outside[0])
+
+
+def _stray(join: str, opener: str, within: str, outside: str) -> Problem:
+    return Problem(
+        join,
+        "",
+        f"it joins {within!r}, which may come many times because of {opener!r}, with {outside!r}, "
+        f"which does not come by {opener!r}: it would wait for one of them for ever",
+        f"let {outside!r} lead to {opener!r}, or to a node of its own instead",
+    )
+
+
+def _too_deep(survey: Survey) -> Iterator[Problem]:
+    depths: dict[str, int] = {}
+    for name in survey.in_order():
+        node = survey.nodes[name]
+        above = max((depths[before] for before in survey.before(name)), default=0)
+        depths[name] = above + (not isinstance(node, m.INLINE) or isinstance(node, m.Spread))
+        if depths[name] > MAX_ADDRESS >= above:
+            yield Problem(
+                name,
+                "",
+                f"it is activity {depths[name]} on its path, and {MAX_ADDRESS} is the most",
+                "move some into a graph of their own, and start that with an await",
+            )

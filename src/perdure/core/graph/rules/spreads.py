@@ -1,0 +1,103 @@
+"""Spreads: each has one aggregate, and between the two a body that nothing enters or leaves otherwise."""
+
+from collections.abc import Iterator
+
+from perdure.core.graph import model as m
+from perdure.core.graph.fields import ends_here, kind_of, opens_planes
+from perdure.core.graph.model import Problem
+from perdure.core.graph.suggestions import did_you_mean
+from perdure.core.graph.survey import Survey
+
+
+def problems(survey: Survey) -> Iterator[Problem]:
+    spreads = {node.name: node for node in survey.of_kind(m.Spread)}
+    ends: dict[str, list[m.Aggregate]] = {name: [] for name in spreads}
+    for aggregate in survey.of_kind(m.Aggregate):
+        if aggregate.of in spreads:
+            ends[aggregate.of].append(aggregate)
+        else:
+            remedy = did_you_mean(aggregate.of, spreads, "name the spread that it ends")
+            yield Problem(aggregate.name, "of", f"there is no spread {aggregate.of!r}", remedy)
+    for name, spread in spreads.items():
+        if not ends[name]:
+            yield Problem(
+                name,
+                "",
+                "the spread has no aggregate",
+                f"add one with of={name!r}, where the paths of its items end",
+            )
+        for extra in ends[name][1:]:
+            yield Problem(
+                extra.name,
+                "of",
+                f"the spread {name!r} has an aggregate already: {ends[name][0].name!r}",
+                "let all paths of the spread lead to that one",
+            )
+        if len(ends[name]) == 1 and name in survey.reached:
+            yield from _body(survey, spread, ends[name][0])
+
+
+def body_of(survey: Survey, spread: str, aggregate: str) -> frozenset[str]:
+    """The nodes between the two: those that a path from the spread leads to, not by the aggregate."""
+    return survey.reach((spread,), without=aggregate) - {spread}
+
+
+def _body(survey: Survey, spread: m.Spread, aggregate: m.Aggregate) -> Iterator[Problem]:
+    body = body_of(survey, spread.name, aggregate.name)
+    behind = survey.reach((aggregate.name,)) - {aggregate.name}
+    inside = body - behind
+    between = f"the spread {spread.name!r} and its aggregate {aggregate.name!r}"
+    if aggregate.name not in survey.reach((spread.name,)):
+        yield Problem(
+            aggregate.name,
+            "of",
+            f"no path leads from the spread {spread.name!r} here",
+            "lead the path of each item to its aggregate",
+        )
+        return
+    for name in survey.names:
+        if name in inside:
+            yield from _inside(survey, survey.nodes[name], between)
+    entries = inside | {aggregate.name}
+    for numbered in survey.edges:
+        source, target = numbered.edge.source, numbered.edge.target
+        if source in inside | {spread.name} and target in behind:
+            yield Problem(
+                numbered.place,
+                "target",
+                f"{source} -> {target} leads past the aggregate {aggregate.name!r}",
+                f"lead to {aggregate.name!r}, and go on from there",
+            )
+        elif target in entries and source not in inside | {spread.name}:
+            if source in survey.reached:
+                yield Problem(
+                    numbered.place,
+                    "source",
+                    f"{source} -> {target} leads from outside between {between}",
+                    f"lead to {spread.name!r}, or past {aggregate.name!r}",
+                )
+
+
+def _inside(survey: Survey, node: m.AnyNode, between: str) -> Iterator[Problem]:
+    kind = kind_of(node)
+    if isinstance(node, m.Output | m.Cycle):
+        yield Problem(
+            node.name,
+            "",
+            f"it is between {between}, where there is no {kind}",
+            "move it behind the aggregate",
+        )
+    elif opens_planes(node):
+        yield Problem(
+            node.name,
+            "cycle" if isinstance(node, m.Hook) and node.cycle else "pending",
+            f"it is between {between}, and would make items of items",
+            "move it into a graph of its own, and start that with an await for each item",
+        )
+    elif not survey.outgoing[node.name] and not (ends_here(node) or isinstance(node, m.Raise)):
+        yield Problem(
+            node.name,
+            "",
+            f"the path ends here, between {between}",
+            "lead it on to the aggregate",
+        )

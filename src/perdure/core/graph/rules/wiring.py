@@ -1,0 +1,191 @@
+"""Edges: where they lead, on what they are taken, and in which order."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from perdure.core.graph import model as m
+from perdure.core.graph.fields import ends_here, kind_of
+from perdure.core.graph.model import Problem
+from perdure.core.graph.suggestions import did_you_mean
+from perdure.core.graph.survey import NumberedEdge, Survey
+
+
+def problems(survey: Survey) -> Iterator[Problem]:
+    yield from _triggers(survey)
+    yield from _ends(survey)
+    seen: set[tuple[object, ...]] = set()
+    for numbered in survey.edges:
+        edge = numbered.edge
+        same = (edge.source, edge.target, edge.on, edge.when, edge.errors)
+        if same in seen:
+            yield Problem(numbered.place, "", f"{_arrow(edge)} is there twice", "remove one")
+        seen.add(same)
+        yield from _edge(survey, numbered)
+    for name, node in survey.nodes.items():
+        yield from _alternatives(node, survey.outgoing[name])
+    yield from _unreached(survey)
+
+
+def _triggers(survey: Survey) -> Iterator[Problem]:
+    triggers = [node for node in survey.graph.nodes if isinstance(node, m.Trigger)]
+    if not triggers:
+        yield Problem("", "", "there is no trigger", "add one, where the run begins")
+    for extra in triggers[1:]:
+        yield Problem(
+            extra.name,
+            "",
+            f"there is a trigger already: {triggers[0].name!r}",
+            "begin in one place, and go on from there",
+        )
+
+
+def _ends(survey: Survey) -> Iterator[Problem]:
+    for number, edge in enumerate(survey.graph.edges):
+        for field, name in (("source", edge.source), ("target", edge.target)):
+            if name not in survey.nodes:
+                remedy = did_you_mean(name, survey.names, "add the node, or remove the edge")
+                yield Problem(f"edge {number}", field, f"there is no node {name!r}", remedy)
+
+
+def _arrow(edge: m.Edge) -> str:
+    return f"{edge.source} -> {edge.target}"
+
+
+def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
+    place, edge = numbered.place, numbered.edge
+    source = survey.nodes[edge.source]
+    if isinstance(survey.nodes[edge.target], m.Trigger):
+        yield Problem(
+            place, "target", f"{_arrow(edge)} leads to the trigger", "begin behind the trigger"
+        )
+    if ends_here(source):
+        yield Problem(
+            place,
+            "source",
+            f"no path goes on from {_article(kind_of(source))} {edge.source!r}",
+            "remove the edge, or let it begin before",
+        )
+    else:
+        what = _why_not_on(source, edge.on)
+        if what is not None:
+            yield Problem(place, "on", what, f"use {_choices(source)}")
+    if edge.when is not None and isinstance(source, m.Spread):
+        yield Problem(
+            place, "when", "every item goes the same way from a spread", "put a branch behind it"
+        )
+    if edge.on != m.ERROR:
+        for field in ("errors", "bind"):
+            if getattr(edge, field):
+                yield Problem(
+                    place, field, f"{_arrow(edge)} is not for errors", f"set on={m.ERROR!r}"
+                )
+    yield from _errors(numbered)
+
+
+def _errors(numbered: NumberedEdge) -> Iterator[Problem]:
+    for name in numbered.edge.errors:
+        if not all(part.isidentifier() for part in name.replace(":", ".", 1).split(".")):
+            yield Problem(
+                numbered.place,
+                "errors",
+                f"{name!r} is no name of an error",
+                "write 'module:Name', or 'Name' for one of Python's own",
+            )
+
+
+def _article(word: str) -> str:
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
+def _endings(node: m.Node) -> tuple[str, ...]:
+    """How a node may end, apart from codes."""
+    if isinstance(node, m.Trigger | m.Spread):
+        return (m.DONE,)
+    if isinstance(node, m.Raise):
+        return (m.ERROR,)
+    endings = [m.DONE, m.ERROR]
+    if isinstance(node, m.Worker) or (isinstance(node, m.Hook) and node.topic and node.sleep):
+        endings.append(m.TIMEOUT)
+    if getattr(node, "pending", False):
+        endings.append(m.PENDING)
+    return tuple(endings)
+
+
+def _takes_codes(node: m.Node) -> bool:
+    if isinstance(node, m.Hook):
+        return node.topic is not None
+    return isinstance(node, m.Worker | m.Await)
+
+
+def _why_not_on(node: m.Node, on: str) -> str | None:
+    if on in _endings(node):
+        return None
+    if on.isascii() and on.isdigit():
+        return _why_no_code(node, on)
+    kind = kind_of(node)
+    if on == m.TIMEOUT and isinstance(node, m.Hook):
+        return "the hook has no time limit for a signal"
+    if on == m.PENDING and isinstance(node, m.Worker | m.Hook):
+        return f"the {kind} is not said to be pending"
+    if on in {m.DONE, m.ERROR, m.TIMEOUT, m.PENDING}:
+        return f"{_article(kind)} never ends with {on!r}"
+    return f"nothing ends with {on!r}"
+
+
+def _why_no_code(node: m.Node, on: str) -> str | None:
+    kind = kind_of(node)
+    if not _takes_codes(node):
+        return f"{_article(kind)} responds with no codes"
+    if len(on) != 3 or on[0] == "0":
+        return f"{on} is no code"
+    if on == "202" and not getattr(node, "pending", False):
+        return f"202 is for more to come, and the {kind} is not said to be pending"
+    return None
+
+
+def _choices(node: m.Node) -> str:
+    choices = [repr(ending) for ending in _endings(node)]
+    if _takes_codes(node):
+        choices.append("a code of three digits")
+    return " or ".join(choices)
+
+
+def _alternatives(node: m.AnyNode, edges: list[NumberedEdge]) -> Iterator[Problem]:
+    """Of edges that exclude each other, none comes behind one that is always taken."""
+    if isinstance(node, m.Branch):
+        ways = [edge for edge in edges if edge.edge.on == m.DONE]
+        if not ways:
+            yield Problem(node.name, "", "the branch leads nowhere", "add edges with conditions")
+        yield from _hidden(ways)
+    yield from _hidden([edge for edge in edges if edge.edge.on == m.ERROR])
+
+
+def _hidden(edges: list[NumberedEdge]) -> Iterator[Problem]:
+    always: m.Edge | None = None
+    for numbered in edges:
+        if always is not None:
+            yield Problem(
+                numbered.place,
+                "when",
+                f"{_arrow(numbered.edge)} is never taken: {_arrow(always)} before it always is",
+                "put the edge without a condition last",
+            )
+        elif numbered.edge.when is None and not numbered.edge.errors:
+            always = numbered.edge
+
+
+def _unreached(survey: Survey) -> Iterator[Problem]:
+    """Nodes that no path leads to: of a path that nothing leads to, only its beginning."""
+    lost = [name for name in survey.names if name not in survey.reached]
+    heads = [name for name in lost if not survey.incoming[name]]
+    covered = survey.reach(heads)
+    for name in lost:
+        if name not in covered:
+            heads.append(name)
+            covered |= survey.reach((name,))
+    count = Counter(heads)
+    for name in count:
+        if not isinstance(survey.nodes[name], m.Trigger):
+            yield Problem(
+                name, "", "no path leads here from the trigger", "add an edge, or remove the node"
+            )

@@ -1,0 +1,354 @@
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.authoring.graphs import tree
+from perdure.authoring.graphs.kinds import KINDS
+from perdure.authoring.graphs.yaml import load_graph, read_graphs
+from perdure.core.errors import GraphInvalid, InputError
+from perdure.core.graph import model as m
+from perdure.core.graph.checking import problems_of
+
+ORDER = """\
+graph: order
+version: "1"
+input: {order_id: str, amount: float, note: {type: str, default: ""}}
+output: {receipt: str}
+activities:
+  start: trigger
+  charge:
+    worker: charge_by_hand
+    input: {order: order_id, amount: amount}
+    output: {receipt: result.id}
+    retry: {attempts: 3}
+    timeout: 30
+  approval: {hook: approved, key: order_id, timeout: 3600}
+  refund: {worker: refund_by_hand, input: {why: "'nobody approved it'"}}
+  done: {output: {receipt: receipt}}
+transitions:
+  - start -> charge -> approval
+  - {from: approval, to: done, when: result}
+  - {from: approval, to: refund, on: timeout}
+  - {from: charge, to: refund, on: error, errors: [ValueError], bind: problem}
+"""
+
+EVERYTHING = """\
+graph: everything
+input: {orders: list, customer: str}
+activities:
+  start: {trigger: , keys: {customer: customer}, job: {seen: 0}, emit: "'begun'", persist: true}
+  again: {hook: , cycle: true, job: {seen: job.seen + 1}}
+  each: {spread: orders, item: order, index: number}
+  charge: {worker: charge_them, input: {order: order}, output: {paid: result}, pending: false}
+  all: {aggregate: each, collect: "{'order': order, 'paid': paid}", into: receipts, job: {n: len(receipts)}}
+  set: {assign: {first: "receipts[0]", second: first}, job: {first: first}}
+  way: branch
+  child: {await: audit, input: {receipts: receipts}, wait: false, output: {}}
+  pause: {sleep: 0.5}
+  answer: {hook: answered, output: {said: result}, pending: true}
+  tell: {signal: told, all: customer, key: customer, data: [1, "said"], scrub: true, code: 202}
+  stop_other: {interrupt: said, reason: "'no'", throw: false, code: 499, descend: true}
+  price: {call: pricing, input: {n: 1}, output: {cost: result}}
+  turn: {cycle: again, input: {orders: "orders[1:]"}}
+  stop: interrupt
+  oops: {raise: ValueError, message: "'none'"}
+  result_of_all: {output: {cost: cost, flag: true, none: null, list: [1, 2.5]}}
+transitions:
+  - start -> again -> each -> charge -> all -> set -> way
+  - {from: way, to: turn, when: len(orders) > 1}
+  - {from: way, to: oops, when: not receipts}
+  - {from: way, to: child}
+  - {from: oops, to: stop, on: error, errors: [ValueError, "lib.errors:Bad"], bind: problem}
+  - child -> pause -> answer
+  - {from: answer, to: [tell, stop_other], on: 200}
+  - {from: [tell, stop_other], to: price}
+  - price -> result_of_all
+"""
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(GraphInvalid) as caught:
+        load_graph(text)
+    return [str(problem).removeprefix("<text>:") for problem in caught.value.problems]
+
+
+def recorded() -> list[tuple[str, str, list[str]]]:
+    """The cases of problems.txt: what they are about, a document, and what is said of it."""
+    text = (Path(__file__).parent / "problems.txt").read_text()
+    found = []
+    for part in text.split("\n== ")[1:]:
+        name, _, rest = part.partition("\n")
+        document, _, said = rest.partition("--\n")
+        while not said[:1].isdigit():  # the document itself has a line of dashes
+            more, _, said = said.partition("--\n")
+            document += f"--\n{more}"
+        found.append((name, document, said.strip().split("\n")))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("document", "said"), [case[1:] for case in recorded()], ids=[case[0] for case in recorded()]
+)
+def test_a_problem_is_told_with_its_line_and_column(document: str, said: list[str]) -> None:
+    assert refused(document) == said
+
+
+def test_a_graph_is_read() -> None:
+    graph = load_graph(ORDER)
+    nodes = {node.name: node for node in graph.nodes}
+    assert (graph.name, graph.version, graph.source) == ("order", "1", "<text>:1:1")
+    assert graph.input == {
+        "order_id": m.FieldType("str"),
+        "amount": m.FieldType("float"),
+        "note": m.FieldType("str", required=False, default=""),
+    }
+    assert nodes["charge"] == m.Worker(
+        name="charge",
+        task="charge_by_hand",
+        input={"order": "order_id", "amount": "amount"},
+        output={"receipt": "result.id"},
+        retry=m.RetryRule(attempts=3),
+        timeout=30.0,
+    )
+    assert nodes["approval"] == m.Hook(
+        name="approval", topic="approved", key="order_id", sleep="3600"
+    )
+    assert nodes["done"] == m.Output(name="done", value="{'receipt': (receipt)}")
+    assert graph.edges == (
+        m.Edge("start", "charge"),
+        m.Edge("charge", "approval"),
+        m.Edge("approval", "done", when="result"),
+        m.Edge("approval", "refund", on="timeout"),
+        m.Edge("charge", "refund", on="error", errors=("ValueError",), bind="problem"),
+    )
+
+
+def test_every_kind_can_be_written() -> None:
+    graph = load_graph(EVERYTHING)
+    assert {type(node) for node in graph.nodes} == {kind.node for kind in KINDS.values()}
+    nodes = {node.name: node for node in graph.nodes}
+    assert nodes["tell"] == m.Signal(
+        name="tell",
+        topic="told",
+        all="customer",
+        key="customer",
+        data="[(1), (said)]",
+        scrub=True,
+        code=202,
+    )
+    assert nodes["stop_other"] == m.Interrupt(
+        name="stop_other", target="said", reason="'no'", throw=False, code=499, descend=True
+    )
+    assert nodes["pause"] == m.Hook(name="pause", sleep="0.5")
+    assert nodes["again"] == m.Hook(name="again", cycle=True, job={"seen": "job.seen + 1"})
+    assert m.Edge("answer", "stop_other", on="200") in graph.edges
+    assert m.Edge("tell", "price") in graph.edges
+
+
+def test_every_field_of_the_model_can_be_written() -> None:
+    for kind in {each.node for each in KINDS.values()}:
+        ways = [each for each in KINDS.values() if each.node is kind]
+        written = {field for each in ways for field, _ in each.fields.values()}
+        written |= {each.main for each in ways if each.main is not None}
+        assert set(kind.__struct_fields__) - {"name"} == written, kind
+
+
+def test_many_problems_are_told_at_once_in_the_order_of_lines() -> None:
+    text = ORDER.replace("order: order_id", "order: ordre_id").replace(
+        "timeout: 30\n", "timeout: 0\n"
+    )
+    text = text.replace("-> approval", "-> aproval").replace("on: timeout", "on: nap")
+    assert refused(text) == [
+        "9:20: charge.input.order: there is no variable 'ordre_id'; did you mean 'order_id'?",
+        "12:14: charge.timeout: 0.0 seconds; use a finite number above 0",
+        "13:3: approval: no path leads here from the trigger; add an edge, or remove the node",
+        "17:24: edge 1: there is no node 'aproval'; did you mean 'approval'?",
+        "19:38: edge 3.on: nothing ends with 'nap'; "
+        "use 'done' or 'error' or 'timeout' or a code of three digits",
+    ]
+
+
+def test_what_can_not_be_read_does_not_hide_the_rest() -> None:
+    text = ORDER.replace("hook: approved", "hok: approved").replace(
+        "timeout: 30\n", "timeout: soon\n"
+    )
+    text = text.replace("{output: {receipt: receipt}}", "{output: 'receipt +'}")
+    assert refused(text.replace("errors: [ValueError]", "errors: [a b]")) == [
+        "12:14: charge.timeout: this is a text; write a number of seconds",
+        "13:13: approval: this does not say what it is; did you mean 'hook'?",
+        "15:18: done.output: this is no Python (invalid syntax); "
+        "write one expression, which has a value",
+        "20:51: edge 4.errors: 'a b' is no name of an error; "
+        "write 'module:Name', or 'Name' for one of Python's own",
+    ]
+
+
+def test_a_control_character_is_located() -> None:
+    assert refused("graph: a\nversion: b\x07\n")[0].startswith("2:11: this is no YAML (special")
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    text = f"graph: a\nactivities:\n  w: {{worker: {'x' * 256}}}\n"
+    assert refused(text) == [
+        "3:15: w.worker: the task of 256 bytes ('xxxxxxxxxxxxxxxxxxxx'...); use at most 255"
+    ]
+
+
+def test_on_stays_a_word_and_so_do_yes_and_no() -> None:
+    graph = load_graph(
+        "graph: on\nactivities: {yes: {worker: no}, off: branch, n: {worker: 'y'}}\n"
+        "transitions: [yes -> off -> n]\n"
+    )
+    assert (graph.name, graph.nodes[1]) == ("on", m.Worker(name="yes", task="no"))
+
+
+def test_aliases_stand_for_what_they_name() -> None:
+    graph = load_graph(
+        "graph: a\nactivities:\n  v: {worker: t, retry: &twice {attempts: 2}}\n"
+        "  w: {worker: t, retry: *twice}\n"
+    )
+    assert graph.nodes[2] == m.Worker(name="w", task="t", retry=m.RetryRule(attempts=2))
+
+
+def test_aliases_of_aliases_are_bounded() -> None:
+    lines = ["graph: a", "activities:", "  a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [
+        f"  a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 15)
+    ]
+    assert refused("\n".join(lines)) == [
+        "6:7: there are more than 50,000 values, those counted that aliases repeat; write less"
+    ]
+
+
+def test_an_anchor_does_not_hold_itself() -> None:
+    said = refused("graph: a\nactivities: &x\n  w: {worker: t, input: {a: *x}}\n")
+    assert said == ["3:29: there is nothing that &x names before; write it out"]
+
+
+def test_nesting_is_bounded() -> None:
+    assert refused("graph: " + "[" * 5000) == [
+        "1:27: this is nested more than 20 levels deep; write it flatter"
+    ]
+
+
+def test_a_text_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "MAX_CHARACTERS", 10)
+    assert refused("graph: order") == ["1:1: the text has 12 characters; use at most 10"]
+
+
+def test_a_graph_without_a_trigger_begins_where_nothing_leads_to() -> None:
+    graph = load_graph(
+        "graph: a\nactivities: {v: {worker: t}, w: {worker: t}, x: {worker: t}}\n"
+        "transitions: [v -> x, w -> x]\n"
+    )
+    assert graph.nodes[0] == m.Trigger(name="start")
+    assert graph.edges[2:] == (m.Edge("start", "v"), m.Edge("start", "w"))
+
+
+def test_a_taken_name_is_not_given_to_a_trigger() -> None:
+    assert refused("graph: a\nactivities: {start: {worker: t}}\n")[0] == (
+        "1:1: there is no trigger; add one, where the run begins"
+    )
+
+
+def test_a_file_is_read_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "order.yaml"
+    path.write_text(ORDER)
+    assert load_graph(path) == load_graph(str(path))
+    assert load_graph(path).source == f"{path}:1:1"
+    path.write_text(ORDER.replace("when: result", "when: resutl"))
+    with pytest.raises(GraphInvalid, match=r"order\.yaml:18:38: edge 2\.when: .*mean 'result'"):
+        load_graph(path)
+
+
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "order.yaml"
+    path.write_bytes(b"graph: \xff")
+    with pytest.raises(GraphInvalid, match=r"the file is not UTF-8 \(byte 7\)"):
+        load_graph(path)
+
+
+def test_a_file_that_is_missing_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load_graph(str(tmp_path / "nothing.yaml"))
+
+
+def test_several_graphs_are_read() -> None:
+    two = f"{ORDER}---\n{EVERYTHING}"
+    assert [graph.name for graph in read_graphs(two)] == ["order", "everything"]
+    assert read_graphs("") == []
+
+
+def test_two_graphs_of_one_name_and_version_are_refused() -> None:
+    with pytest.raises(
+        GraphInvalid, match="there is a graph 'order' of that version already, in line 1"
+    ):
+        read_graphs(f"{ORDER}---\n{ORDER}")
+    again = ORDER.replace('version: "1"', "version: 2")
+    assert [graph.version for graph in read_graphs(f"{ORDER}---\n{again}")] == ["1", "2"]
+
+
+def test_without_the_reader_of_yaml_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    with pytest.raises(InputError, match=r"pip install 'perdure\[yaml\]'"):
+        load_graph(ORDER)
+
+
+words = st.sampled_from(
+    [
+        *("graph", "activities", "transitions", "input", "output", "a", "b", "a -> b", "on"),
+        *("error", "when", "from", "to", "1", "true", "null", "a + 1", "'x'", "result", "item"),
+        *("into", "collect", *KINDS),
+    ]
+)
+values = st.recursive(
+    words | st.integers() | st.booleans() | st.none() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=5),
+    max_leaves=30,
+)
+
+
+def judged(text: str) -> None:
+    """Whatever is written, it is a sound graph or refused with places."""
+    problems: tuple[m.Problem, ...] = ()
+    try:
+        graph = load_graph(f"{text}\n")
+    except GraphInvalid as error:
+        problems = error.problems
+    else:
+        assert problems_of(graph) == []
+        return
+    assert problems
+    assert all(p.where is not None and p.what and p.remedy for p in problems)
+    lines = [problem.where.line for problem in problems if problem.where]
+    assert lines == sorted(lines)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text())
+def test_any_text_is_a_graph_or_refused(text: str) -> None:
+    judged(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(values)
+def test_any_values_are_a_graph_or_refused(value: object) -> None:
+    judged(str(value).replace("None", "null"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([ORDER, EVERYTHING]),
+    st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 30), st.text(max_size=8) | words)),
+)
+def test_any_damage_leaves_a_graph_or_is_refused(
+    text: str, damages: list[tuple[int, int, str]]
+) -> None:
+    for start, length, new in damages:
+        text = text[:start] + new + text[start + length :]
+    judged(text)

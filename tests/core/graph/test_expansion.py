@@ -1,0 +1,273 @@
+import pytest
+
+from perdure.core.errors import GraphInvalid
+from perdure.core.graph import model as m
+from perdure.core.graph.checking import problems_of
+from perdure.core.graph.expansion import MAX_NESTING, expand, with_names
+
+WHOLE = m.FieldType("int")
+
+PRICE = m.Graph(
+    "price",
+    (
+        m.Trigger(name="start", job={"asked": "amount"}, keys={"a": "amount"}),
+        m.Worker(name="quote", task="quote", input={"amount": "amount", "all": "input"}),
+        m.Branch(name="way"),
+        m.Output(name="cheap", value="quote"),
+        m.Output(name="dear", value="[quote * rate for quote in [quote]][0]"),
+    ),
+    (
+        m.Edge("start", "quote"),
+        m.Edge("quote", "way", when="result"),
+        m.Edge("way", "cheap", when="quote < 3"),
+        m.Edge("way", "dear"),
+    ),
+    input={"amount": WHOLE, "rate": m.FieldType("int", required=False, default=2)},
+)
+
+
+def calling(call: m.Call, *edges: m.Edge, name: str = "shop") -> m.Graph:
+    nodes = (
+        m.Trigger(name="start"),
+        call,
+        m.Worker(name="oops", task="oops"),
+        m.Output(name="end", value="input"),
+    )
+    edges = (m.Edge("start", call.name), m.Edge(call.name, "end"), *edges)
+    return m.Graph(name, nodes, (*edges, m.Edge("start", "oops")), input={"n": WHOLE})
+
+
+def expanded(graph: m.Graph, *known: m.Graph) -> m.Graph:
+    by_name = {each.name: each for each in known}
+    found = expand(graph, by_name.get, by_name)
+    assert not any(isinstance(node, m.Call) for node in found.nodes)
+    assert [str(problem) for problem in problems_of(found)] == []
+    return found
+
+
+def refused(graph: m.Graph, *known: m.Graph) -> list[str]:
+    by_name = {each.name: each for each in known}
+    with pytest.raises(GraphInvalid) as caught:
+        expand(graph, by_name.get, by_name)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_call_becomes_the_nodes_of_its_graph() -> None:
+    call = m.Call(name="p", graph="price", input={"amount": "n"}, output={"cost": "result + 1"})
+    graph = expanded(calling(call, m.Edge("p", "oops", when="result > 9")), PRICE)
+    nodes = {node.name: node for node in graph.nodes}
+    assert nodes["p/start"] == m.Assign(
+        name="p/start",
+        set={
+            "p__amount": "n",
+            "p__rate": "2",
+            "p__input": "{'amount': p__amount, 'rate': p__rate}",
+        },
+        job={"asked": "p__amount"},
+    )
+    assert nodes["p/quote"] == m.Worker(
+        name="p/quote",
+        task="quote",
+        input={"amount": "p__amount", "all": "p__input"},
+        output={"p__quote": "result"},
+    )
+    assert nodes["p/cheap"] == m.Assign(name="p/cheap", set={"p__result": "p__quote"})
+    assert nodes["p/dear"] == m.Assign(
+        name="p/dear", set={"p__result": "[quote * p__rate for quote in [p__quote]][0]"}
+    )
+    assert nodes["p"] == m.Assign(name="p", set={"cost": "p__result + 1"})
+    assert set(graph.edges) == {
+        m.Edge("start", "p/start"),
+        m.Edge("p", "end"),
+        m.Edge("p", "oops", when="p__result > 9"),
+        m.Edge("start", "oops"),
+        m.Edge("p/start", "p/quote"),
+        m.Edge("p/quote", "p/way", when="result"),
+        m.Edge("p/way", "p/cheap", when="p__quote < 3"),
+        m.Edge("p/way", "p/dear"),
+        m.Edge("p/cheap", "p"),
+        m.Edge("p/dear", "p"),
+    }
+
+
+def test_without_output_the_result_has_the_name_of_the_call() -> None:
+    graph = expanded(calling(m.Call(name="p", graph="price", input={"amount": "n"})), PRICE)
+    assert m.Assign(name="p", set={"p": "p__result"}) in graph.nodes
+
+
+def test_outputs_of_a_call_are_mapped_all_at_once() -> None:
+    call = m.Call(name="p", graph="price", input={"amount": "n"}, output={"n": "result", "m": "n"})
+    graph = expanded(calling(call), PRICE)
+    assert (
+        m.Assign(
+            name="p",
+            set={"p__out_n": "p__result", "p__out_m": "n", "n": "p__out_n", "m": "p__out_m"},
+        )
+        in graph.nodes
+    )
+
+
+def test_errors_that_the_graph_does_not_handle_are_the_calls() -> None:
+    inner = m.Graph(
+        "inner",
+        (
+            m.Trigger(name="start"),
+            m.Worker(name="risky", task="t"),
+            m.Worker(name="safe", task="t"),
+            m.Worker(name="mend", task="t", input={"e": "e"}),
+            m.Output(name="end", value="1"),
+        ),
+        (
+            m.Edge("start", "risky"),
+            m.Edge("risky", "safe"),
+            m.Edge("safe", "end"),
+            m.Edge("risky", "mend", on="error", errors=("ValueError",), bind="e"),
+            m.Edge("safe", "mend", on="error", bind="e"),
+            m.Edge("mend", "end"),
+        ),
+        input={},
+    )
+    call = m.Call(name="c", graph="inner")
+    graph = expanded(calling(call, m.Edge("c", "oops", on="error", bind="problem")), inner)
+    caught = [edge for edge in graph.edges if edge.target == "oops" and edge.on == "error"]
+    assert {edge.source for edge in caught} == {"c", "c/start", "c/risky", "c/mend", "c/end"}
+    assert {edge.bind for edge in caught} == {"problem"}
+    own = [edge for edge in graph.edges if edge.source == "c/risky" and edge.on == "error"]
+    assert [(edge.errors, edge.bind) for edge in own] == [
+        (("ValueError",), "c__e"),
+        ((), "problem"),
+    ]
+
+
+def test_a_graph_without_outputs_results_in_its_job() -> None:
+    inner = m.Graph(
+        "inner",
+        (m.Trigger(name="start"), m.Worker(name="w", task="t", job={"x": "result"})),
+        (m.Edge("start", "w"),),
+    )
+    graph = expanded(calling(m.Call(name="c", graph="inner")), inner)
+    assert m.Edge("c/w", "c") in graph.edges
+    assert m.Assign(name="c", set={"c__result": "job", "c": "c__result"}) in graph.nodes
+
+
+def test_calls_within_calls_keep_their_names_apart() -> None:
+    middle = calling(m.Call(name="p", graph="price", input={"amount": "n"}), name="middle")
+    graph = expanded(calling(m.Call(name="m", graph="middle", input={"n": "n"})), middle, PRICE)
+    nodes = {node.name: node for node in graph.nodes}
+    assert isinstance(nodes["m/p/quote"], m.Worker)
+    assert nodes["m/p/quote"].input["amount"] == "m__p__amount"
+
+
+def test_variables_around_that_look_alike_are_left_alone() -> None:
+    call = m.Call(name="p", graph="price", input={"amount": "n"}, output={"p__amount": "result"})
+    graph = expanded(calling(call), PRICE)
+    assert m.Assign(name="p", set={"p__amount": "p___result"}) in graph.nodes
+
+
+def test_loops_and_spreads_are_renamed_too() -> None:
+    inner = m.Graph(
+        "inner",
+        (
+            m.Trigger(name="start"),
+            m.Assign(name="zero", set={"n": "0"}),
+            m.Hook(name="again", cycle=True),
+            m.Spread(name="each", items="range(n)", item="x", index="i"),
+            m.Aggregate(name="all", of="each", collect="x + i", into="xs"),
+            m.Branch(name="way"),
+            m.Cycle(name="turn", to="again", input={"n": "n + 1"}),
+            m.Output(name="end", value="xs"),
+        ),
+        (
+            m.Edge("start", "zero"),
+            m.Edge("zero", "again"),
+            m.Edge("again", "each"),
+            m.Edge("each", "all"),
+            m.Edge("all", "way"),
+            m.Edge("way", "turn", when="n < 3"),
+            m.Edge("way", "end"),
+        ),
+        input={},
+    )
+    graph = expanded(calling(m.Call(name="c", graph="inner")), inner)
+    nodes = {node.name: node for node in graph.nodes}
+    assert nodes["c/turn"] == m.Cycle(name="c/turn", to="c/again", input={"c__n": "c__n + 1"})
+    assert nodes["c/all"] == m.Aggregate(
+        name="c/all", of="c/each", collect="c__x + c__i", into="c__xs"
+    )
+
+
+def test_an_unknown_graph_is_refused() -> None:
+    assert refused(calling(m.Call(name="p", graph="prize")), PRICE) == [
+        "p.graph: there is no graph 'prize'; did you mean 'price'?"
+    ]
+
+
+def test_wrong_arguments_are_refused_all_at_once() -> None:
+    call = m.Call(name="p", graph="price", input={"amuont": "n"})
+    assert refused(calling(call), PRICE) == [
+        "p.input.amuont: the graph 'price' has no input 'amuont'; did you mean 'amount'?",
+        "p.input: the input 'amount' of the graph 'price' is missing; "
+        "add 'amount' to the call's input",
+    ]
+
+
+def test_a_graph_that_calls_itself_is_refused() -> None:
+    graph = calling(m.Call(name="c", graph="shop", input={"n": "n"}))
+    assert refused(graph, graph) == [
+        "c.graph: the graph calls itself: shop -> shop; start it with an await, as a run of its own"
+    ]
+
+
+def test_graphs_that_call_each_other_are_refused() -> None:
+    one = calling(m.Call(name="c", graph="two", input={"n": "n"}), name="one")
+    two = calling(m.Call(name="d", graph="one", input={"n": "n"}), name="two")
+    assert refused(one, one, two) == [
+        "d.graph: the graph calls itself: one -> two -> one; "
+        "start it with an await, as a run of its own"
+    ]
+
+
+def test_nesting_and_growth_are_bounded() -> None:
+    deep = [
+        calling(m.Call(name="c", graph=f"g{n + 1}", input={"n": "n"}), name=f"g{n}")
+        for n in range(MAX_NESTING + 2)
+    ]
+    assert refused(deep[0], *deep) == [
+        "c.graph: calls are nested more than 20 deep; start it with an await, as a run of its own"
+    ]
+    levels = []
+    for n in range(12):
+        calls = tuple(m.Call(name=f"c{i}", graph=f"g{n + 1}") for i in range(3))
+        edges = tuple(m.Edge("start", call.name) for call in calls)
+        levels.append(m.Graph(f"g{n}", (m.Trigger(name="start"), *calls), edges))
+    last = m.Graph("g12", (m.Trigger(name="start"),), ())
+    (said,) = refused(levels[0], *levels, last)
+    assert "once it is expanded; use at most 1,000 and 5,000" in said
+
+
+def test_a_called_graph_with_problems_is_refused() -> None:
+    bad = m.Graph("bad", (m.Branch(name="b"),), ())
+    (said,) = refused(calling(m.Call(name="c", graph="bad")), bad)
+    assert said.startswith("c.graph: the graph 'bad' has problems of its own, such as: ")
+
+
+def test_a_graph_without_calls_is_itself() -> None:
+    assert expand(PRICE, lambda _: None) is PRICE
+
+
+@pytest.mark.parametrize(
+    ("text", "renamed"),
+    [
+        ("x", "p_x"),
+        ("[x for x in x if y]", "[x for x in p_x if p_y]"),
+        ("{k: v + z for k, v in x.items()}", "{k: v + p_z for k, v in p_x.items()}"),
+        ("sorted(xs, key=lambda x: x + y)", "sorted(p_xs, key=lambda x: x + p_y)"),
+        ("sum(x for xs in xss for x in xs)", "sum((x for xs in p_xss for x in xs))"),
+        ("len(x.y)", "len(p_x.y)"),
+        ("f'{x}'", "f'{p_x}'"),
+        ("1 + 1", "1 + 1"),
+        ("not an expression", "not an expression"),
+    ],
+)
+def test_only_what_an_expression_reads_is_renamed(text: str, renamed: str) -> None:
+    assert with_names(text, lambda name: f"p_{name}") == renamed
