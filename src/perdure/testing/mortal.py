@@ -6,14 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core.codec import Codec
-from perdure.core.ids import HostId
+from perdure.core.errors import IllegalAppend, LedgerError, ReadinessOverflow
+from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message
 from perdure.host.bodies import Bodies
-from perdure.host.hosting import Hosting
+from perdure.host.hosting import POLL_MS, Hosting
+from perdure.host.parking import Told
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
+from perdure.store.graphs import MATCHES
 from perdure.store.records import Claim
 from perdure.testing.fates import FatefulResidents, WatchedBodies
 from perdure.testing.peers import fateful_glance, fateful_takeover
@@ -130,6 +133,16 @@ class MortalStore:
             self.late = list(due)
         return [*late, *due]
 
+    async def match_hooks(self, now_ms: int, limit: int = MATCHES) -> list[Message]:
+        await self.require_alive()
+        matched = await self._universe.store.match_hooks(now_ms, limit)
+        # To die before is to die after the commit that the look follows.
+        if matched:
+            fate = self._universe.choose(f"match of {len(matched)}", ["is told", "crash after"])
+            if fate == "crash after":
+                await self.die()
+        return matched
+
     async def claim_work(
         self,
         host: HostId,
@@ -164,6 +177,8 @@ class ExploredHost(Hosting):
             store, host_id, universe.codec, universe.sources, universe.settings, universe.queues
         )
         self.host.on_failure = self._failed
+        self._set_aside = self.host.parking.set_aside
+        self.host.parking.set_aside = self._refused  # type: ignore[method-assign]
 
     def _make_bodies(self, codec: Codec, settings: Settings) -> Bodies:
         limits = settings.concurrency, settings.threads
@@ -174,6 +189,12 @@ class ExploredHost(Hosting):
 
     def _failed(self, error: BaseException) -> None:
         self._universe.violations.append(f"the host failed: {error!r}")
+
+    async def _refused(self, run_id: RunId, problem: Exception, told: Told | None = None) -> None:
+        """What a run decided can't be written. If that is against the rules of the books, it is the engine's fault."""
+        if isinstance(problem, IllegalAppend | LedgerError | ReadinessOverflow):
+            self._universe.violations.append(f"run {run_id} can't be written: {problem}")
+        await self._set_aside(run_id, problem, told)
 
     @property
     def is_dead(self) -> bool:
@@ -188,11 +209,14 @@ class ExploredHost(Hosting):
         """What `work` gives, or `None` if the host dies over it."""
         task = asyncio.ensure_future(work)
         either: list[asyncio.Future[Any]] = [task, self.mortal.death]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        task.cancel()
-        await asyncio.wait([task])
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
         return None
 
     async def live(self) -> None:
@@ -226,8 +250,9 @@ class ExploredHost(Hosting):
         if due is None and await self._universe.interlude.play():
             return
         if due is None and self._patience:
-            # Another host may be in the middle of something.
+            # Another host may be in the middle of something; and hosts look at their store now and then.
             self._patience -= 1
+            sources.advance(POLL_MS)
             await asyncio.sleep(PAUSE_S)
             return
         if due is None:

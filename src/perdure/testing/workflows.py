@@ -1,6 +1,6 @@
-"""The crash explorer for workflows: your program, under every schedule of faults.
+"""The crash explorer for programs: your workflow or graph, under every schedule of faults.
 
-A real host runs the workflow on a store in memory and on a clock that stands still until nothing else is to do.
+A real host runs the program on a store in memory and on a clock that stands still until nothing else is to do.
 At every commit the host may die just before it or just after it, or lose the run to another host; at every wait the
 run may leave memory; messages may come twice or in another order; a lease on queued work may end too early. After
 each schedule the run must have ended as it does without faults, the books must balance, and no step may have begun
@@ -36,6 +36,7 @@ from perdure.testing.explorer import (
     memory_store,
 )
 from perdure.testing.fates import Outside
+from perdure.testing.graphs import GraphWatch, Journals, differences
 from perdure.testing.interlude import After, Interlude, Script
 from perdure.testing.mortal import ExploredHost
 from perdure.testing.schedule import Chooser, Schedules
@@ -53,16 +54,27 @@ LONGEST_S = 20.0
 
 
 class Ended(NamedTuple):
-    """How a run ended, and what it streamed that counts."""
+    """How a run ended, what it streamed that counts, and what graphs journaled."""
 
     status: Status
     payload: bytes | None
     streams: Streamed = {}  # noqa: RUF012 - never changed
+    journals: Journals = {}  # noqa: RUF012 - never changed
 
     def __str__(self) -> str:
         text = (self.payload or b"").decode(errors="replace")
         streams = f", having streamed {self.streams}" if self.streams else ""
         return f"{self.status} {text[:300]}{streams}"
+
+
+Check = Callable[[Ended], None]
+"""Asserts how a run must end."""
+
+
+class Race(NamedTuple):
+    """A check of a run that may end otherwise than without faults: this alone says how."""
+
+    check: Check
 
 
 class Universe:
@@ -98,6 +110,8 @@ class Universe:
         """Hosts that died, and whose runs nobody has taken over yet."""
         self.violations: list[str] = []
         self.audience = Audience(store)
+        is_fused = not settings.stepwise
+        self.graphs = GraphWatch(store, self.codec, is_fused=is_fused)
         self.writing: set[asyncio.Task[None]] = set()
 
     def write(self, commit: Commit, bundles: Bundles) -> asyncio.Task[None]:
@@ -135,6 +149,7 @@ class Universe:
                     case _:
                         pass
         await self.audience.look(bundle)
+        self.violations += await self.graphs.look(bundle)
 
     def _count_retry(self, run_id: RunId, step: StepId) -> None:
         self.retries[run_id, step] -= 1
@@ -153,25 +168,29 @@ class Universe:
         if not body.is_claimed and self.begun[place] > self.intents[place]:
             self.violations.append(f"{name} began before its intent was durable")
 
-    def judge(self, ended: Ended, expected: Ended) -> None:
-        """Whether the run ended as it does without faults, and nothing began that was not to."""
+    def judge(self, ended: Ended, expected: Ended | None) -> None:
+        """Whether the run ended as it does without faults, if it must, and nothing began that was not to."""
         if self.violations:
             raise AssertionError("\n".join(self.violations))
-        if ended != expected:
-            raise AssertionError(f"the run ended {ended}, but without faults it ends {expected}")
+        if expected is None or ended == expected:
+            return
+        journaled = "\n".join(differences(ended.journals, expected.journals))
+        raise AssertionError(
+            f"the run ended {ended}, but without faults it ends {expected}\n{journaled}".rstrip()
+        )
 
     def new_host(self) -> ExploredHost:
         self.hosts += 1
         return ExploredHost(self, HostId(f"host-{self.hosts}"))
 
 
-async def _run_once(universe: Universe, call: Call[Any]) -> Ended:
-    """Start the workflow and bring it to its end, by as many hosts as it takes."""
-    workflow = call.definition
-    assert isinstance(workflow, Program)  # noqa: S101 - refused before
-    register(workflow)
+async def run_once(universe: Universe, call: Call[Any]) -> Ended:
+    """Start the program and bring it to its end, by as many hosts as it takes."""
+    program = call.definition
+    assert isinstance(program, Program)  # noqa: S101 - refused before
+    register(program)
     call.use()
-    start = Start(workflow, universe.codec.encode(call.arguments), key="explored")
+    start = Start(program, universe.codec.encode(call.arguments), key="explored")
     outside = Outside(universe)
     run_id: RunId | None = None
     while run_id is None:
@@ -183,7 +202,7 @@ async def _run_once(universe: Universe, call: Call[Any]) -> Ended:
         if run_id is None:
             await host.live()
             continue
-        universe.interlude.open(Handle(outside, run_id, workflow))
+        universe.interlude.open(Handle(outside, run_id, program))
         await universe.interlude.play(universe.commits)
         universe.may_usurp = True
         await host.live()
@@ -194,7 +213,9 @@ async def _run_once(universe: Universe, call: Call[Any]) -> Ended:
     assert run is not None and run.status in TERMINAL  # noqa: S101, PT018 - it is not open
     (last,) = await universe.store.entries(run.run_id, run.seq - 1, run.seq)
     await universe.audience.agree()
-    return Ended(run.status, last.payload, await streamed(universe.store, run_id))
+    universe.violations += await universe.graphs.left_over()
+    streams = await streamed(universe.store, run_id)
+    return Ended(run.status, last.payload, streams, universe.graphs.journals())
 
 
 async def explore_workflow(
@@ -205,16 +226,18 @@ async def explore_workflow(
     max_faults: int = 1,
     modes: Sequence[str] = tuple(MODES),
     open_store: OpenStore = memory_store,
-    check: Callable[[Ended], None] | None = None,
+    check: Check | Race | None = None,
 ) -> Exploration:
-    """Run the workflow that `make_call` calls under every schedule of at most `max_faults` faults.
+    """Run the workflow or graph that `make_call` calls under every schedule of at most `max_faults` faults.
 
     `script` is what somebody outside does to the run once it has started, or `After` so many commits; `queues` are
     those that its tasks go to. `modes` are ways to run it: "warm", "always replayed", "stepwise". `check` asserts how
-    it must end. Raises `ScheduleFailed`, with the schedule, at the first one under which something that must hold
-    does not.
+    it must end; as a `Race`, it need not end as it does without faults. Raises `ScheduleFailed`, with the schedule,
+    at the first one under which something that must hold does not.
     """
     expected: Ended | None = None
+    is_race = isinstance(check, Race)
+    must_end = check.check if isinstance(check, Race) else check
     total = Exploration(0, 0, frozenset())
     for mode in modes:
         for chooser in Schedules(max_faults, is_strict=open_store is memory_store):
@@ -223,15 +246,18 @@ async def explore_workflow(
                 universe = Universe(store, chooser, MODES[mode], tuple(queues), interlude)
                 try:
                     async with asyncio.timeout(LONGEST_S):
-                        ended = await _run_once(universe, make_call())
-                    expected = expected or ended
+                        ended = await run_once(universe, make_call())
+                    expected = None if is_race else expected or ended
                     universe.judge(ended, expected)
-                    if check is not None:
-                        check(ended)
+                    if must_end is not None:
+                        must_end(ended)
                     await assert_sound(store)
                 except Exception as error:
                     faults = "\n".join(f"  {choice}" for choice in chooser.faults)
-                    what = str(error) or repr(error)
+                    said = str(error) or repr(error)
+                    what = "\n".join(
+                        [each for each in universe.violations if each not in said] + [said]
+                    )
                     raise ScheduleFailed(
                         f"{what}\n{mode}, under the schedule\n{faults or '  (no fault)'}"
                     ) from error

@@ -18,7 +18,7 @@ from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import OpenStore, memory_store
 from perdure.testing.interlude import Interlude
 from perdure.testing.schedule import Chooser
-from perdure.testing.workflows import LONGEST_S, MODES, Ended, Universe, _run_once
+from perdure.testing.workflows import LONGEST_S, MODES, Ended, Universe, run_once
 from tests.engine.graph.oracle import Expected
 
 
@@ -60,7 +60,7 @@ async def undergo(
         universe = Universe(store, chooser, settings, (), Interlude(None))
         try:
             async with asyncio.timeout(LONGEST_S):
-                ended = await _run_once(universe, program(**given))
+                ended = await run_once(universe, program(**given))
             assert not universe.violations, "\n".join(universe.violations)
             await assert_sound(store)
             async for inspection in audit_runs(store):

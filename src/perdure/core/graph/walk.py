@@ -247,10 +247,9 @@ class Walk:
 
     def _deliver_variables(self, arrow: Arrow, step: StepId, scope: Scope) -> None:
         source = arrow.source.name
-        for name in sorted(arrow.variables & arrow.target.needs):
-            if name in scope:
-                value = self._codec.encode(scope[name])
-                self.delivered.append(Delivered(step, source, name, NOT_AN_ITEM, value))
+        for name in joined_variables(arrow, scope):
+            value = self._codec.encode(scope[name])
+            self.delivered.append(Delivered(step, source, name, NOT_AN_ITEM, value))
 
     def _arrive_at_barrier(self, arrow: Arrow, plane: Plane, scope: Scope | None) -> None:
         target = arrow.target
@@ -451,6 +450,11 @@ class Walk:
             turn = self._loop(hook, plane)
             turn.undecided += cycles
             turn.unresolved += exits
+
+
+def joined_variables(arrow: Arrow, scope: Scope) -> list[str]:
+    """What a path brings to a join that was set on it, and that anybody reads from there on."""
+    return [name for name in sorted(arrow.variables & arrow.target.needs) if name in scope]
 
 
 def _listed(items: Any) -> list[Any]:

@@ -214,6 +214,8 @@ def _pass(machine: "GraphMachine", begun: Begun, step: StepId) -> None:
     effects = () if vertex.sending is None else _send(machine, begun, step)
     message, account = message_account(guid), step_account(step)
     machine.attempt(step, (message, ENTRY))
+    if isinstance(vertex.sending, ToAll) and not machine.record.is_replaying:
+        machine.is_turn_over = True
     leg1 = LEG1_DONE
     plane = begun.plane
     if vertex.opens_planes:

@@ -82,6 +82,8 @@ class GraphMachine(RunMachine):
         self._graph = program.lowered
         self._queue: deque[Begun] = deque()
         """Activities that are to begin."""
+        self.is_turn_over = False
+        """Whether the rest waits for the next commit: who is signalled now must not depend on what is decided next."""
         self._is_indexed = False
         """Whether there may be rows that tell what the run waits for."""
         self._now = "its trigger"
@@ -106,6 +108,10 @@ class GraphMachine(RunMachine):
         self.record.add(event, effects)
         _FACTS[type(event)](self, event)
         self._drive()
+
+    def take_changes(self) -> list[Change]:
+        self.is_turn_over = False
+        return super().take_changes()
 
     def go_on(self) -> None:
         """Decide more where a turn was cut short, now that what was decided before is on its way."""
@@ -240,7 +246,7 @@ class GraphMachine(RunMachine):
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         waiting = self.signals.deliver(event)
-        if waiting is not None:
+        if waiting is not None and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
@@ -274,7 +280,7 @@ class GraphMachine(RunMachine):
         """Begin what is to begin, as far as one commit may go."""
         queue, record = self._queue, self.record
         while queue and not self.is_over:
-            if len(record.changes) >= LONGEST_TURN:
+            if self.is_turn_over or len(record.changes) >= LONGEST_TURN:
                 return
             begun = queue.popleft()
             step = begun.vertex.step(begun.plane)

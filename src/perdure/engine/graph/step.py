@@ -29,7 +29,7 @@ class Step:
         """Of its answer, if that is not a message of its own."""
         self.entries = 0
         self.is_entered = False
-        """Whether an answer was entered that is not known yet."""
+        """Whether an answer was entered that is not known yet: it comes first, whatever else comes meanwhile."""
         self.promise: DurablePromise | None = None
         self.key: str | None = None
         """By which others find its hook."""
