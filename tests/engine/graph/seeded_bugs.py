@@ -10,17 +10,18 @@ from typing import Any, NamedTuple
 import pytest
 
 from perdure.core.graph import walk as walks
-from perdure.core.graph.state import GraphState
+from perdure.core.graph.state import CycleHook
 from perdure.core.graph.vertex import SignalRequest, ToAll, Vertex
 from perdure.core.graph.walk import Answer, Begun, Walk
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
 from perdure.core.ledger import message_account
 from perdure.core.messages import Message
-from perdure.engine.graph import beginning, machine
+from perdure.engine.graph import beginning, ending, machine
 from perdure.engine.graph.effects import index_effects
-from perdure.engine.graph.machine import GraphMachine, Step
+from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.graph.signals import Waiting
+from perdure.engine.graph.step import Step
 from perdure.engine.replay import facts
 from perdure.engine.replay.effects import Acknowledge, Broadcast, Effect, Track
 from perdure.engine.replay.warm import WarmRun
@@ -61,24 +62,17 @@ def skip_not_propagated() -> Iterator[None]:
         yield
 
 
-class _FirstOnly(dict[Any, int]):
-    """Keeps what was set first."""
+class _Uncounted(CycleHook):
+    """Counts one entry, however many there are."""
 
-    def __setitem__(self, key: Any, value: int) -> None:
-        self.setdefault(key, value)
+    entries = property(lambda _: 1, lambda *_: None)  # type: ignore[assignment]
 
 
 @contextmanager
 def re_entry_without_its_counter() -> Iterator[None]:
     """How often a hook was cycled back to is not counted: each turn is in the same plane."""
-    make = GraphState.__init__
-
-    def forgetful(self: GraphState) -> None:
-        make(self)
-        self.entries = _FirstOnly()
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GraphState, "__init__", forgetful)
+        patch.setattr(beginning, "CycleHook", _Uncounted)
         yield
 
 
@@ -191,7 +185,7 @@ def in_flight_not_cancelled() -> Iterator[None]:
         return Acknowledge(Guid(f"m_{of.info.run_id[2:]}_{'0' * 32}"))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "undo", careless)
+        patch.setattr(ending, "undo", careless)
         yield
 
 

@@ -36,6 +36,7 @@ from perdure.core.replay.identity import (
     signal_guid,
     timer_guid,
 )
+from perdure.engine.graph.ending import interrupt
 from perdure.engine.graph.labels import posted
 from perdure.engine.replay.beginning import work_of
 from perdure.engine.replay.effects import (
@@ -298,7 +299,7 @@ def _end(machine: "GraphMachine", begun: Begun, step: StepId) -> None:
     machine.state.semaphore -= 1
     machine.record.emit(posted("end", (step_account(step), LEG1_DONE), semaphore=-1))
     reason = str(begun.arguments["reason"])
-    machine.interrupt(reason, stop.code, throws=stop.throws, descends=stop.descends)
+    interrupt(machine, reason, stop.code, throws=stop.throws, descends=stop.descends)
 
 
 _REQUESTS: dict[Any, Callable[["GraphMachine", Begun, StepId, Any], None]] = {

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.authoring.context import Info
-from perdure.authoring.failures import encode_failure
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import Codec
-from perdure.core.errors import PerdureError, RunCancelled, UnknownName, UnreadableProgram
+from perdure.core.errors import PerdureError, UnknownName, UnreadableProgram
 from perdure.core.graph.identity import RESPOND
 from perdure.core.graph.state import GraphState
-from perdure.core.graph.trouble import Trouble, trouble_of
+from perdure.core.graph.trouble import trouble_of
 from perdure.core.graph.vertex import NO_PLANE, SignalRequest, Vertex
 from perdure.core.graph.walk import PASSED, Answer, Begun, Walk
 from perdure.core.ids import Guid, StepId, message_guid
@@ -38,21 +37,19 @@ from perdure.core.ledger import (
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.engine.graph.answers import (
     answer_of,
-    encode_trouble,
     failure_of,
-    interruption,
     timed_out,
 )
 from perdure.engine.graph.beginning import begin
 from perdure.engine.graph.effects import hook, index_effects, key_effects
+from perdure.engine.graph.ending import complete, fail, stop
 from perdure.engine.graph.labels import ENTERED, posted
 from perdure.engine.graph.signals import Waiting
 from perdure.engine.graph.step import Step
 from perdure.engine.machine import Handlers, RunMachine
 from perdure.engine.programs import Programs
 from perdure.engine.replay.abandoning import undo
-from perdure.engine.replay.effects import Effect, Hook, Publish, Unhook, UntrackAll
-from perdure.engine.replay.ending import tell_parent
+from perdure.engine.replay.effects import Change, Effect, Hook, Publish, Unhook, UntrackAll
 from perdure.engine.replay.promise import Place
 from perdure.engine.sources import Sources
 
@@ -183,7 +180,7 @@ class GraphMachine(RunMachine):
         except Exception as error:  # an input that does not fit, or an expression that raises
             walk.trouble = trouble_of(error)
         if walk.trouble is not None:
-            self.fail(walk.trouble)
+            fail(self, walk.trouble)
             return
         count = len(walk.begun)
         spawned = posted("spawn", (message_account(guid), SPAWNED), semaphore=count - 1)
@@ -196,7 +193,7 @@ class GraphMachine(RunMachine):
         self.state.semaphore = count
         self._queue.extend(walk.begun)
         if not count:
-            self._complete(None if emitted else guid, None)
+            complete(self, None if emitted else guid, None)
 
     def _emitted(self, walk: Walk, scope: dict[str, Any]) -> list[Effect]:
         found: list[Effect] = []
@@ -251,14 +248,7 @@ class GraphMachine(RunMachine):
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         self.cancel_reason = event.reason
-        if event.code:
-            self._end(
-                e.ExecutionFailed,
-                interruption(self.codec, event.reason, event.code),
-                descends=event.descends,
-            )
-        else:
-            self._end(e.ExecutionCancelled, None, descends=event.descends)
+        stop(self, event)
 
     def _on_posted(self, event: e.Posted) -> None:
         if event.label == ENTERED:
@@ -292,7 +282,7 @@ class GraphMachine(RunMachine):
             except PerdureError as error:
                 if self.is_over:
                     raise
-                self.fail(trouble_of(error))
+                fail(self, trouble_of(error))
 
     def attempt(self, step: StepId, *seeds: tuple[AccountId, int]) -> None:
         """Leg 1 is entered. Whoever finds that it was, and no more, enters it once more and counts that."""
@@ -377,7 +367,7 @@ class GraphMachine(RunMachine):
     ) -> None:
         """Steps 2 and 3: the children open, the step closes, and with the last one the run."""
         if walk.trouble is not None:
-            self.fail(walk.trouble)
+            fail(self, walk.trouble)
             return
         delta = len(walk.begun) - (not stays)
         self.state.semaphore += delta
@@ -391,7 +381,7 @@ class GraphMachine(RunMachine):
         self._skip(walk)
         self._queue.extend(walk.begun)
         if closes:
-            self._complete(guid, None if vertex.is_reentrant else step)
+            complete(self, guid, None if vertex.is_reentrant else step)
 
     def _indexed(self, walk: Walk) -> list[Effect]:
         self._is_indexed = self._is_indexed or bool(walk.tracked)
@@ -403,79 +393,15 @@ class GraphMachine(RunMachine):
 
     # The end
 
-    def _complete(self, guid: Guid | None, step: StepId | None) -> None:
-        try:
-            payload = self.codec.encode(self.state.outcome)
-        except PerdureError as error:
-            # The last step is through, so nothing is open: its result can't be kept, and that is how it ends.
-            self._finish(
-                e.ExecutionFailed(
-                    payload=encode_failure(self.codec, error), released=0, guid=guid, step=step
-                ),
-                "gave-up",
-            )
-            return
-        self._finish(
-            e.ExecutionCompleted(payload=payload, released=0, guid=guid, step=step), "completed"
-        )
-
-    def fail(self, trouble: Trouble) -> None:
-        """The run fails; what is in flight is cancelled."""
-        self._end(e.ExecutionFailed, encode_trouble(self.codec, trouble), descends=True)
-
-    def interrupt(self, reason: str, code: int, *, throws: bool, descends: bool) -> None:
-        """The run ends itself."""
-        if throws:
-            payload = interruption(self.codec, reason, code)
-            self._end(e.ExecutionFailed, payload, descends=descends)
-            return
-        self.cancel_reason = reason
-        self.record.emit(e.CancelRequested(reason))
-        self._end(e.ExecutionCancelled, None, descends=descends)
-
-    def _end(
-        self,
-        kind: type[e.ExecutionFailed] | type[e.ExecutionCancelled],
-        payload: bytes | None,
-        *,
-        descends: bool,
-    ) -> None:
-        effects = []
-        for promise in self.promises.values():
-            if promise.place is not Place.CHILD or descends:
-                effects.append(undo(self, promise))
-            if promise.place is Place.LOCAL:
-                self.unwanted.append(promise.step)
-            promise.is_settled = True
-        self.promises.clear()
-        released = self.state.semaphore
-        if kind is e.ExecutionCancelled:
-            reason = self.cancel_reason or ""
-            lost = RunCancelled(
-                f"run {self.info.run_id!r} was cancelled", reason or "it has no result"
-            )
-            told = encode_failure(self.codec, lost)
-            ending: e.Terminal = e.ExecutionCancelled(reason=reason, released=released)
-        else:
-            told = payload or b"null"
-            ending = e.ExecutionFailed(payload=payload, released=released)
-        self._finish(ending, "gave-up", tuple(effects), told)
-
-    def _finish(
-        self,
-        ending: e.Terminal,
-        kind: str,
-        effects: tuple[Effect, ...] = (),
-        told: bytes | None = None,
-    ) -> None:
-        told = told if told is not None else ending.payload or b"null"
+    def finish(self, ending: e.Terminal, effects: Sequence[Effect]) -> None:
+        """The run is over with this entry."""
         self.is_over = True
         self.state.semaphore = 0
         self._queue.clear()
         self.steps.clear()
         if self._is_indexed:
             effects = (*effects, UntrackAll())
-        self.record.emit(ending, *effects, *tell_parent(self, kind, told))
+        self.record.emit(ending, *effects)
 
     def _place(self) -> str:
         """Where the graph is, for people."""
