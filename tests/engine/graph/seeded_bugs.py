@@ -65,7 +65,7 @@ def skip_not_propagated() -> Iterator[None]:
 class _Uncounted(CycleHook):
     """Counts one entry, however many there are."""
 
-    entries = property(lambda _: 1, lambda *_: None)  # type: ignore[assignment]
+    entries = property(lambda _: 1, lambda *_: None)
 
 
 @contextmanager
