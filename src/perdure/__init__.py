@@ -4,6 +4,7 @@ from perdure.authoring.call import Call
 from perdure.authoring.concurrency import JoinSet, first, gather, join_set
 from perdure.authoring.context import Info
 from perdure.authoring.graphs.builder import GraphBuilder
+from perdure.authoring.graphs.decorator import graph
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.retry import Retry
@@ -33,6 +34,7 @@ from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.errors import (
+    CannotCompile,
     ForbiddenStatement,
     GraphInvalid,
     InputError,
@@ -63,6 +65,7 @@ __all__ = [
     "Abandoned",
     "Call",
     "Cancelled",
+    "CannotCompile",
     "ChildRun",
     "Chunk",
     "ChunkState",
@@ -106,6 +109,7 @@ __all__ = [
     "continue_as_new",
     "first",
     "gather",
+    "graph",
     "heartbeat",
     "info",
     "join_set",

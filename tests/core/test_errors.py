@@ -26,6 +26,7 @@ RELEASED = {
     "NotDecodable": "not-decodable",
     "DuplicateName": "duplicate-name",
     "UnknownName": "unknown-name",
+    "CannotCompile": "cannot-compile",
     "GraphInvalid": "graph-invalid",
     "NotDeterministic": "not-deterministic",
     "OutsideRun": "outside-run",

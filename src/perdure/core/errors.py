@@ -12,6 +12,7 @@
     │   ├── DuplicateName          two tasks of one name, or two workflows of one name and version
     │   ├── UnknownName            a program or task that this process does not have
     │   ├── GraphInvalid           a graph that breaks rules: all of them at once
+    │   │   └── CannotCompile      a function whose source can't be made a graph
     │   ├── NotDeterministic       workflow code that reads a clock, draws randomness, does I/O
     │   ├── OutsideRun             a verb that needs a run, called where there is none
     │   ├── CallReused             a Call that was awaited before
@@ -217,6 +218,12 @@ class ExpressionProblem(InputError):
         self.args = (what, remedy, lineno, column)
         self.lineno = lineno
         self.column = self.col_offset = column  # the second is its name in syntax trees
+
+
+class CannotCompile(GraphInvalid):
+    """A function that can't be made a graph. `problems` are in the order of the lines."""
+
+    code = "cannot-compile"
 
 
 class RunClosed(InputError):

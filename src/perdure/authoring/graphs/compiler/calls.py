@@ -1,0 +1,101 @@
+"""Calls of tasks, workflows and graphs: which it is, and what it is given."""
+
+import ast
+from typing import Any, NamedTuple
+
+from perdure.authoring.graphs.compiler.names import MISSING
+from perdure.authoring.graphs.compiler.unit import Unit
+from perdure.authoring.task import Task
+from perdure.authoring.workflow import Workflow
+from perdure.core.graph import model as m
+from perdure.core.graph.fields import opens_planes
+
+INSTEAD = "await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`"
+
+
+class Called(NamedTuple):
+    """What is called, by its name, and the expressions of its arguments by theirs."""
+
+    definition: Any
+    arguments: dict[str, ast.expr]
+
+    @property
+    def name(self) -> str:
+        return str(self.definition.name)
+
+    def node(self, name: str, given: m.Maps, output: m.Maps) -> m.AnyNode:
+        """The node for it. A graph is expanded in place, unless it has loops: then it is a run of its own."""
+        if isinstance(self.definition, Task | Workflow) or _has_loops(self.definition.model):
+            return self.node_apart(name, given, output)
+        return m.Call(name=name, graph=self.name, input=given, output=output)
+
+    def node_apart(self, name: str, given: m.Maps, output: m.Maps) -> m.AnyNode:
+        """The node for it among others side by side: there a graph is a run of its own, too."""
+        if isinstance(self.definition, Task):
+            return m.Worker(name=name, task=self.name, input=given, output=output)
+        return m.Await(name=name, program=self.name, input=given, output=output)
+
+
+def _has_loops(graph: m.Graph) -> bool:
+    """Whether it opens planes, or calls a graph that may: what is around could not join them."""
+    return any(opens_planes(node) or isinstance(node, m.Call) for node in graph.nodes)
+
+
+def is_callable_here(target: object) -> bool:
+    """Whether a call of it is a step."""
+    return isinstance(target, Task | Workflow) or isinstance(
+        getattr(target, "model", None), m.Graph
+    )
+
+
+def called(unit: Unit, node: ast.expr) -> Called | None:
+    """The call of a task, a workflow or a graph that `node` is; if it is none, that is noted."""
+    if not isinstance(node, ast.Call):
+        unit.problems.add(node, f"an await of `{ast.unparse(node)}`", INSTEAD)
+        return None
+    target = unit.names.find(node.func)
+    if not is_callable_here(target):
+        unit.problems.add(node, *_no_step(unit, node, target))
+        return None
+    arguments = _arguments(unit, node, target)
+    return None if arguments is None else Called(target, arguments)
+
+
+def _no_step(unit: Unit, node: ast.Call, target: object) -> tuple[str, str]:
+    name = ast.unparse(node.func)
+    if name == unit.names.own_name:
+        return f"{name} calls itself", "write a loop"
+    if target is MISSING:
+        return f"an await of {name}(...), which is not known here", "define it above the graph"
+    module = str(getattr(target, "__module__", "")).partition(".")[0]
+    if module == "asyncio":
+        return f"an await of {name}(...)", "use `perdure.gather`, `perdure.sleep`, or a task"
+    if module == "perdure":
+        return f"an await of {name}(...)", f"{INSTEAD}; for the other verbs write a workflow"
+    return f"an await of {name}(...)", f"make it a task; {INSTEAD}"
+
+
+def _arguments(unit: Unit, node: ast.Call, target: Any) -> dict[str, ast.expr] | None:
+    name = ast.unparse(node.func)
+    if any(isinstance(each, ast.Starred) for each in node.args) or any(
+        each.arg is None for each in node.keywords
+    ):
+        unit.problems.add(node, f"a call of {name} with * or **", "spell the arguments out")
+        return None
+    keywords = {str(each.arg): each.value for each in node.keywords}
+    try:
+        packed = target.signature.pack(tuple(node.args), keywords)
+    except TypeError as error:
+        unit.problems.add(node, str(error), "call it as it is defined")
+        return None
+    return {each: _expression(value, node) for each, value in packed.items()}
+
+
+def _expression(packed: Any, place: ast.AST) -> ast.expr:
+    """What `*args` and `**kwargs` catch is a list or a dict."""
+    if isinstance(packed, list):
+        packed = ast.List(packed, ast.Load())
+    elif isinstance(packed, dict):
+        packed = ast.Dict([ast.Constant(key) for key in packed], list(packed.values()))
+    made: ast.expr = ast.fix_missing_locations(ast.copy_location(packed, place))
+    return made

@@ -1,0 +1,79 @@
+"""Parameters: the fields of the graph's input."""
+
+import ast
+import inspect
+from inspect import Parameter
+from types import FunctionType
+from typing import Any, Final, get_origin, get_type_hints
+
+from perdure.authoring.graphs.compiler.names import RESERVED, Names
+from perdure.authoring.graphs.compiler.problems import Problems
+from perdure.core.graph import model as m
+
+_TYPES: Final[dict[Any, m.Type]] = {
+    str: "str",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    list: "list",
+    dict: "dict",
+    type(None): "none",
+}
+_DEFAULTS: Final = (bool, int, float, str, type(None))
+
+
+class Parameters:
+    """`fields` are those of the graph's input, or None if a reserved name is among them: then nothing can be said of
+    them. `renamed` are variables that have another name than their field."""
+
+    def __init__(self, fn: FunctionType, tree: ast.AsyncFunctionDef, problems: Problems) -> None:
+        self._hints = _hints(fn)
+        self._fields: dict[str, m.FieldType] = {}
+        for parameter in inspect.signature(fn).parameters.values():
+            if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+                what = f"the parameter {str(parameter).partition(':')[0]!r}"
+                problems.add(tree, what, "give each argument a parameter of its own")
+            elif type(parameter.default) in _DEFAULTS or parameter.default is Parameter.empty:
+                self._fields[parameter.name] = self._field(parameter)
+            else:
+                what = f"the default {parameter.default!r} of {parameter.name!r}"
+                problems.add(tree, what, "use a text, a number, True, False or None")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._fields)
+
+    @property
+    def fields(self) -> dict[str, m.FieldType] | None:
+        return None if self._fields.keys() & RESERVED else self._fields
+
+    def renamed(self, names: Names) -> m.Maps:
+        """The variables whose name in the graph is not that of their field, with what they are."""
+        return {
+            names.spelled(name): self._reading(name, field)
+            for name, field in self._fields.items()
+            if names.spelled(name) != name or (self.fields is None and not field.required)
+        }
+
+    def _reading(self, name: str, field: m.FieldType) -> str:
+        if self.fields is None and not field.required:
+            return f"input.get({name!r}, {field.default!r})"
+        return f"input[{name!r}]"
+
+    def _field(self, parameter: Parameter) -> m.FieldType:
+        hint = self._hints.get(parameter.name, Any)
+        kind = _TYPES.get(get_origin(hint) or hint, "any")
+        if parameter.default is Parameter.empty:
+            return m.FieldType(type=kind)
+        is_fitting = _TYPES[type(parameter.default)] == kind
+        return m.FieldType(
+            type=kind if is_fitting else "any", required=False, default=parameter.default
+        )
+
+
+def _hints(fn: FunctionType) -> dict[str, Any]:
+    """The types of the parameters, as far as they can be told now."""
+    try:
+        return get_type_hints(fn)
+    except Exception:  # an annotation is an expression: it may raise anything
+        return {}

@@ -1,0 +1,30 @@
+"""What can't be compiled: all of it is collected, and told at once."""
+
+import ast
+
+from perdure.core.errors import CannotCompile
+from perdure.core.graph.model import Place, Problem
+
+
+class Problems:
+    """Places in the source of one function, what stands there, and what to write instead."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._found: dict[Place, Problem] = {}
+
+    def add(self, at: ast.AST | int, what: str, remedy: str) -> None:
+        """`at` is a node of the source, or a line. Of one place the first problem is told."""
+        if isinstance(at, int):
+            place = Place(self._file, at, 1)
+        else:
+            line, column = getattr(at, "lineno", 0), getattr(at, "col_offset", 0)
+            place = Place(self._file, line, column + 1)
+        self._found.setdefault(place, Problem("", "", what, remedy, place))
+
+    def require_none(self, name: str) -> None:
+        """Raise all that was found."""
+        found = [self._found[place] for place in sorted(self._found)]
+        if found:
+            lines = "\n  ".join(["change these lines", *map(str, found)])
+            raise CannotCompile(f"graph {name!r} can't be compiled", lines, tuple(found))

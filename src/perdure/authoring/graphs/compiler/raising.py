@@ -1,0 +1,109 @@
+"""`raise` and `assert`: errors that are named by their type, with the text that they say."""
+
+import ast
+from typing import Any
+
+from perdure.authoring.graphs.compiler.awaits import settled
+from perdure.authoring.graphs.compiler.names import MISSING
+from perdure.authoring.graphs.compiler.unit import Unit
+from perdure.core.graph import model as m
+
+_SIMPLE = "raise an exception whose text is its only argument, such as ValueError"
+_PROBE = "a text"
+
+
+def error_name(kind: type[BaseException]) -> str:
+    """The name of an exception's type, as edges have it."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def is_error(found: Any) -> bool:
+    """Whether it is a type of errors that the name leads back to, in any process."""
+    return (
+        isinstance(found, type) and issubclass(found, Exception) and "<" not in found.__qualname__
+    )
+
+
+def compile_raise(unit: Unit, node: ast.Raise) -> None:
+    if node.exc is None or unit.expressions.error(node.exc) is not None:
+        _raise_again(unit, node)
+        return
+    kind, arguments = _made(node.exc)
+    found = unit.names.find(kind)
+    if not is_error(found):
+        what = f"`raise {ast.unparse(node.exc)}`"
+        unknown = "define it above the graph" if found is MISSING else _SIMPLE
+        unit.problems.add(node, what, f"raise an exception that is defined in a module; {unknown}")
+    elif len(arguments) > 1 or not _says_its_argument(found, bool(arguments)):
+        unit.problems.add(node, f"`raise {ast.unparse(node.exc)}`", _SIMPLE)
+    else:
+        message = _text(settled(unit, arguments[0])) if arguments else ast.Constant("")
+        fail(unit, found, ast.copy_location(message, node))
+        return
+    unit.drawing.open = []
+
+
+def compile_assert(unit: Unit, node: ast.Assert) -> None:
+    holds, fails = unit.branch(settled(unit, node.test))
+    unit.drawing.open = fails
+    message = _text(settled(unit, node.msg)) if node.msg is not None else ast.Constant("")
+    fail(unit, AssertionError, ast.copy_location(message, node))
+    unit.drawing.open = holds
+
+
+def fail(unit: Unit, kind: type[Exception], message: ast.expr) -> None:
+    """Raise an error of that type; nothing follows."""
+    unit.drawing.put(
+        m.Raise(
+            name=unit.drawing.name("raise"),
+            error=error_name(kind),
+            message=unit.expressions.text(message),
+            bases=_bases(kind),
+        )
+    )
+
+
+def _bases(kind: type[Exception]) -> tuple[str, ...]:
+    """The types above one of the user's. Those above Python's own are known everywhere."""
+    if kind.__module__ == "builtins":
+        return ()
+    above = [each for each in kind.__mro__[1:] if issubclass(each, Exception)]
+    return tuple(error_name(each) for each in above if each is not Exception)
+
+
+def _raise_again(unit: Unit, node: ast.Raise) -> None:
+    again = unit.caught[-1] if unit.caught else None
+    if node.exc is not None:
+        again = unit.expressions.error(node.exc)
+    if again is None:
+        unit.problems.add(node, "`raise` outside of `except`", "name the exception to raise")
+        unit.drawing.open = []
+        return
+    unit.drawing.put(m.Raise(name=unit.drawing.name("raise"), again=again))
+
+
+def _made(node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
+    """The type, and what it is given."""
+    if not isinstance(node, ast.Call):
+        return node, []
+    return node.func, [*node.args, *(each.value for each in node.keywords)] + (
+        [node] if node.keywords else []  # a second one: only the text by its place is simple
+    )
+
+
+def _says_its_argument(kind: type[Exception], given: bool) -> bool:
+    """Whether the text of such an exception is the one argument that it was given."""
+    try:
+        return str(kind(_PROBE)) == _PROBE if given else str(kind()) == ""
+    except Exception:  # the user's code may raise anything
+        return False
+
+
+def _text(node: ast.expr) -> ast.expr:
+    """What an exception with this argument says."""
+    if isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ):
+        return node
+    made = ast.JoinedStr([ast.FormattedValue(node, conversion=-1)])
+    return ast.fix_missing_locations(ast.copy_location(made, node))

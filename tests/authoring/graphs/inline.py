@@ -1,0 +1,94 @@
+"""Runs the plain function of a program: no engine, no store, every step at once and in its turn."""
+
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from perdure.authoring.call import Branch, Call, Operation, Sleep
+from perdure.authoring.context import WORKFLOW
+from perdure.authoring.signal import Receive
+
+
+class Impossible(BaseException):
+    """What no program of the corpus does, and no handler of theirs takes."""
+
+
+class Settled:
+    """A promise that has its outcome; or one that nothing will settle."""
+
+    def __init__(self) -> None:
+        self.is_settled = False
+        self._value: Any = None
+        self._error: Exception | None = None
+
+    def outcome(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.is_settled = True
+        try:
+            self._value = driven(coroutine)
+        except Exception as error:  # handed to whoever awaits it
+            self._error = error
+
+    def keep(self, value: Any) -> None:
+        self.is_settled = True
+        self._value = value
+
+
+class Inline:
+    """What a workflow's verbs ask of an engine, as far as graphs have them."""
+
+    def __init__(self, signals: Iterable[tuple[str, Any]]) -> None:
+        self._signals = list(signals)
+
+    def made(self, _call: Call[Any]) -> None:
+        pass
+
+    def abandon(self, _promises: Iterable[Settled]) -> tuple[()]:
+        return ()
+
+    def begin(self, operation: Operation[Any]) -> Settled:
+        promise = Settled()
+        if isinstance(operation, Call):
+            operation.use()
+            promise.run(_body(operation))
+        elif isinstance(operation, Branch):
+            promise.run(operation.coroutine)
+        elif isinstance(operation, Sleep):
+            promise.keep(None)
+        elif isinstance(operation, Receive):
+            for number, (name, value) in enumerate(self._signals):
+                if name == operation.signal.name:
+                    del self._signals[number]
+                    promise.keep(value)
+                    break
+        else:
+            raise Impossible(f"no program of the corpus does {operation!r}")
+        return promise
+
+
+async def _body(call: Call[Any]) -> Any:
+    args, kwargs = call.definition.signature.arguments(call.arguments)
+    made = call.definition.fn(*args, **kwargs)
+    return await made if isinstance(made, Coroutine) else made
+
+
+def driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """What the coroutine returns. It waits for nothing: all is settled as it is begun."""
+    try:
+        waiting = coroutine.send(None)
+    except StopIteration as stopped:
+        return stopped.value
+    coroutine.close()
+    raise Impossible(f"{coroutine!r} waits for {waiting!r}, and nothing comes")
+
+
+def run_inline(program: Any, kwargs: dict[str, Any], signals: Iterable[tuple[str, Any]]) -> Any:
+    """What the plain function returns, or raises."""
+    token = WORKFLOW.set(Inline(signals))  # type: ignore[arg-type]
+    try:
+        return driven(program.fn(**kwargs))
+    finally:
+        WORKFLOW.reset(token)

@@ -1,0 +1,270 @@
+# fmt: off
+# ruff: noqa: B006, B007, E501, E722, E731, F401, F821, F841, PLC0415, PLE0704, PLR1704, PLW0602, RET503, RET504, SIM105
+# mypy: ignore-errors
+"""Functions that can't be compiled. The comment at the end of a line is what is told of it: what; what to write instead."""
+
+import asyncio
+import datetime
+from datetime import timedelta
+
+import perdure
+from perdure import Signal, gather, sleep
+from tests.authoring.graphs.corpus_tasks import corpus_add, corpus_double
+
+OPENED = open  # a value that is no plain constant
+NOON = datetime.time(12)
+ready = Signal("refused-ready", int)
+
+
+def helper(x):
+    return x
+
+
+async def coroutine(x):
+    return x
+
+
+async def with_statement(x):
+    with x:  #! `with`; do it in a task
+        pass
+
+
+async def async_with(x):
+    async with x:  #! `async with`; do it in a task
+        pass
+
+
+async def async_for(xs):
+    async for x in xs:  #! `async for`; make the list in a task, and write `for`
+        pass
+
+
+async def inner_function(x):
+    def inner(): ...  #! a function inside a graph; make it a task outside
+
+
+async def inner_async_function(x):
+    async def inner(): ...  #! a function inside a graph; make it a task or a graph outside
+
+
+async def inner_class(x):
+    class Inner: ...  #! a class inside a graph; define it outside
+
+
+async def inner_import(x):
+    import os  #! an import inside a graph; import at the top of the module
+    from os import path  #! an import inside a graph; import at the top of the module
+
+
+async def global_statement(x):
+    global OPENED  #! `global`; return the value, or keep it in a task
+
+
+async def del_statement(x):
+    del x  #! `del`; build a new value without it: [x for x in xs if ...]
+
+
+async def match_statement(x):
+    match x:  #! `match`; write `if` and `elif`
+        case 1:
+            pass
+
+
+async def except_star(x):
+    try:  #! `except*`; write `except`
+        await corpus_double(x)
+    except* ValueError:
+        pass
+
+
+async def yielded(x):
+    yield x
+
+
+async def walrus(x):
+    if (y := x) > 1:  #! `:=` can't be used in an expression; give the value a name in a step before
+        return x
+
+
+async def a_lambda(x):
+    f = lambda y: y  #! a `lambda` can't be used in an expression; write a comprehension; only `key=lambda item: ...` of sorted, min and max is one
+    return f
+
+
+async def a_set(x):
+    return {x, 1}  #! a set can't be used in an expression; write a list: [...]
+
+
+async def loop_else(xs):
+    for x in xs:
+        if x:
+            break
+    else:
+        x = 1  #! `else` of a loop; set a variable before `break`, and test it behind the loop
+    return x
+
+
+async def finally_clause(x):
+    try:
+        await corpus_double(x)
+    finally:
+        x = 2  #! `finally`; write it behind the `try`, and in an `except Exception:` that ends with `raise`
+    return x
+
+
+async def bare_except(x):
+    try:
+        await corpus_double(x)
+    except:  #! `except:` without a type; write `except Exception:`
+        pass
+
+
+async def base_exception(x):
+    try:
+        await corpus_double(x)
+    except BaseException:  #! `except BaseException`; name exceptions that are defined in modules, and are of type Exception
+        pass
+
+
+async def item_assignment(d, xs, x):
+    d["a"] = 1  #! an assignment to `d['a']`; build a new value: `d = {**d, key: value}`, or a list with a comprehension
+    d.a = 1  #! an assignment to `d.a`; build a new value: `d = {**d, key: value}`, or a list with a comprehension
+    d["a"] += 1  #! an assignment to `d['a']`; build a new value: `d = {**d, key: value}`, or a list with a comprehension
+    xs.append(x)  #! `xs.append(x)` changes a value in place; build a new one: `xs = [*xs, x]`
+    d.update({"b": 2})  #! `d.update({'b': 2})` changes a value in place; build a new one: `d = {**d, **{'b': 2}}`
+
+
+async def in_place(x):
+    xs = []
+    ys = xs
+    xs += [x]  #! `xs += ...` changes a list or a dict in place; build a new one: `xs = [*xs, ...]`
+    return ys
+
+
+async def plain_call(x):
+    y = helper(x)  #! a call of helper; make it a task and write `await helper(...)`, or use the functions of expressions
+    return y + asyncio.get_event_loop()  #! a call of asyncio.get_event_loop; make it a task and write `await asyncio.get_event_loop(...)`, or use the functions of expressions
+
+
+async def unknown_names(x):
+    y = unknown(x)  #! a call of 'unknown', which is not known here; define it above the graph
+    await unknown(x)  #! an await of unknown(...), which is not known here; define it above the graph
+    return y + other  #! the name 'other' is not known here; define it above the graph, or assign it first
+
+
+async def no_constant(x):
+    return [NOON, x]  #! 'NOON' is no plain constant; use texts, numbers, lists and dicts, or read it in a task
+
+
+async def not_awaited(x):
+    y = corpus_double(x)  #! a call of corpus_double that is not awaited; write `await corpus_double(...)`
+    return await y  #! an await of `y`; await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`
+
+
+async def foreign_await(x):
+    await asyncio.sleep(1)  #! an await of asyncio.sleep(...); use `perdure.gather`, `perdure.sleep`, or a task
+    await coroutine(x)  #! an await of coroutine(...); make it a task; await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`
+    await perdure.first(corpus_double(x))  #! an await of perdure.first(...); await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`; for the other verbs write a workflow
+
+
+async def calls_itself(x):
+    return await calls_itself(x)  #! calls_itself calls itself; write a loop
+
+
+async def wrong_arguments(x):
+    await corpus_add(x)  #! corpus_add() is missing the required argument 'b'; call it as it is defined
+    await corpus_add(x, c=1)  #! corpus_add() is missing the required argument 'b'; call it as it is defined
+    await corpus_add(*[1, x])  #! a call of corpus_add with * or **; spell the arguments out
+    await corpus_add(**{"a": 1})  #! a call of corpus_add with * or **; spell the arguments out
+
+
+async def conditional_await(x):
+    y = x and await corpus_double(x)  #! an await inside `and` or `or`; await it in a statement of its own, under an `if` where it depends on something
+    z = await corpus_double(1) if x else 2  #! an await inside `... if ... else ...`; await it in a statement of its own, under an `if` where it depends on something
+    u = 1 < x < await corpus_double(x)  #! an await in a chain of comparisons; await it in a statement of its own, under an `if` where it depends on something
+    v = [await corpus_double(i) for i in range(x)]  #! an await inside a comprehension; write `await perdure.gather(*[f(x) for x in xs])`, or a `for` loop
+    return [y, z, u, v]
+
+
+async def gathered_otherwise(xs):
+    calls = [1]
+    await gather(*calls)  #! gather of `*calls`; give it calls of tasks, workflows and graphs, or one `*[f(x) for x in xs]`
+    await gather(corpus_double(1), *[corpus_double(x) for x in xs])  #! gather of a list and more; gather the list on its own
+    await gather(corpus_double(1), return_exceptions=True)  #! gather with return_exceptions=; put a `try` around what may fail, in a graph or a task of its own
+    await gather(*[corpus_double(await corpus_double(x)) for x in xs])  #! an await inside a list that is gathered; await it before, or in a graph of its own that is gathered
+    await gather(sleep(1), corpus_double(1))  #! an await of sleep(...); await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`; for the other verbs write a workflow
+
+
+async def waits(x):
+    await sleep()  #! `sleep()`; write `sleep(duration)`
+    await ready.receive(1, 2)  #! `ready.receive(1, 2)`; write `ready.receive(timeout)`
+    await sleep(timedelta(fortnights=1))  #! a timedelta of unknown parts; give it days, seconds, microseconds, milliseconds, minutes, hours, weeks
+    pause = timedelta(1)  #! a call of timedelta; make it a task and write `await timedelta(...)`, or use the functions of expressions
+    return pause
+
+
+async def errors_as_values(x):
+    try:
+        await corpus_double(x)
+    except ValueError as e:
+        y = e  #! the error 'e' as a value; an error is its type and its text here: use `str(e)`
+        z = e.args[0]  #! `e.args`; an error is its type and its text here: use `str(e)`
+        w = f"{e!r}"  #! the error 'e' as a value; an error is its type and its text here: use `str(e)`
+        v = isinstance(e, ValueError)  #! a call of isinstance; make it a task and write `await isinstance(...)`, or use the functions of expressions
+        return [y, z, w, v]
+
+
+async def error_is_variable(x):
+    try:
+        await corpus_double(x)
+    except ValueError as x:  #! 'x' is an error and a variable; choose another name: Python forgets an error's name behind its handler
+        pass
+    return x
+
+
+async def raised_otherwise(x):
+    if x == 1:
+        raise KeyError("a")  #! `raise KeyError('a')`; raise an exception whose text is its only argument, such as ValueError
+    if x == 2:
+        raise ValueError("a", x)  #! `raise ValueError('a', x)`; raise an exception whose text is its only argument, such as ValueError
+    if x == 3:
+        raise  #! `raise` outside of `except`; name the exception to raise
+    raise x  #! `raise x`; raise an exception that is defined in a module; define it above the graph
+
+
+async def error_after_its_handler(x):
+    try:
+        await corpus_double(x)
+    except ValueError as e:
+        pass
+    return e  #! the variable 'e' is read where nothing has set it; assign it before
+
+
+async def never_set(x):
+    if x:
+        print_ = y  #! the variable 'y' is read where nothing has set it; assign it before
+        y = 1
+    return x
+
+
+async def perhaps_set(xs):
+    for x in xs:  #! the variable 'last' may have no value when this loop goes on; assign it before the loop
+        if x:
+            last = x
+    return last
+
+
+async def many_arguments(*args, **kwargs):  #! the parameter '*args'; give each argument a parameter of its own
+    return 1
+
+
+async def mutable_default(x=[]):  #! the default [] of 'x'; use a text, a number, True, False or None
+    return x
+
+
+async def method(x):
+    return x.format(1)  #! there is no method 'format' in expressions; write an f-string: f"{value}"
+
+
+async def private(x):
+    return x._secret  #! '_secret' begins with an underscore; use names and fields without one

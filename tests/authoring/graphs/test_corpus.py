@@ -1,0 +1,31 @@
+"""Compiled and interpreted, each program of the corpus does what its plain function does."""
+
+from typing import Any
+
+import pytest
+
+from perdure.core.graph.checking import problems_of
+from tests.authoring.graphs.corpus import CASES, DEFINITIONS, PROGRAMS, Case, Outcome, expected
+from tests.authoring.graphs.interpreter import Failed, World, interpret
+
+
+def interpreted(case: Case) -> Outcome:
+    world = World(DEFINITIONS, case.signals)
+    try:
+        return Outcome(interpret(case.program.model, case.kwargs, world))
+    except Failed as failed:
+        return Outcome(None, failed.trouble.type_name, failed.trouble.message)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_graph_does_what_the_function_does(case: Case) -> None:
+    assert interpreted(case) == expected(case)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_graph_is_sound(program: Any) -> None:
+    assert problems_of(program.model) == []
+
+
+def test_corpus_is_large() -> None:
+    assert len(PROGRAMS) >= 30

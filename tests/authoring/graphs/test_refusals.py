@@ -1,0 +1,71 @@
+"""What can't be compiled is refused with its line, what stands there, and what to write instead."""
+
+import inspect
+from typing import Any
+
+import pytest
+
+from perdure import InputError
+from perdure.authoring.graphs.compiler.function import compile_function
+from perdure.authoring.graphs.decorator import graph
+from perdure.core.errors import CannotCompile
+from tests.authoring.graphs import refused
+
+FUNCTIONS = [
+    function
+    for name, function in vars(refused).items()
+    if inspect.isfunction(function) and function.__module__ == refused.__name__
+    if "#!" in inspect.getsource(function)
+]
+
+
+def said_by_comments(function: Any) -> list[tuple[int, str]]:
+    lines, first = inspect.getsourcelines(function)
+    marked = [(first + number, line.partition("  #! ")[2]) for number, line in enumerate(lines)]
+    return [(line, said.strip()) for line, said in marked if said]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_line_is_refused_with_a_remedy(function: Any) -> None:
+    with pytest.raises(CannotCompile) as caught:
+        compile_function(function, name="refused", version="")
+    told = [
+        (problem.where.line, f"{problem.what}; {problem.remedy}")
+        for problem in caught.value.problems
+        if problem.where is not None
+    ]
+    assert told == said_by_comments(function)
+
+
+def test_error_names_the_file_and_all_places() -> None:
+    with pytest.raises(CannotCompile) as caught:
+        graph(refused.plain_call)
+    text = str(caught.value)
+    assert text.startswith("graph 'plain_call' can't be compiled: change these lines\n  ")
+    assert text.count(f"{refused.__file__}:") == 2
+
+
+def plain(x: int) -> int:
+    return x
+
+
+def test_function_must_be_async() -> None:
+    with pytest.raises(InputError, match="plain is not async: write `async def plain"):
+        graph(plain)  # type: ignore[arg-type]
+
+
+def test_generators_are_refused() -> None:
+    with pytest.raises(InputError, match="yielded is a generator: return the values as a list"):
+        graph(refused.yielded)
+
+
+def test_only_functions_are_compiled() -> None:
+    with pytest.raises(InputError, match="is not a function: put @graph on a plain function"):
+        graph(len)  # type: ignore[arg-type]
+
+
+def test_function_needs_source() -> None:
+    names: dict[str, Any] = {}
+    exec("async def sourceless(x): return x", names)
+    with pytest.raises(InputError, match="the source of sourceless can't be read"):
+        graph(names["sourceless"])
