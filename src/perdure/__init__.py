@@ -5,8 +5,10 @@ from perdure.authoring.concurrency import JoinSet, first, gather, join_set
 from perdure.authoring.context import Info
 from perdure.authoring.graphs.builder import GraphBuilder
 from perdure.authoring.graphs.decorator import graph
+from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
+from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
@@ -29,16 +31,19 @@ from perdure.authoring.verbs import (
 )
 from perdure.authoring.workflow import Workflow, workflow
 from perdure.client.engine import Engine
+from perdure.client.graphs import DeploymentState, GraphVersion
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
+from perdure.client.waits import HookWait, JoinWait, Waits
 from perdure.core.errors import (
     CannotCompile,
     ForbiddenStatement,
     GraphInvalid,
     InputError,
     KeyReused,
+    NotActive,
     NotCommitted,
     NotDone,
     PerdureError,
@@ -55,6 +60,10 @@ from perdure.core.errors import (
     TransactionInterrupted,
     TransactionOver,
     UnknownRun,
+    UnknownStep,
+    UnknownVersion,
+    UnreadableProgram,
+    VersionExists,
 )
 from perdure.core.streams.chunks import ChunkState
 from perdure.core.transactions import Transaction
@@ -69,19 +78,26 @@ __all__ = [
     "ChildRun",
     "Chunk",
     "ChunkState",
+    "DeploymentState",
     "Engine",
     "ForbiddenStatement",
     "GraphBuilder",
     "GraphInvalid",
+    "GraphProgram",
+    "GraphVersion",
     "Handle",
+    "HookWait",
     "Info",
     "InputError",
     "JoinSet",
+    "JoinWait",
     "KeyReused",
+    "NotActive",
     "NotCommitted",
     "NotDone",
     "PerdureError",
     "Preflight",
+    "Response",
     "Retry",
     "RunCancelled",
     "RunClosed",
@@ -105,6 +121,11 @@ __all__ = [
     "TransactionInterrupted",
     "TransactionOver",
     "UnknownRun",
+    "UnknownStep",
+    "UnknownVersion",
+    "UnreadableProgram",
+    "VersionExists",
+    "Waits",
     "Workflow",
     "continue_as_new",
     "first",

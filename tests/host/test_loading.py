@@ -7,6 +7,7 @@ from typing import Any, cast
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.engine.replay.warm import WarmRun
+from perdure.host.catalogue import Catalogue
 from perdure.host.loading import Loader
 from perdure.host.parking import Parking
 from perdure.host.residents import Residents
@@ -21,6 +22,8 @@ class Row:
     """As much of a run's row as a load looks at."""
 
     run_id = RUN
+    program = "program"
+    version = ""
     closed_at_ms = None
     parked = None
 
@@ -48,6 +51,11 @@ class NoParking:
         return False
 
 
+class NoCatalogue:
+    async def look_for(self, name: str, version: str) -> None:
+        pass
+
+
 class Warm:
     def __init__(self, run: Run) -> None:
         self.run_id = run.run_id
@@ -61,7 +69,8 @@ def loader_of(store: SlowStore) -> tuple[Loader, Residents]:
         return cast("WarmRun", Warm(run))
 
     parking = cast("Parking", NoParking())
-    return Loader(cast("Store", store), HERE, residents, parking, replay), residents
+    catalogue = cast("Catalogue", NoCatalogue())
+    return Loader(cast("Store", store), HERE, residents, parking, replay, catalogue), residents
 
 
 async def begun(store: SlowStore, count: int) -> None:

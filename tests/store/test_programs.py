@@ -32,7 +32,7 @@ async def test_versions_are_deployed_and_read_back(store: Store) -> None:
         ("checkout", "10"),
         ("checkout", "2"),
     ]
-    second = Program("checkout", "2", "digest 2", '{"nodes": []}', NOW + 1, False, 0)
+    second = Program("checkout", "2", "digest 2", '{"nodes": []}', NOW + 1, False, 0, 0)
     assert found[2] == await store.program("checkout", "2") == second
     assert await store.program("checkout", "3") is None
     assert await store.program("nothing") is None

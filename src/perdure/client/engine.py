@@ -11,13 +11,19 @@ from typing import Any, Self, TypeVar
 from perdure.authoring.call import Call, discard
 from perdure.authoring.context import WORKFLOW
 from perdure.authoring.definition import require_name
+from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program
 from perdure.authoring.registry import register
+from perdure.authoring.response import OK
 from perdure.authoring.texts import require_text
 from perdure.authoring.upcaster import reading_old_shapes
-from perdure.client.handle import Handle
+from perdure.client import graphs
+from perdure.client.graphs import GraphVersion
+from perdure.client.handle import Handle, RunStatus
+from perdure.client.sending import send
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.errors import EngineClosed, ForeignAwait, InputError, KeyReused, RunExists
+from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId, parse_run_id
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.limits import MAX_KEY_LENGTH
@@ -25,7 +31,9 @@ from perdure.core.transactions import Transaction
 from perdure.engine.preflight import Preflight, preflight
 from perdure.engine.programs import Programs
 from perdure.host.batch import Start
+from perdure.host.catalogue import Catalogue
 from perdure.host.clock import HostSources
+from perdure.host.host import Host
 from perdure.host.hosting import Hosting
 from perdure.host.identity import new_host, retire
 from perdure.host.joining import Joining, current
@@ -134,13 +142,44 @@ class Engine:
         """
         workflow = _program_of(call)
         hosting = self._require_open()
-        if key is not None:
-            require_text("a key", key, MAX_KEY_LENGTH)
-        require_text("a scope", scope, least=0)
-        payload = self._codec.encode(call.arguments)
         if not hosting.host.programs.is_deployed(workflow):
             # A program defined inside a function is the newest of its name from now on.
             register(workflow)
+        return await self._start(hosting, workflow, call.arguments, key, scope)
+
+    async def start_graph(
+        self,
+        name: str,
+        input: dict[str, Any] | None = None,  # noqa: A002 - what graphs call it
+        *,
+        key: str | None = None,
+        scope: str = "",
+        version: str | None = None,
+    ) -> Handle[Any]:
+        """Start a graph that was deployed, by its name: the active version; as `start` does.
+
+        `version` names another that was never active, to try it out. One that was is not started any more.
+        """
+        host = self._require_open().host
+        require_name("graph", name)
+        arguments = _fields_of(name, {} if input is None else input)
+        chosen = graphs.startable(name, version, await host.catalogue.versions(name))
+        program = host.programs.deployed(name, chosen)
+        return await self._start(self._require_open(), program, arguments, key, scope)
+
+    async def _start(
+        self,
+        hosting: Hosting,
+        workflow: Program[..., R],
+        arguments: dict[str, Any],
+        key: str | None,
+        scope: str,
+    ) -> Handle[R]:
+        if key is not None:
+            require_text("a key", key, MAX_KEY_LENGTH)
+        require_text("a scope", scope, least=0)
+        payload = self._codec.encode(arguments)
+        workflow.check_input(self._codec, payload)
         start = Start(workflow, payload, key, scope)
         joined = current(hosting.host)
         try:
@@ -163,14 +202,66 @@ class Engine:
 
     def _require_same_call(self, run_id: RunId, start: Start, before: bytes | None) -> None:
         workflow = start.workflow
-        signature = workflow.signature
-        if before is not None and not signature.is_same_call(self._codec, before, start.payload):
+        if before is not None and not workflow.is_same_call(self._codec, before, start.payload):
             raise KeyReused(
                 run_id,
-                f"key {start.key!r} of workflow {workflow.name!r} is taken by run {run_id!r}, "
+                f"key {start.key!r} of {workflow.noun} {workflow.name!r} is taken by run {run_id!r}, "
                 "which was started with other arguments",
                 "use another key, or the same arguments",
             ) from None
+
+    async def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
+        """Deploy a version of a graph: every engine on this store can run it. It is not active until it is activated.
+
+        Everything that is wrong with it is told at once, and nothing is deployed then. A version never changes: the
+        same again is no harm, and another graph under its name and version is refused.
+        """
+        host = self._outside("deployed")
+        deployed = await graphs.deploy(host.store, graph, host.sources.now_ms())
+        await host.catalogue.look()
+        return deployed
+
+    async def activate(self, name: str, version: str) -> GraphVersion:
+        """Let new runs of a graph be of this version. Runs that are under way stay on theirs."""
+        host = self._outside("activated")
+        activated = await graphs.activate(host.store, name, version)
+        await host.catalogue.look()
+        return activated
+
+    def _outside(self, what: str) -> Host:
+        host = self._require_open().host
+        if current(host) is not None:
+            raise InputError(f"a graph is {what} inside a transaction", "do it before or after")
+        return host
+
+    async def graphs(self) -> list[GraphVersion]:
+        """All versions of all graphs that were deployed, and what may come of each."""
+        return await graphs.graphs(self._require_open().host.store)
+
+    async def statistics(self, graph: str, key_name: str) -> dict[str, dict[RunStatus, int]]:
+        """How many runs of a graph have each value of a search key, by status."""
+        store = self._require_open().host.store
+        found: dict[str, dict[RunStatus, int]] = {}
+        names = require_name("graph", graph), require_name("search key", key_name)
+        for value, status, count in await store.statistics(*names):
+            found.setdefault(value, {})[RunStatus(status.value)] = count
+        return found
+
+    async def send(
+        self,
+        topic: str,
+        key: object,
+        value: object = None,
+        *,
+        code: int = OK,
+        id: str | None = None,  # noqa: A002 - as in Handle.signal
+    ) -> None:
+        """Send a signal to whoever waits for that topic and key, or is the first to; returns when it is durable.
+
+        One hook gets it. Inside a transaction it is sent with its commit, or never. Sent again with the same `id` it is
+        the same signal, as long as nobody took it, and to the run that did.
+        """
+        await send(self._require_open().host, topic, key, value, code, id)
 
     @asynccontextmanager
     async def transaction(self, *, connection: object = None) -> AsyncIterator[Transaction]:
@@ -242,7 +333,9 @@ class Engine:
             return await preflight(host.store, self._codec, HostSources(), host.programs, named)
         store = await open_store(self._url, as_it_is=True)
         try:
-            return await preflight(store, self._codec, HostSources(), Programs(), named)
+            known = Programs()
+            await Catalogue(store, known).look()
+            return await preflight(store, self._codec, HostSources(), known, named)
         finally:
             await store.close()
 
@@ -271,6 +364,13 @@ def _checked(settings: object) -> Settings:
     if not isinstance(settings, Settings):
         raise InputError(f"settings is {settings!r}", "pass perdure.Settings(...)")
     return settings
+
+
+def _fields_of(name: str, given: object) -> dict[str, Any]:
+    if not isinstance(given, dict) or not all(isinstance(field, str) for field in given):
+        what = f"the input of graph {name!r} is {given!r:.200}"
+        raise InputError(what, "pass a dict of its fields")
+    return given
 
 
 def _program_of(call: object) -> Program[..., Any]:

@@ -10,10 +10,14 @@ import msgspec
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.failures import decode_failure
 from perdure.authoring.program import Program
+from perdure.authoring.response import OK, Response
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_text
+from perdure.client.answering import begun_steps, named_step, require_open
+from perdure.client.sending import sender_of
 from perdure.client.stored import require_unparked, stored_run
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
+from perdure.client.waits import Waits, waits_of
 from perdure.core.errors import (
     CorruptJournal,
     NotCommitted,
@@ -24,11 +28,12 @@ from perdure.core.errors import (
     UnknownName,
     UnknownRun,
 )
-from perdure.core.ids import Guid, RunId
+from perdure.core.graph.identity import RESPOND
+from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import Terminal
 from perdure.core.journal.state import TERMINAL, Status
-from perdure.core.limits import MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES
+from perdure.core.limits import MAX_PAYLOAD_BYTES
 from perdure.core.messages import Message
 from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
 from perdure.host.hosting import POLL_MS, Hosting
@@ -36,6 +41,7 @@ from perdure.host.joining import Joining, current
 from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
 from perdure.store.records import Run
+from perdure.store.values import MAX_STEP_BYTES
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -207,10 +213,7 @@ class Handle(Generic[R]):
         """
         sent = require_signal(signal)
         host = self._hosting.host
-        if id is None:
-            sender = host.sources.entropy(16).hex()
-        else:
-            sender = f"id:{require_text('the id of a signal', id, MAX_KEY_LENGTH)}"
+        sender = sender_of(host, id)
         payload = sent.encode(host.codec, value)
         end = await self._open_end(f"take signal {signal.name!r}")
         guid = signal_guid(end.origin, sent.name, sender)
@@ -219,6 +222,37 @@ class Handle(Generic[R]):
             if await self._store.taken_in_chain(end.origin, [guid]):
                 return
         await self._send(end, f"signal:{signal.name}", guid, payload)
+
+    async def respond(
+        self,
+        step: str,
+        value: object = None,
+        *,
+        code: int = OK,
+        id: str | None = None,  # noqa: A002 - as in signal
+    ) -> None:
+        """Answer a step of a graph whose task responded with 202; returns when the answer is durable.
+
+        `step` is its id, or the name of its activity if that is under way once. It goes on with `value`, and with code
+        202 it stays open for more. An answer may come before the 202 does. Two with the same `id` are one.
+        """
+        host = self._hosting.host
+        given = require_text("a step", step, MAX_STEP_BYTES)
+        sender = sender_of(host, id)
+        payload = host.codec.encode(value if code == OK else Response(value, code))
+        run = await self._row()
+        begun = begun_steps(await self._store.entries(run.run_id), host.codec)
+        found = named_step(run.run_id, given, begun)
+        guid = signal_guid(run.run_id, f"{RESPOND}@{found}", sender)
+        if id is not None and await self._store.taken_in_chain(run.run_id, [guid]):
+            return
+        end = await self._open_end(f"take an answer for step {found!r}")
+        require_open(run.run_id, found, begun)
+        await self._send(end, f"signal:{RESPOND}", guid, payload, found)
+
+    async def waits(self) -> Waits:
+        """What a run of a graph waits for: signals to topic and key, and more of what joins require."""
+        return await waits_of(self._store, (await self._row()).run_id)
 
     async def cancel(self, reason: str = "") -> None:
         """Ask the run to stop; returns when that is durable. It cleans up first, and its children stop too."""
@@ -235,10 +269,12 @@ class Handle(Generic[R]):
             )
         return end
 
-    async def _send(self, end: Run, kind: str, guid: Guid, payload: bytes) -> None:
+    async def _send(
+        self, end: Run, kind: str, guid: Guid, payload: bytes, step: StepId | None = None
+    ) -> None:
         """What is sent to a chain is named by its first run, so that it is one message, whenever it is sent."""
         now = self._hosting.host.sources.now_ms()
-        message = Message(end.origin, guid, kind, now, now, payload=payload)
+        message = Message(end.origin, guid, kind, now, now, step, payload)
         bundle = Bundle()
         bundle.enqueue(message)
         if end.chain is not None:

@@ -9,13 +9,18 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from perdure.authoring.call import Call
 from perdure.authoring.durations import Duration
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
 from perdure.client.engine import Engine
+from perdure.client.graphs import GraphVersion
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync_transaction import BlockTask, SyncTransaction
+from perdure.client.waits import Waits
 from perdure.core.codec import Codec
 from perdure.core.errors import EngineClosed, InputError
+from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.engine.preflight import Preflight
@@ -119,6 +124,45 @@ class SyncEngine:
         started = self.wait_for(self._engine.start_many(calls, keys=keys, scope=scope))
         return [SyncHandle(self, handle) for handle in started]
 
+    def start_graph(
+        self,
+        name: str,
+        input: dict[str, Any] | None = None,  # noqa: A002 - as in Engine
+        *,
+        key: str | None = None,
+        scope: str = "",
+        version: str | None = None,
+    ) -> "SyncHandle[Any]":
+        """Start a graph that was deployed, by its name."""
+        starting = self._engine.start_graph(name, input, key=key, scope=scope, version=version)
+        return SyncHandle(self, self.wait_for(starting))
+
+    def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
+        """Deploy a version of a graph; it is not active until it is activated."""
+        return self.wait_for(self._engine.deploy(graph))
+
+    def activate(self, name: str, version: str) -> GraphVersion:
+        """Let new runs of a graph be of this version."""
+        return self.wait_for(self._engine.activate(name, version))
+
+    def graphs(self) -> list[GraphVersion]:
+        return self.wait_for(self._engine.graphs())
+
+    def statistics(self, graph: str, key_name: str) -> dict[str, dict[RunStatus, int]]:
+        return self.wait_for(self._engine.statistics(graph, key_name))
+
+    def send(
+        self,
+        topic: str,
+        key: object,
+        value: object = None,
+        *,
+        code: int = OK,
+        id: str | None = None,  # noqa: A002 - as in Engine
+    ) -> None:
+        """Send a signal to whoever waits for that topic and key, or is the first to."""
+        self.wait_for(self._engine.send(topic, key, value, code=code, id=id))
+
     def handle(self, run_id: str) -> "SyncHandle[Any]":
         """A handle of a run that was started before."""
         return SyncHandle(self, self._engine.handle(run_id))
@@ -171,6 +215,19 @@ class SyncHandle(Generic[R]):
 
     def signal(self, signal: Signal[T], value: T, *, id: str | None = None) -> None:  # noqa: A002 - as in Handle
         self._engine.wait_for(self._handle.signal(signal, value, id=id))
+
+    def respond(
+        self,
+        step: str,
+        value: object = None,
+        *,
+        code: int = OK,
+        id: str | None = None,  # noqa: A002 - as in Handle
+    ) -> None:
+        self._engine.wait_for(self._handle.respond(step, value, code=code, id=id))
+
+    def waits(self) -> Waits:
+        return self._engine.wait_for(self._handle.waits())
 
     def cancel(self, reason: str = "") -> None:
         self._engine.wait_for(self._handle.cancel(reason))

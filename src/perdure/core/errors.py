@@ -22,6 +22,9 @@
     │   ├── KeyReused              a start key that is taken by a run with other arguments
     │   ├── VersionExists          a version of a program that was deployed with other content
     │   ├── UnknownVersion         a version of a program that was not deployed
+    │   ├── NotActive              a version of a graph that new runs can't be of
+    │   ├── UnreadableProgram      a deployed graph that this Perdure does not understand
+    │   ├── UnknownStep            a step that the run does not have, or that waits for nothing
     │   ├── ForbiddenStatement     SQL that a transaction of the user's may not execute
     │   ├── ExpressionProblem      an expression that is not of the language of graphs
     │   └── RunClosed              the run is over and takes nothing more
@@ -200,6 +203,22 @@ class VersionExists(InputError):
 
 class UnknownVersion(InputError):
     code = "unknown-version"
+
+
+class NotActive(InputError):
+    """A graph is deployed, and new runs can't be of that version of it."""
+
+    code = "not-active"
+
+
+class UnreadableProgram(InputError):
+    code = "unreadable-program"
+
+
+class UnknownStep(InputError):
+    """A run has no such step, or it waits for no answer."""
+
+    code = "unknown-step"
 
 
 class ForbiddenStatement(InputError):

@@ -1,13 +1,10 @@
 """Where signals to a topic and key meet the hooks that wait for them.
 
 Both are rows, and whoever comes second finds the first: after each commit that has one of them the host looks for
-pairs. A host that dies before it looks leaves the pair to those that look now and then.
+pairs. A host that dies before it looks leaves the pair to those who see at a glance that there is one.
 """
 
 from perdure.host.host import Host
-
-EVERY_MS = 5_000
-"""How often a host looks that has no reason to."""
 
 
 class Matcher:
@@ -17,7 +14,6 @@ class Matcher:
         self._host = host
         self._is_looking = False
         self._is_asked = False
-        self._next_ms = 0
         host.on_hooks = self.look
 
     def look(self) -> None:
@@ -27,9 +23,9 @@ class Matcher:
             self._is_looking = True
             self._host.spawn(self._look())
 
-    async def look_now_and_then(self, now_ms: int) -> None:
-        """Look if it is time to."""
-        if now_ms >= self._next_ms and not self._is_looking:
+    async def look_now(self) -> None:
+        """There is a pair; returns when it has met."""
+        if not self._is_looking:
             self._is_looking = self._is_asked = True
             await self._look()
 
@@ -37,7 +33,6 @@ class Matcher:
         try:
             while self._is_asked:
                 self._is_asked = False
-                self._next_ms = self._host.sources.now_ms() + EVERY_MS
                 for message in await self._host.store.match_hooks(self._host.sources.now_ms()):
                     self._is_asked = True  # there may be more
                     self._host.on_message(message)

@@ -39,6 +39,7 @@ from perdure.host.background import Background
 from perdure.host.batch import Batch, Start, start_of
 from perdure.host.bodies import Bodies
 from perdure.host.body import Body
+from perdure.host.catalogue import Catalogue
 from perdure.host.loading import Loader
 from perdure.host.parking import Parking, Told
 from perdure.host.patience import Patience
@@ -87,7 +88,8 @@ class Host:
         self._mode = Mode.STEPWISE if settings.stepwise else Mode.FUSED
         self.max_doubts = settings.max_doubts
         self.parking = Parking(store, host_id, self.watchers, sources)
-        self.loader = Loader(store, host_id, residents, self.parking, self._replay)
+        self.catalogue = Catalogue(store, self.programs)
+        self.loader = Loader(store, host_id, residents, self.parking, self._replay, self.catalogue)
         self.on_work: Callable[[Work], None] = lambda _: None
         """Called with each task that this host put on a queue, when that is durable."""
         self.on_hooks: Callable[[], None] = lambda: None

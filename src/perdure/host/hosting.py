@@ -74,6 +74,7 @@ class Hosting:
 
     async def start(self) -> None:
         """Take up what is left from before, then go on by itself."""
+        await self.host.catalogue.look()
         await self.membership.join()
         await self.poller.poll()
         self.poller.start()

@@ -121,8 +121,9 @@ class Joining(ABC):
         """False as long as it certainly is not."""
 
     @abstractmethod
-    async def send(self, bundle: Bundle, message: Message) -> None:
-        """Send what the bundle holds with the commit. `message` is what is to be delivered then."""
+    async def send(self, bundle: Bundle, message: Message | None) -> None:
+        """Send what the bundle holds with the commit. `message` is what is to be delivered then; `None` if it is
+        for whoever waits for it."""
 
     @abstractmethod
     async def _start(self, start: Start) -> RunId: ...
@@ -141,6 +142,8 @@ class OwnTransaction(Joining):
         self._messages: list[Message] = []
         self._sent: list[Bundle] = []
         """What holds the messages, and published values."""
+        self._has_mail = False
+        """Whether any of it is for whoever waits for it."""
 
     async def _start(self, start: Start) -> RunId:
         batch = self.host.stage_start(start)
@@ -149,10 +152,13 @@ class OwnTransaction(Joining):
         self._batches.append(batch)
         return batch.run.run_id
 
-    async def send(self, bundle: Bundle, message: Message) -> None:
+    async def send(self, bundle: Bundle, message: Message | None) -> None:
         self.rows.require_open()
         self._sent.append(bundle)
-        self._messages.append(message)
+        if message is None:
+            self._has_mail = True
+        else:
+            self._messages.append(message)
 
     def publish(self, run_id: RunId, name: str, value: object) -> None:
         """A value that a body publishes is as durable as what it writes."""
@@ -201,6 +207,8 @@ class OwnTransaction(Joining):
                 self.host.settle(batch)
             for message in self._messages:
                 self.host.on_message(message)
+            if self._has_mail:
+                self.host.on_hooks()
         finally:
             decided.set_result(None)
 
@@ -245,7 +253,7 @@ class UsersTransaction(Joining):
         await self._joined.write(bundle)
         return run_id
 
-    async def send(self, bundle: Bundle, message: Message) -> None:  # noqa: ARG002 - nobody knows when
+    async def send(self, bundle: Bundle, message: Message | None) -> None:  # noqa: ARG002 - nobody knows when
         await self._joined.write(bundle)
 
 

@@ -7,6 +7,7 @@ from perdure.core.errors import PerdureError, UnknownName
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.engine.replay.warm import WarmRun
+from perdure.host.catalogue import Catalogue
 from perdure.host.parking import Parking
 from perdure.host.reading import Reader
 from perdure.host.residents import Residents
@@ -39,6 +40,7 @@ class Loader:
         residents: Residents,
         parking: Parking,
         replay: Replay,
+        catalogue: Catalogue,
     ) -> None:
         self._store = store
         self._reader = Reader(store)
@@ -47,6 +49,7 @@ class Loader:
         self._residents = residents
         self._parking = parking
         self._replay = replay
+        self._catalogue = catalogue
         self._loading: dict[RunId, _Load] = {}
 
     async def load(self, run_id: RunId) -> WarmRun | None:
@@ -75,6 +78,8 @@ class Loader:
     async def _read(self, run_id: RunId, load: "_Load") -> WarmRun | None:
         try:
             found = await self._reader.read(run_id)
+            if found is not None:
+                await self._catalogue.look_for(found[0].program, found[0].version)
             return await self._revive(*found) if found and not load.is_outdated else None
         finally:
             # Not in a callback, which comes later: whoever asks in between would be given what is past.
@@ -94,8 +99,8 @@ class Loader:
             warm = self._replay(run, entries)
         except PerdureError as problem:
             await self._parking.park(run, f"{problem.code}: {problem}")
-            if isinstance(problem, UnknownName):
-                # Another host may have it.
+            if isinstance(problem, UnknownName) and not self._catalogue.claims(run.program):
+                # Another host may have it. This one would claim it again.
                 await self._store.release_run(Fence(run.run_id, run.epoch))
             return None
         if run.parked is not None:

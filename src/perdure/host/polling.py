@@ -91,8 +91,10 @@ class Poller:
         """Look once, and take up what is found. Returns when all of it is dealt with."""
         now = self._host.sources.now_ms()
         glance = await self._look(now)
-        await self._matcher.look_now_and_then(now)
         if glance is not None:
+            await self._host.catalogue.look_if_changed(glance.deployments)
+            if glance.has_pairs:
+                await self._matcher.look_now()
             took = await self._census.take(glance)
             if not took and not self._is_due(glance, now):
                 return

@@ -6,7 +6,7 @@ from typing import Any
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal.state import Status
 from perdure.store.graph_index import GraphIndex
-from perdure.store.records import Delivery, Hook, Program, Readiness
+from perdure.store.records import Delivery, Deployed, Hook, Program, Readiness
 
 Row = tuple[Any, ...]
 
@@ -73,5 +73,11 @@ def count_from(row: Sequence[Any]) -> tuple[str, Status, int]:
 
 
 def program_from(row: Sequence[Any]) -> Program:
-    name, version, digest, content, deployed_at_ms, is_active, open_runs = row
-    return Program(name, version, digest, content, deployed_at_ms, bool(is_active), open_runs)
+    name, version, digest, content, deployed_at_ms, is_active, activations, open_runs = row
+    about = name, version, digest, content, deployed_at_ms
+    return Program(*about, bool(is_active), activations, open_runs)
+
+
+def deployed_from(row: Sequence[Any]) -> Deployed:
+    name, version, digest, content, is_active, activations = row
+    return Deployed(name, version, digest, content, bool(is_active), activations)

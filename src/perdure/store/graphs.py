@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Collection, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from perdure.core.errors import PayloadTooLarge, UnknownVersion, VersionExists
 from perdure.core.ids import RunId
 from perdure.core.journal.state import Status
@@ -14,12 +16,13 @@ from perdure.store.bundle import Bundle
 from perdure.store.graph_rows import (
     count_from,
     delivery_from,
+    deployed_from,
     hook_from,
     program_from,
     readiness_from,
 )
 from perdure.store.primitives import Fence
-from perdure.store.records import Delivery, Hook, Program, Readiness
+from perdure.store.records import Delivery, Deployed, Hook, Program, Readiness
 from perdure.store.values import require_integer
 
 MATCHES = 256
@@ -83,6 +86,10 @@ class GraphTables(Protocol):
         """A version of a program; the active one, if none is named."""
         ...
 
+    async def deployed(self, known: Collection[str], name: str | None = None) -> list[Deployed]:
+        """The versions of all programs, or of one, in the same order; without the content of `known` digests."""
+        ...
+
 
 class GraphQueries(ABC):
     """What is the same on both databases. `_ask` reads the rows of a statement on the tables of graphs."""
@@ -115,6 +122,11 @@ class GraphQueries(ABC):
         rows = await self._ask("select_programs", name=name, version=version)
         found = map(program_from, rows)
         return next((one for one in found if version is not None or one.is_active), None)
+
+    async def deployed(self, known: Collection[str], name: str | None = None) -> list[Deployed]:
+        digests = msgspec.json.encode(sorted(known)).decode()
+        rows = await self._ask("select_deployed", name=name, known=digests)
+        return [deployed_from(row) for row in rows]
 
     async def deploy_program(
         self, name: str, version: str, digest: str, content: str, at_ms: int

@@ -40,6 +40,10 @@ class Glance(msgspec.Struct, frozen=True):
     """When the next message is due, to runs of the host or of nobody; `None` if none is in that time."""
     next_work_ms: int | None
     """When the next work of the host's queues may be claimed; `None` if there is none."""
+    has_pairs: bool = False
+    """Whether there is a signal to topic and key, and a hook that waits for it."""
+    deployments: int = 0
+    """Grows with each version of a program that is deployed or activated."""
 
 
 class Lifeline(Protocol):
@@ -61,11 +65,13 @@ _NAMES = msgspec.json.Decoder(tuple[str, ...])
 
 def glance_from(row: Any) -> Glance:
     """From the columns of the statement `glance`."""
-    peers, owners, claimants, has_unowned, next_due_ms, next_work_ms = row
+    peers, owners, claimants, has_unowned, next_due_ms, next_work_ms, has_pairs, deployments = row
     return Glance(
         tuple(Peer(HostId(host), beat, limit) for host, beat, limit in _PEERS.decode(peers)),
         frozenset(HostId(name) for names in (owners, claimants) for name in _NAMES.decode(names)),
         bool(has_unowned),
         next_due_ms,
         next_work_ms,
+        bool(has_pairs),
+        deployments,
     )

@@ -119,7 +119,8 @@ class Broadcast(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A version of a graph that was deployed. `open_runs` counts the runs of it that are not over."""
+    """A version of a graph that was deployed. `open_runs` counts the runs of it that are not over, `activations` how
+    often it was made the active one."""
 
     name: str
     version: str
@@ -127,4 +128,16 @@ class Program(msgspec.Struct, frozen=True):
     content: str
     deployed_at_ms: int
     is_active: bool
+    activations: int
     open_runs: int
+
+
+class Deployed(msgspec.Struct, frozen=True):
+    """The same for whoever runs it. `content` is `None` if whoever asked has it."""
+
+    name: str
+    version: str
+    digest: str
+    content: str | None
+    is_active: bool
+    activations: int

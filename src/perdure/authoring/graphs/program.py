@@ -8,13 +8,15 @@ from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 import msgspec
 
+from perdure.authoring.call import Call
 from perdure.authoring.program import Program
 from perdure.authoring.registry import register
 from perdure.authoring.texts import require_text
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
+from perdure.core.graph.inputs import input_faults
 from perdure.core.graph.lowering import lower
-from perdure.core.graph.model import FieldType, Graph
+from perdure.core.graph.model import FieldType, Graph, Worker
 from perdure.core.graph.vertex import Lowered
 
 P = ParamSpec("P")
@@ -62,6 +64,11 @@ class GraphProgram(Program[P, R]):
     def digest(self) -> str:
         return sha256(self.content).hexdigest()
 
+    @cached_property
+    def tasks(self) -> frozenset[str]:
+        """Names of the tasks that it calls."""
+        return frozenset(node.task for node in self.model.nodes if isinstance(node, Worker))
+
     @property
     def place(self) -> str:
         return super().place if self._is_written_as_function else self.model.source or "a graph"
@@ -73,14 +80,32 @@ class GraphProgram(Program[P, R]):
     def scope(self, codec: Codec, payload: bytes) -> dict[str, Any]:
         """The variables that a run begins with: the fields of its input, and `input`, all of them."""
         given = codec.decode(payload, dict[str, Any])
-        for name, field in (self.model.input or {}).items():
-            if name not in given:
-                if field.required:
-                    raise InputError(
-                        f"graph {self.name!r} is started without {name!r}", "pass every field"
-                    )
-                given[name] = field.default
+        fields = self.model.input
+        if fields is not None:
+            faults = input_faults(fields, given)
+            if faults:
+                raise InputError(
+                    f"graph {self.name!r} can't begin with this input: {'; '.join(faults)}",
+                    "pass every field that is required, each of its type, and no others",
+                )
+            given = {name: given.get(name, field.default) for name, field in fields.items()}
         return {**given, "input": given}
+
+    def check_input(self, codec: Codec, payload: bytes) -> None:
+        self.scope(codec, payload)
+
+    def is_same_call(self, codec: Codec, one: bytes, other: bytes) -> bool:
+        if one == other:
+            return True
+        try:
+            return self.scope(codec, one) == self.scope(codec, other)
+        except InputError:
+            return False
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        if self.model.input is None and not self._is_written_as_function and not args:
+            return Call(self, dict(kwargs))  # whatever it is given is its input
+        return super().__call__(*args, **kwargs)
 
 
 def program_from(content: bytes) -> GraphProgram[..., Any]:

@@ -1,10 +1,13 @@
 """Names that follow from what a graph says: asked for twice, they are the same."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from perdure.core.ids import RunId, digest_of
 from perdure.core.texts import require_text
+
+RESPOND: Final = "respond"
+"""What a signal is called that answers a step which has said that more will come."""
 
 
 def mailbox_of(topic: str, key: str) -> RunId:

@@ -17,7 +17,8 @@ from perdure.authoring.context import Info
 from perdure.authoring.failures import encode_failure
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import Codec
-from perdure.core.errors import PerdureError, RunCancelled
+from perdure.core.errors import PerdureError, RunCancelled, UnknownName, UnreadableProgram
+from perdure.core.graph.identity import RESPOND
 from perdure.core.graph.state import GraphState
 from perdure.core.graph.trouble import Trouble, trouble_of
 from perdure.core.graph.vertex import NO_PLANE, SignalRequest, Vertex
@@ -168,6 +169,10 @@ class GraphMachine:
         """What a signal is called in the journal: one that was sent to topic and key is for one step alone."""
         return topic if step is None else f"{topic}@{step}"
 
+    def takes_signal(self, topic: str, step: StepId | None) -> bool:
+        """Whether there is any use in it: a response comes late when its step is through."""
+        return topic != RESPOND or step is None or step in self.steps
+
     def has_unread(self, guid: Guid) -> bool:
         return self.signals.has_unread(guid)
 
@@ -265,7 +270,7 @@ class GraphMachine:
         assert event.guid is not None  # noqa: S101 - `_enter` gave it one
         if answer.is_pending:
             # Whatever else it has to say comes as a signal to the step itself.
-            self.signals.expect(step.step, (self.signal_name("respond", step.step),))
+            self.signals.expect(step.step, (self.signal_name(RESPOND, step.step),))
         self.answered(step, event.guid, answer)
         self.receive(step)
 
@@ -320,6 +325,8 @@ class GraphMachine:
             self._now = step
             try:
                 begin(self, begun, step)
+            except (UnknownName, UnreadableProgram):
+                raise  # it is this process that lacks something, and not the graph that is wrong
             except PerdureError as error:
                 if self.is_over:
                     raise

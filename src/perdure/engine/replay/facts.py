@@ -170,11 +170,7 @@ def take(warm: WarmRun, message: Message) -> bool:
     if machine.is_over:
         return pass_on(machine, message)
     if kind == "signal":
-        name = machine.signal_name(detail, message.step)
-        number = machine.signals.next_delivery(name)
-        delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)
-        machine.feed(delivered, Acknowledge(message.guid))
-        return True
+        return _take_signal(machine, message, detail)
     if kind == "cancel":
         return _take_cancel(machine, message, detail)
     promise = None if message.step is None else machine.promises.get(message.step)
@@ -186,6 +182,16 @@ def take(warm: WarmRun, message: Message) -> bool:
     if kind == "retry":
         return _take_retry(machine, promise, message)
     return kind in OUTCOMES and _take_result(machine, promise, message)
+
+
+def _take_signal(machine: AnyMachine, message: Message, topic: str) -> bool:
+    if not machine.takes_signal(topic, message.step):
+        return False
+    name = machine.signal_name(topic, message.step)
+    number = machine.signals.next_delivery(name)
+    delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)
+    machine.feed(delivered, Acknowledge(message.guid))
+    return True
 
 
 def _take_cancel(machine: AnyMachine, message: Message, detail: str) -> bool:

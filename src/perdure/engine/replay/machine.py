@@ -231,6 +231,10 @@ class Machine:
         """What a signal is called in the journal."""
         return name
 
+    def takes_signal(self, _: str, __: StepId | None) -> bool:
+        """Whether there is any use in a signal: it is kept until the program asks."""
+        return True
+
     def has_unread(self, _: Guid) -> bool:
         """Whether a signal has come of which the ledger does not tell: never, its digits commit with it."""
         return False

@@ -45,7 +45,7 @@ def program_of(run: Run, programs: Programs) -> Program[..., Any]:
 
     A run that another version can replay goes on with it; its row keeps the version that it began with.
     """
-    program = programs.find(run.program, run.version)
+    program = programs.find(run.program, run.version, run.digest)
     if program is None:
         raise UnknownName(
             f"no workflow or graph {run.program!r} is registered here",

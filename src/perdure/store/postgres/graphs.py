@@ -27,7 +27,7 @@ class PostgresGraphs(GraphQueries):
             async with transaction(connection):
                 known = await connection.fetch(_SQL["lock_versions"], name)
                 require_version(name, version, [row[0] for row in known])
-                await connection.execute(_SQL["deactivate_program"], name)
+                await connection.execute(_SQL["deactivate_program"], name, version)
                 await connection.execute(_SQL["activate_program"], name, version)
 
         require_storable([name, version])

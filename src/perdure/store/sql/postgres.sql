@@ -508,7 +508,8 @@ UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :glance
 
 -- name: glance
 -- What concerns a host, in one snapshot: all hosts; who owns open runs, and who has claimed work; whether there are
--- runs of nobody for it; when the next message and the next work are due. Through indexes, as the statements of
+-- runs of nobody for it; when the next message and the next work are due; whether a signal may meet a hook; a number that
+-- grows with each version that is deployed or activated. Through indexes, as the statements of
 -- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
 -- that it costs by hosts and not by runs or work.
 SELECT
@@ -546,4 +547,11 @@ EXISTS (SELECT 1 FROM perdure.run AS run
  )
  SELECT min((SELECT min(available_at_ms) FROM perdure.work AS work
              WHERE work.queue = level.queue AND work.priority = level.priority))
- FROM level)
+ FROM level),
+EXISTS (SELECT 1 FROM perdure.message AS m
+        WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $4::bigint)
+          AND (SELECT true FROM perdure.hook AS hook
+               WHERE hook.mailbox = m.run_id AND hook.kind = 'wait'
+                 AND (SELECT run.closed_at_ms IS NULL FROM perdure.run AS run WHERE run.id = hook.run_id)
+               LIMIT 1)),
+(SELECT count(*) + coalesce(sum(activations), 0) FROM perdure.program)

@@ -175,17 +175,18 @@ SELECT digest FROM perdure.program WHERE name = $1 AND version = $2
 SELECT version FROM perdure.program WHERE name = $1 ORDER BY version FOR UPDATE
 
 -- name: deactivate_program
--- Commits: no version of the program is active.
-UPDATE perdure.program SET is_active = 0 WHERE name = $1 AND is_active = 1
+-- Commits: no other version of the program is active.
+UPDATE perdure.program SET is_active = 0 WHERE name = $1 AND version <> $2 AND is_active = 1
 
 -- name: activate_program
--- Commits: this version is active. No other one may be.
-UPDATE perdure.program SET is_active = 1 WHERE name = $1 AND version = $2
+-- Commits: this version is active, if it was not. No other one may be.
+UPDATE perdure.program SET is_active = 1, activations = activations + 1
+WHERE name = $1 AND version = $2 AND is_active = 0
 
 -- name: select_programs
 -- Versions of all programs, or of one; with the runs of each that are not over. NULL names and versions are all.
 SELECT program.name, program.version, program.digest, program.content, program.deployed_at_ms, program.is_active,
-       coalesce(open.runs, 0)
+       program.activations, coalesce(open.runs, 0)
 FROM perdure.program AS program
 LEFT JOIN (
     SELECT run.program, run.version, count(*) AS runs FROM perdure.run AS run
@@ -194,3 +195,10 @@ LEFT JOIN (
 ) AS open ON open.program = program.name AND open.version = program.version
 WHERE ($1::text IS NULL OR program.name = $1::text) AND ($2::text IS NULL OR program.version = $2::text)
 ORDER BY program.name, program.deployed_at_ms, program.version
+
+-- name: select_deployed
+-- Versions of all programs, or of one, and what they hold; of those whose digest is among the known ones not that.
+SELECT name, version, digest,
+       CASE WHEN digest IN (SELECT json_array_elements_text($2::text::json)) THEN NULL ELSE content END,
+       is_active, activations
+FROM perdure.program WHERE ($1::text IS NULL OR name = $1::text) ORDER BY name, deployed_at_ms, version

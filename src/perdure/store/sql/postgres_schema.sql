@@ -273,6 +273,7 @@ CREATE INDEX hook_key ON perdure.hook (topic, key) WHERE kind = 'key';
 -- content         the graph as JSON
 -- deployed_at_ms  when it was deployed
 -- is_active       1 if new runs are of this version, else 0
+-- activations     how often it was made the active one: 0 if it never was
 CREATE TABLE perdure.program (
     name           text COLLATE "C" NOT NULL,
     version        text COLLATE "C" NOT NULL,
@@ -280,11 +281,14 @@ CREATE TABLE perdure.program (
     content        text NOT NULL,
     deployed_at_ms bigint NOT NULL,
     is_active      integer NOT NULL DEFAULT 0,
+    activations    integer NOT NULL DEFAULT 0,
     PRIMARY KEY (name, version)
 );
 
 -- One active version of each.
 CREATE UNIQUE INDEX program_active ON perdure.program (name) WHERE is_active = 1;
+-- What changes is seen by the sum, at every glance.
+CREATE INDEX program_activations ON perdure.program (activations);
 
 -- id              says on which machine, since which boot, by which process it was made
 -- beat            grows while it lives; what it is means nothing, only that it changes

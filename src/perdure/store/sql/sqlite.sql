@@ -339,7 +339,8 @@ UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :glance
 
 -- name: glance
 -- What concerns a host, in one snapshot: all hosts; who owns open runs, and who has claimed work; whether there are
--- runs of nobody for it; when the next message and the next work are due. Through indexes, as the statements of
+-- runs of nobody for it; when the next message and the next work are due; whether a signal may meet a hook; a number that
+-- grows with each version that is deployed or activated. Through indexes, as the statements of
 -- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
 -- that it costs by hosts and not by runs or work.
 SELECT
@@ -374,4 +375,9 @@ EXISTS (SELECT 1 FROM perdure_run WHERE owner IS NULL AND closed_at_ms IS NULL
  )
  SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
              WHERE work.queue = level.queue AND work.priority = level.priority))
- FROM level)
+ FROM level),
+EXISTS (SELECT 1 FROM perdure_message AS m INDEXED BY perdure_message_due
+        WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
+          AND EXISTS (SELECT 1 FROM perdure_hook AS hook CROSS JOIN perdure_run AS run ON run.id = hook.run_id
+                      WHERE hook.mailbox = m.run_id AND hook.kind = 'wait' AND run.closed_at_ms IS NULL)),
+(SELECT count(*) + coalesce(sum(activations), 0) FROM perdure_program)

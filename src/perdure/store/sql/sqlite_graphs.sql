@@ -134,17 +134,18 @@ SELECT digest FROM perdure_program WHERE name = :name AND version = :version
 SELECT version FROM perdure_program WHERE name = :name ORDER BY version
 
 -- name: deactivate_program
--- Commits: no version of the program is active.
-UPDATE perdure_program SET is_active = 0 WHERE name = :name AND is_active = 1
+-- Commits: no other version of the program is active.
+UPDATE perdure_program SET is_active = 0 WHERE name = :name AND version <> :version AND is_active = 1
 
 -- name: activate_program
--- Commits: this version is active. No other one may be.
-UPDATE perdure_program SET is_active = 1 WHERE name = :name AND version = :version
+-- Commits: this version is active, if it was not. No other one may be.
+UPDATE perdure_program SET is_active = 1, activations = activations + 1
+WHERE name = :name AND version = :version AND is_active = 0
 
 -- name: select_programs
 -- Versions of all programs, or of one; with the runs of each that are not over. NULL names and versions are all.
 SELECT program.name, program.version, program.digest, program.content, program.deployed_at_ms, program.is_active,
-       coalesce(open.runs, 0)
+       program.activations, coalesce(open.runs, 0)
 FROM perdure_program AS program
 LEFT JOIN (
     SELECT run.program, run.version, count(*) AS runs FROM perdure_run AS run
@@ -153,3 +154,10 @@ LEFT JOIN (
 ) AS open ON open.program = program.name AND open.version = program.version
 WHERE (:name IS NULL OR program.name = :name) AND (:version IS NULL OR program.version = :version)
 ORDER BY program.name, program.deployed_at_ms, program.version
+
+-- name: select_deployed
+-- Versions of all programs, or of one, and what they hold; of those whose digest is among the known ones not that.
+SELECT name, version, digest,
+       CASE WHEN digest IN (SELECT value FROM json_each(:known)) THEN NULL ELSE content END,
+       is_active, activations
+FROM perdure_program WHERE (:name IS NULL OR name = :name) ORDER BY name, deployed_at_ms, version

@@ -265,6 +265,7 @@ CREATE INDEX perdure_hook_key ON perdure_hook (topic, key) WHERE kind = 'key';
 -- content         the graph as JSON
 -- deployed_at_ms  when it was deployed
 -- is_active       1 if new runs are of this version, else 0
+-- activations     how often it was made the active one: 0 if it never was
 CREATE TABLE perdure_program (
     name           TEXT NOT NULL,
     version        TEXT NOT NULL,
@@ -272,11 +273,14 @@ CREATE TABLE perdure_program (
     content        TEXT NOT NULL,
     deployed_at_ms INTEGER NOT NULL,
     is_active      INTEGER NOT NULL DEFAULT 0,
+    activations    INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;
 
 -- One active version of each.
 CREATE UNIQUE INDEX perdure_program_active ON perdure_program (name) WHERE is_active = 1;
+-- What changes is seen by the sum, at every glance.
+CREATE INDEX perdure_program_activations ON perdure_program (activations);
 
 -- id              says on which machine, since which boot, by which process it was made
 -- beat            grows while it lives; what it is means nothing, only that it changes

@@ -37,7 +37,7 @@ class SqliteGraphs(GraphQueries):
         def activate(connection: apsw.Connection) -> None:
             known = connection.execute(_SQL["lock_versions"], {"name": name}).fetchall()
             require_version(name, version, [cast("str", row[0]) for row in known])
-            connection.execute(_SQL["deactivate_program"], {"name": name})
+            connection.execute(_SQL["deactivate_program"], names)
             connection.execute(_SQL["activate_program"], names)
 
         require_storable(names.values())

@@ -40,7 +40,9 @@ CREATE TABLE perdure.program (
     content        text NOT NULL,
     deployed_at_ms bigint NOT NULL,
     is_active      integer NOT NULL DEFAULT 0,
+    activations    integer NOT NULL DEFAULT 0,
     PRIMARY KEY (name, version)
 );
 
 CREATE UNIQUE INDEX program_active ON perdure.program (name) WHERE is_active = 1;
+CREATE INDEX program_activations ON perdure.program (activations);

@@ -40,7 +40,9 @@ CREATE TABLE perdure_program (
     content        TEXT NOT NULL,
     deployed_at_ms INTEGER NOT NULL,
     is_active      INTEGER NOT NULL DEFAULT 0,
+    activations    INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX perdure_program_active ON perdure_program (name) WHERE is_active = 1;
+CREATE INDEX perdure_program_activations ON perdure_program (activations);

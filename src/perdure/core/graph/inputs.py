@@ -1,0 +1,42 @@
+"""Whether a graph can begin with what it is given."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from perdure.core.graph.model import FieldType
+from perdure.core.graph.suggestions import did_you_mean
+
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (float, int),
+    "bool": (bool,),
+    "list": (list,),
+    "dict": (dict,),
+    "none": (type(None),),
+}
+
+
+def input_faults(fields: Mapping[str, FieldType], given: Mapping[str, Any]) -> list[str]:
+    """All that is wrong with an input: fields that are missing, of another type, or not of the graph."""
+    faults = [
+        f"{name!r} is missing"
+        for name, field in fields.items()
+        if field.required and name not in given
+    ]
+    for name, value in given.items():
+        if name not in fields:
+            known = f"the fields are {', '.join(fields)}" if fields else "there are no fields"
+            faults.append(f"there is no field {name!r}: {did_you_mean(name, fields, known)}")
+        elif not is_of(fields[name], value):
+            faults.append(f"{name!r} is {value!r:.80}, and has to be of type {fields[name].type}")
+    return faults
+
+
+def is_of(field: FieldType, value: Any) -> bool:
+    """Whether a decoded value is one of the field's type, or its default."""
+    if field.type == "any" or (value is None and not field.required and field.default is None):
+        return True
+    if isinstance(value, bool) and field.type != "bool":
+        return False
+    return isinstance(value, _KINDS[field.type])
