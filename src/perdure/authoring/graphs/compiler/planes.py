@@ -54,7 +54,7 @@ class Planes:
         return [
             hook
             for hook in self._hooks()
-            if not all(survey.dominates(hook, each) for each in survey.reach((hook,)))
+            if survey.reach((hook,)) & survey.reach(survey.beginnings, without=hook)
         ]
 
     def _hooks(self) -> list[str]:
