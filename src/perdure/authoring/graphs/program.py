@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -40,8 +40,16 @@ class GraphProgram(Program[P, R]):
 
     noun: ClassVar[str] = "graph"
 
+    @overload
     def __init__(
-        self, model: Graph, fn: Callable[P, Any] | None = None, *, is_registered: bool = True
+        self: "GraphProgram[..., Any]", model: Graph, *, is_registered: bool = True
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, model: Graph, fn: Callable[P, Any], *, is_registered: bool = True
+    ) -> None: ...
+    def __init__(
+        self, model: Graph, fn: Callable[..., Any] | None = None, *, is_registered: bool = True
     ) -> None:
         super().__init__(_stand_in(model) if fn is None else fn, model.name)
         self.model = model
