@@ -198,6 +198,18 @@ async def corpus_nested_loops(rows: list[Any]) -> Any:
 
 
 @graph
+async def corpus_inner_break(a: int, b: int, c: int) -> Any:
+    while a < 2:
+        a += 1
+        while b < 3:
+            if c:
+                break
+            b += 1
+        c -= 1
+    return [a, b, c]
+
+
+@graph
 async def corpus_loops_in_branches(kind: str, n: int) -> Any:
     result: list[Any] = []
     if kind == "up":
@@ -275,7 +287,7 @@ async def corpus_try_several(kind: str) -> Any:
         value = await corpus_fail(kind)
         log = [*log, value]
     except EXPECTED_ERRORS as e:
-        log = [*log, "expected " + str(e)]
+        log = [*log, "expected " + str(e), f"{e!s:>20}", *[str(e) for e in (1, 2)]]
     except (Refused, TypeError):
         log = [*log, "refused"]
     except Exception as error:
@@ -586,6 +598,10 @@ def _cases() -> list[Case]:
             [{"rows": r} for r in ([], [[1, 2], [3, 0, 9], [-1, 5]], [[30], [1]])],
         ),
         (
+            corpus_inner_break,
+            [{"a": a, "b": b, "c": c} for a, b, c in ((0, 0, 1), (0, 0, 0), (1, 5, 0), (2, 0, 0))],
+        ),
+        (
             corpus_loops_in_branches,
             [{"kind": k, "n": n} for k in ("up", "down", "x") for n in (0, 3)],
         ),
@@ -659,6 +675,8 @@ def _cases() -> list[Case]:
 
 
 CASES = _cases()
+
+SIGNALS: dict[str, Signal[Any]] = {signal.name: signal for signal in (approval, amounts)}
 
 PROGRAMS = list({case.program.name: case.program for case in CASES}.values())
 

@@ -183,7 +183,8 @@ async def conditional_await(x):
     z = await corpus_double(1) if x else 2  #! an await inside `... if ... else ...`; await it in a statement of its own, under an `if` where it depends on something
     u = 1 < x < await corpus_double(x)  #! an await in a chain of comparisons; await it in a statement of its own, under an `if` where it depends on something
     v = [await corpus_double(i) for i in range(x)]  #! an await inside a comprehension; write `await perdure.gather(*[f(x) for x in xs])`, or a `for` loop
-    return [y, z, u, v]
+    w = f"{x:{await corpus_double(3)}}"  #! an await in the format of a value; await it in a statement of its own, under an `if` where it depends on something
+    return [y, z, u, v, w]
 
 
 async def gathered_otherwise(xs):
@@ -210,8 +211,9 @@ async def errors_as_values(x):
         y = e  #! the error 'e' as a value; an error is its type and its text here: use `str(e)`
         z = e.args[0]  #! `e.args`; an error is its type and its text here: use `str(e)`
         w = f"{e!r}"  #! the error 'e' as a value; an error is its type and its text here: use `str(e)`
+        u = f"{e:>9}"  #! the error 'e' as a value; an error is its type and its text here: use `str(e)`
         v = isinstance(e, ValueError)  #! a call of isinstance; make it a task and write `await isinstance(...)`, or use the functions of expressions
-        return [y, z, w, v]
+        return [y, z, w, u, v]
 
 
 async def error_is_variable(x):

@@ -247,11 +247,17 @@ def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]
 
 
 def _loops_around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]:
-    """The hooks that a cycle activity, which the vertex leads to or is, goes back to."""
-    below = shape.descendants(index) | {index}
-    turns = [vertices[each].returns_to for each in below]
-    hooks = {hook.index for hook in turns if hook is not None}
-    return [hook for hook in hooks if hook == index or hook in shape.ancestors(index)]
+    """The hooks that a cycle activity, which the vertex leads to or is, goes back to; be it by the next turn of an
+    inner loop."""
+    below = {index, *shape.descendants(index)}
+    hooks: set[int] = set()
+    while True:
+        turns = {vertices[each].returns_to for each in below}
+        new = {hook.index for hook in turns if hook is not None} - hooks
+        if not new:
+            return [hook for hook in hooks if hook == index or hook in shape.ancestors(index)]
+        hooks |= new
+        below = below.union(*(shape.descendants(hook) for hook in new))
 
 
 def _reads(vertex: Vertex) -> set[str]:

@@ -155,6 +155,9 @@ def _refuse_conditional(unit: Unit, node: ast.expr) -> bool:
         what, instead = "inside a comprehension", _TOGETHER
     elif isinstance(node, ast.Lambda):
         parts, what = [node.body], "inside a lambda"
+    elif isinstance(node, ast.JoinedStr):
+        shown = [each for each in node.values if isinstance(each, ast.FormattedValue)]
+        parts, what = [s for each in shown if (s := each.format_spec)], "in the format of a value"
     found = [each for part in parts for each in ast.walk(part) if isinstance(each, ast.Await)]
     for each in found:
         unit.problems.add(each, f"an await {what}", instead)

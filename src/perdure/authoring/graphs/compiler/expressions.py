@@ -22,7 +22,7 @@ _USE_TEXT = "an error is its type and its text here: use `str({0})`"
 
 
 class Expressions:
-    """Writes the expressions of one function. `errors` are the names of errors that are being handled."""
+    """Writes the expressions of one function, and knows the names of the errors that are being handled."""
 
     def __init__(self, names: Names, problems: Problems) -> None:
         self._names = names
@@ -31,14 +31,10 @@ class Expressions:
 
     def text(self, node: ast.expr) -> str:
         """The expression in the language of graphs; if it is not of it, that is noted."""
-        return self.plain(_Writing(self, self._names, self._problems).visit(node))
-
-    def plain(self, node: ast.expr) -> str:
-        """The same for an expression that speaks of the graph's own variables."""
         try:
-            return from_ast(node).text
+            return from_ast(_Writing(self, self._names, self._problems).visit(node)).text
         except ExpressionProblem as problem:
-            self._problems.add(problem.lineno, problem.what, problem.remedy)
+            self._problems.add(problem, problem.what, problem.remedy)
             return "None"
 
     @contextmanager
@@ -114,7 +110,8 @@ class _Writing(ast.NodeTransformer):
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
         variable = self._error(node.value)
-        if variable is None or node.conversion not in (-1, ord("s")):
+        is_text = node.conversion == ord("s") or (node.conversion == -1 and not node.format_spec)
+        if variable is None or not is_text:
             return self.generic_visit(node)
         if node.format_spec is not None:
             node.format_spec = self.visit(node.format_spec)

@@ -64,7 +64,7 @@ class Flow:
         for cycle, entry in self._planes.turns.items():
             node = self._planes.nodes[cycle]
             assert isinstance(node, m.Cycle)  # noqa: S101 - for the type checker
-            changed = self._changed_since(node.to, cycle)
+            changed = self._changed_since(node.to)
             wanted = [each for each in changed if each in self._live[entry] & self._may[cycle]]
             for variable in wanted:
                 if variable not in self._must[cycle]:
@@ -85,26 +85,22 @@ class Flow:
         sets |= self._joins.get(edge.target, frozenset())
         return Way(edge.source, edge.target, sets | ({edge.bind} if edge.bind else set()))
 
-    def _changed_since(self, hook: str, cycle: str) -> list[str]:
-        """The variables that are set on a way from the hook to the cycle, in the order of the nodes."""
-        inside = self._reach(hook, [(w.source, w.target) for w in self._ways])
-        inside &= self._reach(cycle, [(w.target, w.source) for w in self._ways])
-        found = [w for w in self._ways if w.source in inside and w.target in inside]
+    def _changed_since(self, hook: str) -> list[str]:
+        """The variables that any turn sets, on a way from the hook to a cycle that returns to it, in the order of the
+        nodes."""
+        ways = [way for way in self._ways if way.target != hook]
+        cycles = [
+            node.name
+            for node in self._planes.nodes.values()
+            if isinstance(node, m.Cycle) and node.to == hook
+        ]
+        inside = _reach([hook], [(way.source, way.target) for way in ways])
+        inside &= _reach(cycles, [(way.target, way.source) for way in ways])
+        found = [way for way in ways if way.source in inside and way.target in inside]
         order = {name: number for number, name in enumerate(self._planes.nodes)}
         found.sort(key=lambda way: order[way.source])
         variables = dict.fromkeys(each for way in found for each in sorted(way.sets))
         return [each for each in variables if each != self._planes.variable]
-
-    @staticmethod
-    def _reach(start: str, pairs: list[tuple[str, str]]) -> set[str]:
-        found = {start}
-        waiting = [start]
-        while waiting:
-            here = waiting.pop()
-            new = {target for source, target in pairs if source == here} - found
-            found |= new
-            waiting += new
-        return found
 
     def _forward(self, *, every: bool) -> dict[str, Variables]:
         """What is set before each node: on every way there, or on any."""
@@ -136,6 +132,18 @@ class Flow:
                 is_changed = is_changed or new != found[way.source]
                 found[way.source] = new
         return {name: live | self._reads[name] for name, live in found.items()}
+
+
+def _reach(starts: list[str], pairs: list[tuple[str, str]]) -> set[str]:
+    """What pairs lead to, and where they start."""
+    found = set(starts)
+    waiting = list(starts)
+    while waiting:
+        here = waiting.pop()
+        new = {target for source, target in pairs if source == here} - found
+        found |= new
+        waiting += new
+    return found
 
 
 def _names(text: str) -> Variables:

@@ -49,10 +49,8 @@ def _side_by_side(
     ends = []
     for member, maps, start in zip(found, given, drawing.fork(len(found)), strict=True):
         name = drawing.name(member.name)
-        result, failure = (
-            unit.names.temporary(f"{name}_result"),
-            unit.names.temporary(f"{name}_error"),
-        )
+        result = unit.names.temporary(f"{name}_result")
+        failure = unit.names.temporary(f"{name}_error")
         drawing.open = start
         outputs = {result.id: "result", failure.id: "None"}
         drawing.add(member.node_apart(name, maps, outputs), can_fail=False)

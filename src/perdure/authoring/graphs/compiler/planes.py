@@ -51,10 +51,13 @@ class Planes:
 
     def _strays(self) -> list[str]:
         survey = Survey(m.Graph("", tuple(self.nodes.values()), tuple(self.edges)))
+        shape, number = survey.shape, survey.number
         return [
             hook
             for hook in self._hooks()
-            if survey.reach((hook,)) & survey.reach(survey.beginnings, without=hook)
+            if not all(
+                shape.dominates(number[hook], each) for each in shape.descendants(number[hook])
+            )
         ]
 
     def _hooks(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 import ast
 
-from perdure.core.errors import CannotCompile
+from perdure.core.errors import CannotCompile, ExpressionProblem
 from perdure.core.graph.model import Place, Problem
 
 
@@ -13,7 +13,7 @@ class Problems:
         self._file = file
         self._found: dict[Place, Problem] = {}
 
-    def add(self, at: ast.AST | int, what: str, remedy: str) -> None:
+    def add(self, at: ast.AST | ExpressionProblem | int, what: str, remedy: str) -> None:
         """`at` is a node of the source, or a line. Of one place the first problem is told."""
         if isinstance(at, int):
             place = Place(self._file, at, 1)
