@@ -14,19 +14,26 @@ PUBLIC = [
     "ChildRun",
     "Chunk",
     "ChunkState",
+    "DeploymentState",
     "Engine",
     "ForbiddenStatement",
     "GraphBuilder",
     "GraphInvalid",
+    "GraphProgram",
+    "GraphVersion",
     "Handle",
+    "HookWait",
     "Info",
     "InputError",
     "JoinSet",
+    "JoinWait",
     "KeyReused",
+    "NotActive",
     "NotCommitted",
     "NotDone",
     "PerdureError",
     "Preflight",
+    "Response",
     "Retry",
     "RunCancelled",
     "RunClosed",
@@ -50,6 +57,11 @@ PUBLIC = [
     "TransactionInterrupted",
     "TransactionOver",
     "UnknownRun",
+    "UnknownStep",
+    "UnknownVersion",
+    "UnreadableProgram",
+    "VersionExists",
+    "Waits",
     "Workflow",
     "continue_as_new",
     "first",
@@ -87,7 +99,9 @@ def test_a_public_name_says_what_it_is_for(name: str) -> None:
     assert documented.__doc__
 
 
-@pytest.mark.parametrize("module", ["asyncpg", "rich", "cyclopts", "ruamel.yaml", "pytest", "hypothesis"])
+@pytest.mark.parametrize(
+    "module", ["asyncpg", "rich", "cyclopts", "ruamel.yaml", "pytest", "hypothesis"]
+)
 def test_importing_perdure_does_not_import(module: str) -> None:
     program = f"import sys, perdure; sys.exit({module!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=False)

@@ -1,6 +1,7 @@
 """Graphs that the tests deploy, and the tasks that they call. No graph here is registered in the process."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ def graph(name: str, *nodes: m.AnyNode, edges: str, version: str = "1", **fields
         Edge(*pair)
         for chain in edges.split(",")
         for names in [chain.split()]
-        for pair in zip(names, names[1:], strict=False)
+        for pair in pairwise(names)
     ]
     trigger = (
         () if any(isinstance(node, m.Trigger) for node in nodes) else (m.Trigger(name="start"),)

@@ -190,8 +190,12 @@ async def test_graphs_start_with_a_transaction_or_not_at_all(engine: Engine) -> 
         with pytest.raises(InputError, match="inside a transaction"):
             await engine.activate("order", "1")
     assert await run.result(10) == 2
-    with pytest.raises(ZeroDivisionError):
+
+    async def rolled_back() -> None:
         async with engine.transaction():
             await engine.start_graph("order", {"x": 1})
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await rolled_back()
     assert await run_count(engine) == 1

@@ -421,3 +421,26 @@ async def test_bad_hooks_and_broadcasts_are_refused(store: Store) -> None:
     assert_typed(invalid.value, "invalid-id", SUFFIX)
     await store.commit(b)
     assert await contents(store) == before
+
+
+async def test_a_pair_is_seen_at_a_glance(store: Store) -> None:
+    scope = Scope(HOST, (), (), NOW)
+
+    async def has_pairs() -> bool:
+        return (await store.glance(scope)).has_pairs
+
+    run, other = await begun(store), await begun(store)
+    await store.commit(hooking(run))
+    await store.commit(hooking(other, "key"))
+    await store.commit(sending(signal("for another", key="order-43")))
+    assert not await has_pairs()
+    await store.commit(sending(signal("later", due_at_ms=NOW + 1)))
+    assert not await has_pairs()
+    await store.commit(sending(signal("now")))
+    assert await has_pairs()
+    await store.match_hooks(NOW)
+    assert not await has_pairs()
+    await store.commit(hooking(run, step=StepId("approval,1")))
+    await store.commit(run.finish())
+    await store.commit(sending(signal("for nobody")))
+    assert not await has_pairs(), "the run is over"

@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from perdure.core.errors import InputError, PayloadTooLarge, UnknownVersion, VersionExists
+from perdure.core.ids import HostId
 from perdure.core.limits import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
-from perdure.store.records import Program
+from perdure.store.hosts import Scope
+from perdure.store.records import Deployed, Program
 from perdure.store.store import Store
 from tests.store.builders import NOW, Driven, assert_typed, contents, raw
 
@@ -88,6 +90,50 @@ async def test_a_version_that_was_not_deployed_is_not_activated(store: Store) ->
         await store.activate_program("nothing", "1")
     assert_typed(caught.value, "unknown-version", "'nothing'", "none")
     assert await contents(store) == before
+
+
+async def test_activations_of_each_version_are_counted(store: Store) -> None:
+    for version in ("1", "2", "3"):
+        await deploy(store, version)
+    for version in ("1", "1", "2", "1"):
+        await store.activate_program("checkout", version)
+    counts = {p.version: (p.activations, p.is_active) for p in await store.programs()}
+    assert counts == {"1": (2, True), "2": (1, False), "3": (0, False)}
+
+
+async def test_what_is_known_is_not_read_again(store: Store) -> None:
+    for version in ("1", "2"):
+        await deploy(store, version)
+    await deploy(store, "1", name="billing")
+    await store.activate_program("checkout", "2")
+    first = Deployed("checkout", "1", "digest 1", None, False, 0)
+    second = Deployed("checkout", "2", "digest 2", '{"nodes": []}', True, 1)
+    assert await store.deployed(["digest 1"], "checkout") == [first, second]
+    found = await store.deployed([])
+    assert [(each.name, each.content) for each in found] == [
+        (name, '{"nodes": []}') for name in ("billing", "checkout", "checkout")
+    ]
+    assert await store.deployed([], "nothing") == []
+
+
+async def test_each_change_is_seen_at_a_glance(store: Store) -> None:
+    scope = Scope(HostId("here"), (), (), NOW)
+    seen = [(await store.glance(scope)).deployments]
+
+    async def look() -> None:
+        seen.append((await store.glance(scope)).deployments)
+
+    for version in ("1", "2"):
+        await deploy(store, version)
+        await look()
+    for version in ("1", "2", "1"):
+        await store.activate_program("checkout", version)
+        await look()
+    assert seen == sorted(set(seen)), "a number that grows with each of them"
+    await deploy(store, "1")
+    await store.activate_program("checkout", "1")
+    await look()
+    assert seen[-1] == seen[-2], "and with nothing else"
 
 
 async def test_open_runs_of_each_version_are_counted(store: Store) -> None:

@@ -42,6 +42,21 @@ for _name, _function, _help in (
 ):
     operations.command(f"perdure.cli.op.commands:{_function}", name=_name, help=_help)
 
+graphs = App(
+    name="graph",
+    help="Graphs: checked, drawn, and deployed to a store.",
+    default_parameter=Parameter(negative=()),
+)
+app.command(graphs)
+for _name, _function, _help in (
+    ("check", "check", "Print all that is wrong with graphs, with file, line and column."),
+    ("deploy", "deploy", "Deploy the graphs of a file to a store."),
+    ("activate", "activate", "Let new runs of a graph be of a version that was deployed."),
+    ("list", "list_graphs", "List what is deployed to a store."),
+    ("draw", "draw", "Draw a graph as text, Mermaid or SVG."),
+):
+    graphs.command(f"perdure.cli.graph.commands:{_function}", name=_name, help=_help)
+
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command. Returns its exit code."""

@@ -66,13 +66,26 @@ def deployable(graph: object) -> GraphProgram[..., Any]:
             f"{model!r:.200} is not a graph",
             "pass a graph program, what a builder builds, or what load_graph reads",
         )
-    problems = [*problems_of(model), *argument_problems(model)]
-    if problems:
-        raise invalid(model.name, problems)
-    if not model.version:
-        raise InputError(f"graph {model.name!r} has no version", "give it one: its runs stay on it")
-    expanded = expand(model, _registered, names("program"))
+    expanded = checked(model)
+    if not expanded.version:
+        raise InputError(
+            f"graph {expanded.name!r} has no version", "give it one: its runs stay on it"
+        )
     return GraphProgram(expanded, is_registered=False)
+
+
+def checked(graph: Graph, beside: Sequence[Graph] = ()) -> Graph:
+    """The graph, with the graphs that it calls expanded in it: those `beside` it, or registered here.
+
+    `GraphInvalid` tells everything that is wrong.
+    """
+    problems = [*problems_of(graph), *argument_problems(graph)]
+    if problems:
+        raise invalid(graph.name, problems)
+    near = {each.name: each for each in beside}
+    return expand(
+        graph, lambda name: near.get(name) or _registered(name), [*near, *names("program")]
+    )
 
 
 def _registered(name: str) -> Graph | None:

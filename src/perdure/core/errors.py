@@ -202,6 +202,8 @@ class VersionExists(InputError):
 
 
 class UnknownVersion(InputError):
+    """A version of a program that was not deployed."""
+
     code = "unknown-version"
 
 
@@ -212,6 +214,8 @@ class NotActive(InputError):
 
 
 class UnreadableProgram(InputError):
+    """A newer Perdure deployed the graph, and this one does not understand it."""
+
     code = "unreadable-program"
 
 

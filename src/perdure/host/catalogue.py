@@ -71,8 +71,9 @@ class Catalogue:
         except Exception as error:  # a newer Perdure may have written anything
             reason = f"{type(error).__name__}: {error}"
         else:
-            # What is not known is left out when it is read: the digest tells.
-            if (program.name, program.version, program.digest) == (name, version, deployed.digest):
+            # What is not known is left out when it is read: written again it is not what it was.
+            about = program.name, program.version, program.digest, program.content.decode()
+            if about == (name, version, deployed.digest, content):
                 self._programs.add(program)
                 return
         if not self._programs.has(name, version):

@@ -1,10 +1,10 @@
 """The engine that `module:name` names, loaded from the user's code."""
 
 from collections.abc import Callable
-from importlib import import_module
 from types import ModuleType
 
 from perdure import Engine, InputError
+from perdure.cli.importing import failed, import_named, kind_of
 
 _FORM = "name a module and an engine in it: 'orders.app:engine'"
 
@@ -17,7 +17,7 @@ def load_engine(target: str) -> Engine:
     module_name, _, name = target.partition(":")
     if not module_name or not name.isidentifier():
         raise InputError(f"{target!r} names no engine", _FORM)
-    module = _import(module_name)
+    module = import_named(module_name, "start the worker")
     try:
         found: object = getattr(module, name)
     except AttributeError:
@@ -28,35 +28,17 @@ def load_engine(target: str) -> Engine:
         target, found = f"{target}()", _call(target, found)
     if not isinstance(found, Engine):
         raise InputError(
-            f"{target} is {_kind(found)}",
+            f"{target} is {kind_of(found)}",
             "name a perdure.Engine that is not open, or a function without arguments that returns one",
         )
     return found
-
-
-def _import(name: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise InputError(
-                f"there is no module {error.name!r}",
-                "start the worker in the folder that holds it, or install it, or set PYTHONPATH",
-            ) from None
-        raise _failed(f"module {name!r}", error) from error
-    except Exception as error:
-        raise _failed(f"module {name!r}", error) from error
 
 
 def _call(target: str, function: Callable[[], object]) -> object:
     try:
         return function()
     except Exception as error:
-        raise _failed(f"{target}()", error) from error
-
-
-def _failed(what: str, error: Exception) -> InputError:
-    return InputError(f"{what} raised {type(error).__name__}: {error}", "see the traceback")
+        raise failed(f"{target}()", error) from error
 
 
 def _what_there_is(module_name: str, module: ModuleType) -> str:
@@ -64,8 +46,3 @@ def _what_there_is(module_name: str, module: ModuleType) -> str:
     if not engines:
         return "make an engine there: engine = perdure.Engine(url)"
     return f"it has {' and '.join(f'{module_name}:{name}' for name in engines)}"
-
-
-def _kind(found: object) -> str:
-    kind = type(found)
-    return "None" if found is None else f"a {kind.__module__}.{kind.__qualname__}"

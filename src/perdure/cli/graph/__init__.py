@@ -1,0 +1,1 @@
+"""`perdure graph`: graphs checked, drawn and deployed from the command line."""

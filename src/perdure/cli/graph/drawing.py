@@ -1,0 +1,27 @@
+"""`perdure graph draw`: a picture of a graph."""
+
+from pathlib import Path
+
+from perdure import InputError
+from perdure.cli.graph.checking import WRONG, print_problems
+from perdure.cli.graph.source import one_graph
+from perdure.core.graph import drawing
+
+FORMS = {"text": drawing.text, "mermaid": drawing.mermaid, "svg": drawing.svg}
+
+
+def draw_one(name: str, form: str, output: Path | None) -> int:
+    """Write the picture to a file, or print it."""
+    source = one_graph(name)
+    if source.problems:
+        print_problems(source)
+        return WRONG
+    picture = FORMS[form](source.graphs[0]).rstrip("\n") + "\n"
+    if output is None:
+        print(picture, end="")
+        return 0
+    try:
+        output.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{output} can't be written ({error.strerror})", "pass a path") from None
+    return 0
