@@ -187,7 +187,7 @@ async def test_runs_of_every_owner_and_of_none_are_checked(shared_url: str) -> N
     async with opened(shared_url) as engine:
         await waiting(engine, old_code(name=OTHER))
         store = store_of(engine)
-        registry._known["workflow", NAME] = registry._known["program", OTHER]
+        registry._known["program", NAME] = registry._known["program", OTHER]
         owners = {(await store.run(run_id)).owner for run_id in await store.open_ids(None, 10)}
         found = await engine.preflight()
         assert len(owners) > 1
@@ -211,7 +211,7 @@ async def test_preflight_neither_parks_nor_unparks(shared_url: str) -> None:
 async def test_a_run_whose_version_is_gone_is_tried_on_the_current_one(shared_url: str) -> None:
     async with opened(shared_url) as engine:
         run_id = (await waiting(engine, old_code("1"))).run_id
-    del registry._known["workflow", NAME]["1"]
+    del registry._known["program", NAME]["1"]
     old_code("2")
     found = await Engine(shared_url).preflight()
     assert (found.is_clean, found.versions) == (True, [VersionUse(NAME, "1", "2", 1)])
@@ -224,13 +224,13 @@ async def test_a_run_whose_version_is_gone_is_tried_on_the_current_one(shared_ur
 async def test_a_run_whose_program_is_not_registered_is_listed(shared_url: str) -> None:
     async with opened(shared_url) as engine:
         run_id = (await waiting(engine, old_code())).run_id
-    del registry._known["workflow", NAME]
+    del registry._known["program", NAME]
     found = await Engine(shared_url).preflight()
     (stranded,) = found.stranded
     assert (found.runs, found.is_clean, found.divergences) == (1, False, [])
     assert (stranded.run_id, stranded.program, stranded.version) == (run_id, NAME, "1")
     assert stranded.code == "unknown-name"
-    assert f"no workflow {NAME!r} is registered here" in stranded.text
+    assert f"no workflow or graph {NAME!r} is registered here" in stranded.text
     assert found.versions == [VersionUse(NAME, "1", None, 1)]
     assert f"run {run_id!r}: no workflow" in str(found)
 
@@ -395,7 +395,7 @@ async def test_a_patch_is_not_retirable_while_runs_cant_be_asked(shared_url: str
             return await word.receive()
 
         await waiting(engine, strange)
-    del registry._known["workflow", NAME]["0"]
+    del registry._known["program", NAME]["0"]
     found = await Engine(shared_url).preflight()
     assert len(found.divergences) == 1
     assert found.patches == [PatchUse(NAME, "tax", follow=1, missed=0, unknown=1)]
