@@ -378,7 +378,8 @@ def sync_streams(handle: SyncHandle[str], is_patient: bool) -> None:
 
 async def graphs(engine: Engine) -> None:
     order = assert_type(GraphProgram(load_graph("order.yaml")), GraphProgram[..., Any])
-    assert_type(GraphProgram(GraphBuilder("order").build()), GraphProgram[..., Any])
+    counted = GraphProgram[..., int](GraphBuilder("counted").build())
+    assert_type(await (await engine.start(counted(number=7))).result(), int)
     assert_type(await (await engine.start(order(number=7))).result(), Any)
 
     @graph
@@ -387,4 +388,4 @@ async def graphs(engine: Engine) -> None:
 
     assert_type(await (await engine.start(doubled(7))).result(), int)
     await engine.start(doubled("7"))  # type: ignore[arg-type]
-    GraphProgram("order.yaml")  # type: ignore[call-overload]
+    GraphProgram("order.yaml")  # type: ignore[arg-type]

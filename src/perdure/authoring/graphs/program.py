@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, ClassVar, Final, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -20,8 +20,16 @@ from perdure.core.graph.lowering import lower
 from perdure.core.graph.model import FieldType, Graph, Worker
 from perdure.core.graph.vertex import Lowered
 
-P = ParamSpec("P")
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar  # type checkers bring it along
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 _TYPES: Final[dict[str, Any]] = {
     "any": Any,
@@ -42,16 +50,8 @@ class GraphProgram(Program[P, R]):
 
     noun: ClassVar[str] = "graph"
 
-    @overload
     def __init__(
-        self: "GraphProgram[..., Any]", model: Graph, *, is_registered: bool = True
-    ) -> None: ...
-    @overload
-    def __init__(
-        self, model: Graph, fn: Callable[P, Any], *, is_registered: bool = True
-    ) -> None: ...
-    def __init__(
-        self, model: Graph, fn: Callable[..., Any] | None = None, *, is_registered: bool = True
+        self, model: Graph, fn: Callable[P, Any] | None = None, *, is_registered: bool = True
     ) -> None:
         model = expand(model, registered_graph, names(self.family))
         super().__init__(_stand_in(model) if fn is None else fn, model.name)
