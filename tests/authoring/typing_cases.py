@@ -13,6 +13,8 @@ from perdure import (
     ChildRun,
     Chunk,
     Engine,
+    GraphBuilder,
+    GraphProgram,
     Handle,
     JoinSet,
     Retry,
@@ -23,6 +25,8 @@ from perdure import (
     Task,
     Transaction,
     Workflow,
+    graph,
+    load_graph,
     task,
     workflow,
 )
@@ -370,3 +374,18 @@ def sync_streams(handle: SyncHandle[str], is_patient: bool) -> None:
         assert_type(union, Chunk[Any] | Abandoned)
     for plain in handle.stream("tokens"):
         assert_type(plain, Chunk[Any] | Abandoned)
+
+
+async def graphs(engine: Engine) -> None:
+    order = assert_type(GraphProgram(load_graph("order.yaml")), GraphProgram[..., Any])
+    counted = GraphProgram[..., int](GraphBuilder("counted").build())
+    assert_type(await (await engine.start(counted(number=7))).result(), int)
+    assert_type(await (await engine.start(order(number=7))).result(), Any)
+
+    @graph
+    async def doubled(number: int) -> int:
+        return number * 2
+
+    assert_type(await (await engine.start(doubled(7))).result(), int)
+    await engine.start(doubled("7"))  # type: ignore[arg-type]
+    GraphProgram("order.yaml")  # type: ignore[arg-type]

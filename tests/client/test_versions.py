@@ -66,7 +66,7 @@ def own_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget(version: str) -> None:
-    del registry._known["workflow", NAME][version]
+    del registry._known["program", NAME][version]
 
 
 async def waiting(engine: Engine, code: Workflow[[], str], key: str | None = None) -> Handle[str]:

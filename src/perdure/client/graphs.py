@@ -8,8 +8,8 @@ import msgspec
 
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.arguments import argument_problems
-from perdure.authoring.graphs.program import GraphProgram
-from perdure.authoring.registry import find, names
+from perdure.authoring.graphs.program import GraphProgram, registered_graph
+from perdure.authoring.registry import names
 from perdure.authoring.texts import require_text
 from perdure.core.errors import InputError, NotActive, UnknownName
 from perdure.core.graph.checking import invalid, problems_of
@@ -84,13 +84,8 @@ def checked(graph: Graph, beside: Sequence[Graph] = ()) -> Graph:
         raise invalid(graph.name, problems)
     near = {each.name: each for each in beside}
     return expand(
-        graph, lambda name: near.get(name) or _registered(name), [*near, *names("program")]
+        graph, lambda name: near.get(name) or registered_graph(name), [*near, *names("program")]
     )
-
-
-def _registered(name: str) -> Graph | None:
-    found = find("program", name)
-    return found.model if isinstance(found, GraphProgram) else None
 
 
 async def activate(store: Store, name: str, version: str) -> GraphVersion:
@@ -134,7 +129,7 @@ def _state_of(program: Program) -> DeploymentState:
 def startable(name: str, version: str | None, deployed: Sequence[Deployed]) -> str:
     """The version that a new run is of: the active one, or the one that is named. Raises if it can't be."""
     if not deployed:
-        is_own = _registered(name) is not None
+        is_own = registered_graph(name) is not None
         raise UnknownName(
             f"no graph {name!r} is deployed",
             "start a call of it, or deploy it" if is_own else "deploy it first, and activate it",

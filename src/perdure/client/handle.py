@@ -273,19 +273,20 @@ class Handle(Generic[R]):
         self, end: Run, kind: str, guid: Guid, payload: bytes, step: StepId | None = None
     ) -> None:
         """What is sent to a chain is named by its first run, so that it is one message, whenever it is sent."""
-        now = self._hosting.host.sources.now_ms()
-        message = Message(end.origin, guid, kind, now, now, step, payload)
+        host = self._hosting.host
+        now, arrival = host.sources.now_ms(), host.arrivals.next(end.origin)
+        message = Message(end.origin, guid, kind, now, arrival, step, payload)
         bundle = Bundle()
         bundle.enqueue(message)
         if end.chain is not None:
             bundle.forward(end.origin, guid, end.run_id)
         delivered = msgspec.structs.replace(message, run_id=end.run_id)
-        joined = current(self._hosting.host)
+        joined = current(host)
         if joined is not None:
             await joined.send(bundle, delivered)
             return
         await self._store.commit(bundle)
-        if end.owner == self._hosting.host.host_id:
+        if end.owner == host.host_id:
             self._hosting.poller.sent(delivered)
 
     async def events(self, first: int = 0) -> AsyncIterator[Entry]:

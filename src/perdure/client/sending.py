@@ -36,9 +36,9 @@ async def send(
     mailbox = mailbox_of(topic, _key(key))
     guid = signal_guid(mailbox, topic, sender_of(host, id))
     payload = host.codec.encode(value if code == OK else Response(value, code))
-    now = host.sources.now_ms()
+    now, arrival = host.sources.now_ms(), host.arrivals.next(mailbox)
     bundle = Bundle()
-    bundle.enqueue(Message(mailbox, guid, f"signal:{topic}", now, now, payload=payload))
+    bundle.enqueue(Message(mailbox, guid, f"signal:{topic}", now, arrival, payload=payload))
     joined = current(host)
     if joined is not None:
         await joined.send(bundle, None)

@@ -35,6 +35,7 @@ from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.warm import WarmRun
 from perdure.engine.runs import Mode
 from perdure.engine.sources import Sources
+from perdure.host.arrivals import Arrivals
 from perdure.host.background import Background
 from perdure.host.batch import Batch, Start, start_of
 from perdure.host.bodies import Bodies
@@ -79,6 +80,7 @@ class Host:
         self.host_id = host_id
         self.codec = codec
         self.sources = sources
+        self.arrivals = Arrivals(sources)
         self.bodies = bodies
         self.residents = residents
         self.programs = Programs()

@@ -6,8 +6,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.compiler.function import compile_function
-from perdure.authoring.graphs.program import GraphProgram
-from perdure.authoring.registry import find
+from perdure.authoring.graphs.program import GraphProgram, registered_graph
 from perdure.authoring.texts import require_text
 from perdure.core.errors import InputError
 from perdure.core.graph.checking import invalid, problems_of
@@ -26,16 +25,11 @@ class GraphDecorator(Protocol):
 
 def make_program(fn: Callable[..., Any], model: Graph) -> GraphProgram[..., Any]:
     """The program of a compiled function: with the graphs that it calls in place of the calls."""
-    expanded = expand(model, _model_of)
+    expanded = expand(model, registered_graph)
     problems = problems_of(expanded)
     if problems:
         raise invalid(model.name, problems)
     return GraphProgram(expanded, fn)
-
-
-def _model_of(name: str) -> Graph | None:
-    found = find(GraphProgram.family, name)
-    return found.model if isinstance(found, GraphProgram) else None
 
 
 @overload

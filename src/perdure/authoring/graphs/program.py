@@ -4,23 +4,32 @@ import inspect
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
 from perdure.authoring.call import Call
 from perdure.authoring.program import Program
-from perdure.authoring.registry import register
+from perdure.authoring.registry import find, names, register
 from perdure.authoring.texts import require_text
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
+from perdure.core.graph.expansion import expand
 from perdure.core.graph.inputs import input_faults
 from perdure.core.graph.lowering import lower
 from perdure.core.graph.model import FieldType, Graph, Worker
 from perdure.core.graph.vertex import Lowered
 
-P = ParamSpec("P")
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar  # type checkers bring it along
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 _TYPES: Final[dict[str, Any]] = {
     "any": Any,
@@ -36,13 +45,15 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class GraphProgram(Program[P, R]):
-    """A graph. `model` is what was written; the digest is of that, wherever it was written."""
+    """A graph. `model` is what was written, with the graphs that it calls in place of the calls; the digest is of
+    that, wherever it was written."""
 
     noun: ClassVar[str] = "graph"
 
     def __init__(
         self, model: Graph, fn: Callable[P, Any] | None = None, *, is_registered: bool = True
     ) -> None:
+        model = expand(model, registered_graph, names(self.family))
         super().__init__(_stand_in(model) if fn is None else fn, model.name)
         self.model = model
         self.version = require_text("a version", model.version, least=0)
@@ -106,6 +117,12 @@ class GraphProgram(Program[P, R]):
         if self.model.input is None and not self._is_written_as_function and not args:
             return Call(self, dict(kwargs))  # whatever it is given is its input
         return super().__call__(*args, **kwargs)
+
+
+def registered_graph(name: str) -> Graph | None:
+    """The graph of that name that this process has."""
+    found = find(GraphProgram.family, name)
+    return found.model if isinstance(found, GraphProgram) else None
 
 
 def program_from(content: bytes) -> GraphProgram[..., Any]:
