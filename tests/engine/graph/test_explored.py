@@ -35,6 +35,18 @@ async def test_graph_survives_any_one_fault(name: str, record_property: Record) 
     record_property("explored", f"graph, {name}: {explored}")
 
 
+async def test_signal_and_limit_can_both_win_but_never_at_once() -> None:
+    case = CASES["hook: signal and limit at once"]
+    seen = set()
+    await explore_workflow(
+        case.call,
+        script=case.script,
+        modes=["warm"],
+        check=Race(lambda ended: seen.add((ended.payload or b"").decode())),
+    )
+    assert seen == set(case.results)
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize(
     "name",
