@@ -55,7 +55,7 @@ async def test_signal_and_limit_can_both_win_but_never_at_once() -> None:
         "worker: queued",
         "await: error edge of a graph",
         "hook: signal by key before its limit",
-        "signal to all",
+        "signal to all, once each",
         "cycle",
         "interrupt: another and its child",
         "spread: items skipped",
