@@ -12,6 +12,7 @@ from tests.engine.graph.building import (
     graph,
     json_of,
     out,
+    own,
     say,
     to_run,
     to_topic,
@@ -111,7 +112,7 @@ listens = graph(
 
 
 def child(name: str, program: str, wait: bool = True, **given: str) -> m.Await:
-    return m.Await(name=name, program=program, input=given, wait=wait)
+    return m.Await(name=name, program=own(program), input=given, wait=wait)
 
 
 tells_topic = graph(
