@@ -35,6 +35,18 @@ async def test_graph_survives_any_one_fault(name: str, record_property: Record) 
     record_property("explored", f"graph, {name}: {explored}")
 
 
+async def test_signal_and_limit_can_both_win_but_never_at_once() -> None:
+    case = CASES["hook: signal and limit at once"]
+    seen = set()
+    await explore_workflow(
+        case.call,
+        script=case.script,
+        modes=["warm"],
+        check=Race(lambda ended: seen.add((ended.payload or b"").decode())),
+    )
+    assert seen == set(case.results)
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize(
     "name",
@@ -43,7 +55,7 @@ async def test_graph_survives_any_one_fault(name: str, record_property: Record) 
         "worker: queued",
         "await: error edge of a graph",
         "hook: signal by key before its limit",
-        "signal to all",
+        "signal to all, once each",
         "cycle",
         "interrupt: another and its child",
         "spread: items skipped",

@@ -6,7 +6,18 @@ import perdure
 from perdure import workflow
 from perdure.core.graph import model as m
 from perdure.testing.interlude import After
-from tests.engine.graph.building import START, Case, add, chain, graph, json_of, out, say, to_run
+from tests.engine.graph.building import (
+    START,
+    Case,
+    add,
+    chain,
+    graph,
+    json_of,
+    out,
+    own,
+    say,
+    to_run,
+)
 
 # Triggers
 
@@ -154,13 +165,13 @@ def awaits(name: str, program: str, argument: str = "", value: str = "child", **
     )
 
 
-awaits_graph = awaits("awaits_graph", "worked", "x")
+awaits_graph = awaits("awaits_graph", own("worked"), "x")
 awaits_workflow = awaits("awaits_workflow", "awaited_by_graph", "n")
 awaits_nobody = awaits("awaits_nobody", "awaited_by_graph", "n", "child[:2]", wait=False)
-awaits_failure = awaits("awaits_failure", "fails_inside")
+awaits_failure = awaits("awaits_failure", own("fails_inside"))
 awaits_uncaught = graph(
     "awaits_uncaught",
-    [START, m.Await(name="child", program="fails_inside")],
+    [START, m.Await(name="child", program=own("fails_inside"))],
     [("t", "child")],
 )
 
