@@ -11,9 +11,12 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
 
 from bench.counter import Counter
 from perdure import Engine, task, workflow
+from perdure.authoring.call import Call
 
 WARM_UP = 20
 """Runs that go before those that count, of DBOS too."""
@@ -42,29 +45,36 @@ async def checkout(steps: int) -> int:
     return steps
 
 
-async def run_all(engine: Engine, runs: int, steps: int) -> float:
-    """The seconds that so many runs take, from their start to the last result."""
-    began = time.perf_counter()
-    started = await engine.start_many([checkout(steps) for _ in range(runs)])
+async def run_all(engine: Engine, runs: int, call: Callable[[], Call[Any]]) -> tuple[float, float]:
+    """What so many runs take, from their start to the last result: seconds, and seconds of this process's work."""
+    began = time.perf_counter(), time.process_time()
+    started = await engine.start_many([call() for _ in range(runs)])
     await asyncio.gather(*(run.result() for run in started))
-    return time.perf_counter() - began
+    return time.perf_counter() - began[0], time.process_time() - began[1]
 
 
-async def measure_chain(engine: Engine, runs: int, steps: int) -> Figures:
-    await run_all(engine, WARM_UP, steps)
+async def chains(engine: Engine, runs: int, steps: int, call: Callable[[], Call[Any]]) -> Figures:
+    """Figures of runs of so many steps each."""
+    await run_all(engine, WARM_UP, call)
     counter = Counter(engine)
-    spent = await run_all(engine, runs, steps)
+    spent, work = await run_all(engine, runs, call)
     # Beginning is a commit of its own; the end goes with the last step.
     return {
         "steps_per_s": runs * steps / spent,
+        "step_work_ms": 1000 * work / (runs * steps),
         "bundles_per_step": (counter.bundles - runs) / (runs * steps),
         "bundles_per_group": counter.bundles / counter.groups,
     }
 
 
+async def measure_chain(engine: Engine, runs: int, steps: int) -> Figures:
+    return await chains(engine, runs, steps, partial(checkout, steps))
+
+
 async def measure_single(engine: Engine, runs: int, steps: int) -> Figures:
-    await run_all(engine, WARM_UP, steps)
-    spent = [await run_all(engine, runs, steps) for _ in range(WAVES)]
+    call = partial(checkout, steps)
+    await run_all(engine, WARM_UP, call)
+    spent = [(await run_all(engine, runs, call))[0] for _ in range(WAVES)]
     return {"runs_per_s": runs * WAVES / sum(spent)}
 
 

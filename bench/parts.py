@@ -20,6 +20,8 @@ SLEEPERS = 100_000
 IN_FLIGHT = 5000
 TAKEN_OVER = 500
 WARM_RUNS = 2000
+SPREAD_ITEMS = 10_000
+TURNS = 10_000
 
 TIMES_DBOS = {"sqlite": 30.0, "postgres": 20.0}
 """How many times as fast as DBOS we want to be."""
@@ -127,12 +129,7 @@ def measure_long(bench: Bench, report: Report) -> None:
         *("store", "first", "last", "ratio", "first, work", "last, work", "ratio"),
     )
     for store, long in rows.items():
-        ratios = [long[f"last{kind}_ms"] / long[f"first{kind}_ms"] for kind in ("", "_work")]
-        report.row(
-            *(store, _ms(long["first_ms"]), _ms(long["last_ms"]), _ratio(ratios[0])),
-            *(f"{long['first_work_ms']:.3f} ms", f"{long['last_work_ms']:.3f} ms"),
-            _ratio(ratios[1]),
-        )
+        ratios = _ends(report, store, long)
         report.at_most("last steps of a long run, of the first", store, ratios[0], 1.2)
         report.at_most("the same, in work of the loop's thread", store, ratios[1], 1.2)
     report.table(
@@ -151,6 +148,17 @@ def measure_long(bench: Bench, report: Report) -> None:
         speed, whole = long["steps"] / long["replay_s"], long["steps"] / sum(parts)
         report.row(store, *map(_s, [*parts, sum(parts)]), _count(speed), _count(whole))
         report.at_least("replay of the program", store, speed, 50_000, "steps/s")
+
+
+def _ends(report: Report, store: str, run: Figures) -> list[float]:
+    """A row for the first and the last part of a run. Returns their ratios, by the clock and in work."""
+    ratios = [run[f"last{kind}_ms"] / run[f"first{kind}_ms"] for kind in ("", "_work")]
+    report.row(
+        *(store, _ms(run["first_ms"]), _ms(run["last_ms"]), _ratio(ratios[0])),
+        *(f"{run['first_work_ms']:.3f} ms", f"{run['last_work_ms']:.3f} ms"),
+        _ratio(ratios[1]),
+    )
+    return ratios
 
 
 def _long_figures(bench: Bench, store: str, steps: int) -> Figures:
@@ -176,6 +184,65 @@ def measure_fanout(bench: Bench, report: Report) -> None:
         ratio = ours["ms"] / floor["ms"]
         report.row(store, *map(_count, rows), _ms(floor["ms"]), _ms(ours["ms"]), _ratio(ratio))
         report.at_most("fan-out, of the floor", store, ratio, 4)
+
+
+def measure_graph_chain(bench: Bench, report: Report) -> None:
+    """The same chain as a graph and as a workflow."""
+    runs = scaled(RUNS)
+    report.table(
+        f"graph-chain: {runs} runs at once of {STEPS} workers each, beside the same chain as a workflow: steps/s, and "
+        "work of the process for each step",
+        *("store", "workflow", "graph", "ratio", "workflow, work", "graph, work", "ratio"),
+        *("bundles per step", "bundles per commit"),
+    )
+    for store in STORES:
+        workflow, graph = in_turns(
+            partial(bench.ours, store, "chain", "chain", runs, STEPS),
+            partial(bench.ours, store, "graphs", "chain", runs),
+        )
+        speeds = workflow["steps_per_s"], graph["steps_per_s"]
+        works = workflow["step_work_ms"], graph["step_work_ms"]
+        ratios = speeds[0] / speeds[1], works[1] / works[0]
+        report.row(
+            *(store, *map(_count, speeds), _ratio(ratios[0])),
+            *(*(f"{work:.3f} ms" for work in works), _ratio(ratios[1])),
+            *(f"{graph['bundles_per_step']:.3f}", _count(graph["bundles_per_group"])),
+        )
+        report.at_most("chain of a graph, of a workflow's time", store, ratios[0], 1.5)
+        report.at_most("the same, in work of the process", store, ratios[1], 1.5)
+
+
+def measure_graph_spread(bench: Bench, report: Report) -> None:
+    """One graph run that spreads over items and aggregates them: whether ten times as many take ten times as long."""
+    many = scaled(SPREAD_ITEMS)
+    few = many // 10
+    report.table(
+        f"graph-spread: a spread over {few:,} and over {many:,} items, a worker for each, and their aggregate",
+        *("store", "few", "many", "ratio"),
+    )
+    for store in STORES:
+        figures = in_turns(
+            partial(bench.ours, store, "graphs", "spread", few),
+            partial(bench.ours, store, "graphs", "spread", many),
+        )
+        spent = [each["ms"] for each in figures]
+        report.row(store, *map(_ms, spent), _ratio(spent[1] / spent[0]))
+        report.at_most("spread over ten times the items", store, spent[1] / spent[0], 12)
+
+
+def measure_graph_cycle(bench: Bench, report: Report) -> None:
+    """One graph run that goes round and round: whether its turns get dearer."""
+    turns = scaled(TURNS)
+    report.table(
+        f"graph-cycle: one run of {turns:,} turns: each of the first tenth and of the last, by the clock and in work "
+        "of the loop's thread",
+        *("store", "first", "last", "ratio", "first, work", "last, work", "ratio"),
+    )
+    for store in STORES:
+        (cycle,) = in_turns(partial(bench.ours, store, "graphs", "cycle", turns))
+        ratios = _ends(report, store, cycle)
+        report.at_most("last turns of a long cycle, of the first", store, ratios[0], 1.2)
+        report.at_most("the same, in work of the loop's thread", store, ratios[1], 1.2)
 
 
 def measure_recovery(bench: Bench, report: Report) -> None:
@@ -294,6 +361,9 @@ PARTS: dict[str, Part] = {
     "single": measure_single,
     "long": measure_long,
     "fanout": measure_fanout,
+    "graph-chain": measure_graph_chain,
+    "graph-spread": measure_graph_spread,
+    "graph-cycle": measure_graph_cycle,
     "recovery": measure_recovery,
     "takeover": measure_takeover,
     "memory": measure_memory,

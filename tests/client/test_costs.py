@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Engine, task, workflow
+import perdure
+from perdure import Engine, Settings, task, workflow
 from perdure.core.journal import events as e
 from perdure.host import hosting
-from perdure.store.bundle import Bundle
-from perdure.store.committer import Decided
-from perdure.store.store import Store
-from tests.store.builders import TABLES, Meter, raw
+from tests.client.till import Till, written
+from tests.store.builders import Meter
 
 pytestmark = pytest.mark.asyncio
 
@@ -34,28 +33,9 @@ async def priced_chain(steps: int) -> int:
     return number
 
 
-class Till:
-    """Every bundle that an engine commits, from now on."""
-
-    def __init__(self, engine: Engine) -> None:
-        assert engine._hosting is not None
-        self.store: Store = engine._hosting.host.store
-        self.bundles: list[Bundle] = []
-        self._commit, self._submit = self.store.commit, self.store.submit
-        self.store.commit = self.commit  # type: ignore[method-assign]
-        self.store.submit = self.submit  # type: ignore[method-assign]
-
-    async def commit(self, bundle: Bundle) -> None:
-        self.bundles.append(bundle)
-        await self._commit(bundle)
-
-    def submit(self, bundle: Bundle, decided: Decided) -> None:
-        self.bundles.append(bundle)
-        self._submit(bundle, decided)
-
-    async def rows(self) -> dict[str, int]:
-        counts = {t: (await raw(self.store, f"SELECT count(*) FROM {{}}{t}"))[0][0] for t in TABLES}
-        return {table: count for table, count in counts.items() if table != "meta"}
+@workflow
+async def priced_at_once(tasks: int) -> int:
+    return sum(await perdure.gather(*(priced(0) for _ in range(tasks))))
 
 
 @pytest.fixture(params=["sqlite", "memory", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -72,17 +52,6 @@ async def engine(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Eng
     monkeypatch.setattr(hosting, "POLL_MS", 60_000)
     async with Engine(url) as opened:
         yield opened
-
-
-def written(bundle: Bundle) -> dict[str, int]:
-    """The rows that the bundle writes: of its books by table, and all others by what they are."""
-    books = {
-        "event": sum(len(appended.entries) for _, appended in bundle.appends),
-        "ledger": sum(len(appended.postings) for _, appended in bundle.appends),
-        "run": len({fence.run_id for fence, _ in bundle.appends}),
-    }
-    others = set(Bundle.__slots__) - {"appends", "fences", "has_more"}
-    return books | {part: len(getattr(bundle, part)) for part in others if getattr(bundle, part)}
 
 
 async def test_a_chain_commits_once_per_step_and_once_to_begin(engine: Engine) -> None:
@@ -145,6 +114,19 @@ async def test_concurrent_runs_share_their_commits(engine: Engine) -> None:
     assert results == [STEPS] * RUNS
     assert len(till.bundles) == RUNS * (STEPS + 1)
     assert meter.commits < len(till.bundles) / 2
+
+
+async def test_steps_that_waited_for_slots_begin_together(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosting, "POLL_MS", 60_000)
+    slots, waves = 10, 8
+    async with Engine(url, settings=Settings(concurrency=slots)) as engine:
+        till = Till(engine)
+        run = await engine.start(priced_at_once(slots * waves))
+        assert await run.result(timeout=PATIENCE_S) == slots * waves
+        # The beginning, every result, and all of a wave's beginnings in one.
+        assert len(till.bundles) == 1 + slots * waves + waves - 1
 
 
 async def test_a_warm_run_is_never_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ class Host:
         """Called when a hook waits, or a signal for one, that is durable and may not have met the other."""
         self.on_slot: Callable[[], None] = lambda: None
         """Called when a slot is free that no step of this host's runs waits for."""
-        self._waiting = WaitingSteps()
+        self._waiting = WaitingSteps(bodies.has_slot, self.advance, self.spawn)
         self.on_unfinished: Callable[[Sequence[WarmRun]], None] = lambda _: None
         """Called with the runs that are durable and of which more is decided: `advance` writes it."""
         self._background = Background(self._failed)
@@ -399,16 +399,8 @@ class Host:
             self.bodies.forget(body)
 
     def _fill_free_slot(self, is_async: bool) -> None:
-        if self._waiting.has_any(is_async):
-            self.spawn(self._start_waiting(is_async))
-        else:
+        if not self._waiting.fill(is_async):
             self.on_slot()
-
-    async def _start_waiting(self, is_async: bool) -> None:
-        """Start steps that waited, until the slots are taken: not every one is still wanted."""
-        while self._waiting.has_any(is_async) and self.bodies.has_slot(is_async):
-            run_id, step = self._waiting.take(is_async)
-            await self.advance(run_id, partial(_want, step))
 
     # Memory
 
@@ -500,12 +492,6 @@ class Host:
 
 def _log_failure(error: BaseException) -> None:
     log.error("the host failed at something", exc_info=error)
-
-
-def _want(step: StepId, run: WarmRun) -> None:
-    promise = run.machine.promises.get(step)
-    if promise is not None:
-        run.machine.unstarted.append(promise)
 
 
 def nothing(_: WarmRun) -> None:

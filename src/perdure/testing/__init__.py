@@ -3,6 +3,6 @@
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import Exploration, ScheduleFailed
 from perdure.testing.interlude import After
-from perdure.testing.workflows import explore_workflow
+from perdure.testing.workflows import Race, explore_workflow
 
-__all__ = ["After", "Exploration", "ScheduleFailed", "assert_sound", "explore_workflow"]
+__all__ = ["After", "Exploration", "Race", "ScheduleFailed", "assert_sound", "explore_workflow"]

@@ -9,7 +9,8 @@ from perdure.store.hosts import Glance, Scope
 from perdure.store.records import Run
 
 if TYPE_CHECKING:
-    from perdure.testing.workflows import MortalStore, Universe
+    from perdure.testing.mortal import MortalStore
+    from perdure.testing.workflows import Universe
 
 
 async def fateful_takeover(

@@ -12,7 +12,7 @@ from perdure.testing.workflows import explore_workflow
 
 
 class CrashExplorer:
-    """Explores your workflows; the options are those of `perdure.testing.explore_workflow`."""
+    """Explores your workflows and graphs; the options are those of `perdure.testing.explore_workflow`."""
 
     async def explore(self, make_call: Callable[[], Call[Any]], **options: Any) -> Exploration:
         """For tests that are async."""
@@ -25,5 +25,5 @@ class CrashExplorer:
 
 @pytest.fixture
 def crash_explorer() -> CrashExplorer:
-    """Runs a workflow under every schedule of crashes and checks it after each."""
+    """Runs a workflow or a graph under every schedule of crashes and checks it after each."""
     return CrashExplorer()

@@ -10,7 +10,8 @@ from perdure.store.bundle import Bundle
 from perdure.store.transaction import OpenTransaction
 
 if TYPE_CHECKING:
-    from perdure.testing.workflows import MortalStore, Universe
+    from perdure.testing.mortal import MortalStore
+    from perdure.testing.workflows import Universe
 
 Bundles = Sequence[Bundle]
 Commit = Callable[[Bundles], Awaitable[None]]

@@ -1,6 +1,6 @@
-"""The crash explorer for workflows: your program, under every schedule of faults.
+"""The crash explorer for programs: your workflow or graph, under every schedule of faults.
 
-A real host runs the workflow on a store in memory and on a clock that stands still until nothing else is to do.
+A real host runs the program on a store in memory and on a clock that stands still until nothing else is to do.
 At every commit the host may die just before it or just after it, or lose the run to another host; at every wait the
 run may leave memory; messages may come twice or in another order; a lease on queued work may end too early. After
 each schedule the run must have ended as it does without faults, the books must balance, and no step may have begun
@@ -9,30 +9,23 @@ that was finished, or whose intent was not durable.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from perdure.authoring.call import Call
+from perdure.authoring.program import Program
 from perdure.authoring.registry import register
 from perdure.authoring.upcaster import reading_old_shapes
-from perdure.authoring.workflow import Workflow
 from perdure.client.handle import Handle
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.errors import RunExists
 from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.state import TERMINAL, Status
-from perdure.core.messages import Message
 from perdure.host.batch import Start
-from perdure.host.bodies import Bodies
 from perdure.host.body import Body
-from perdure.host.hosting import Hosting
-from perdure.host.residents import Residents
 from perdure.host.settings import Settings
 from perdure.store.bundle import Bundle
-from perdure.store.committer import Decided
-from perdure.store.records import Claim
 from perdure.store.store import Store
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import (
@@ -42,14 +35,13 @@ from perdure.testing.explorer import (
     VirtualSources,
     memory_store,
 )
-from perdure.testing.fates import FatefulResidents, Outside, WatchedBodies
+from perdure.testing.fates import Outside
+from perdure.testing.graphs import GraphWatch, Journals, differences
 from perdure.testing.interlude import After, Interlude, Script
-from perdure.testing.peers import fateful_glance, fateful_takeover
+from perdure.testing.mortal import ExploredHost
 from perdure.testing.schedule import Chooser, Schedules
 from perdure.testing.streams import Audience, Streamed, streamed
-from perdure.testing.transactions import Bundles, Commit, end_transactions, fateful_transaction
-
-T = TypeVar("T")
+from perdure.testing.transactions import Bundles, Commit
 
 MODES: dict[str, Settings] = {
     "warm": Settings(),
@@ -61,22 +53,28 @@ LONGEST_S = 20.0
 """Real time after which a schedule counts as stuck."""
 
 
-PATIENCE = 40
-PAUSE_S = 0.005
-"""How often, and for how long, a host with nothing to do looks again before it counts as stuck."""
-
-
 class Ended(NamedTuple):
-    """How a run ended, and what it streamed that counts."""
+    """How a run ended, what it streamed that counts, and what graphs journaled."""
 
     status: Status
     payload: bytes | None
     streams: Streamed = {}  # noqa: RUF012 - never changed
+    journals: Journals = {}  # noqa: RUF012 - never changed
 
     def __str__(self) -> str:
         text = (self.payload or b"").decode(errors="replace")
         streams = f", having streamed {self.streams}" if self.streams else ""
         return f"{self.status} {text[:300]}{streams}"
+
+
+Check = Callable[[Ended], None]
+"""Asserts how a run must end."""
+
+
+class Race(NamedTuple):
+    """A check of a run that may end otherwise than without faults: this alone says how."""
+
+    check: Check
 
 
 class Universe:
@@ -112,6 +110,8 @@ class Universe:
         """Hosts that died, and whose runs nobody has taken over yet."""
         self.violations: list[str] = []
         self.audience = Audience(store)
+        is_fused = not settings.stepwise
+        self.graphs = GraphWatch(store, self.codec, is_fused=is_fused)
         self.writing: set[asyncio.Task[None]] = set()
 
     def write(self, commit: Commit, bundles: Bundles) -> asyncio.Task[None]:
@@ -149,6 +149,7 @@ class Universe:
                     case _:
                         pass
         await self.audience.look(bundle)
+        self.violations += await self.graphs.look(bundle)
 
     def _count_retry(self, run_id: RunId, step: StepId) -> None:
         self.retries[run_id, step] -= 1
@@ -167,260 +168,29 @@ class Universe:
         if not body.is_claimed and self.begun[place] > self.intents[place]:
             self.violations.append(f"{name} began before its intent was durable")
 
-    def judge(self, ended: Ended, expected: Ended) -> None:
-        """Whether the run ended as it does without faults, and nothing began that was not to."""
+    def judge(self, ended: Ended, expected: Ended | None) -> None:
+        """Whether the run ended as it does without faults, if it must, and nothing began that was not to."""
         if self.violations:
             raise AssertionError("\n".join(self.violations))
-        if ended != expected:
-            raise AssertionError(f"the run ended {ended}, but without faults it ends {expected}")
+        if expected is None or ended == expected:
+            return
+        journaled = "\n".join(differences(ended.journals, expected.journals))
+        raise AssertionError(
+            f"the run ended {ended}, but without faults it ends {expected}\n{journaled}".rstrip()
+        )
 
-    def new_host(self) -> "ExploredHost":
+    def new_host(self) -> ExploredHost:
         self.hosts += 1
         return ExploredHost(self, HostId(f"host-{self.hosts}"))
 
 
-class MortalStore:
-    """The store as one host sees it. At each commit the host may die: then nothing returns to it any more."""
-
-    def __init__(self, universe: Universe, host_id: HostId) -> None:
-        self._universe = universe
-        self._host_id = host_id
-        self.late: list[Message] = []
-        """What comes again, though it was taken in."""
-        self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.tasks: set[asyncio.Task[None]] = set()
-        """Commits that the host did not wait for, and what ends with it."""
-        self.transaction = partial(fateful_transaction, universe, self)
-        self.take_over = partial(fateful_takeover, universe, self)
-        self.glance = partial(fateful_glance, universe, self)
-        self.open_transactions: set[Any] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        if self.death.done():
-            return self._never
-        return getattr(self._universe.store, name)
-
-    async def _never(self, *_: Any, **__: Any) -> Any:
-        await asyncio.get_running_loop().create_future()
-
-    async def require_alive(self) -> None:
-        """Nothing returns to a host that is dead."""
-        if self.death.done():
-            await self._never()
-
-    async def die(self) -> None:
-        if not self.death.done():
-            self.death.set_result(None)
-            end_transactions(self)
-        await self._never()
-
-    async def commit(self, bundle: Bundle) -> None:
-        await self.commit_by(lambda _: self._universe.store.commit(bundle), [bundle])
-
-    async def commit_by(self, commit: Commit, bundles: Bundles, may_lose: bool = True) -> None:
-        """Let `commit` write the bundles, unless the host dies before."""
-        universe = self._universe
-        await self.require_alive()
-        universe.commits += 1
-        fates = ["commits", "crash before", "crash after"]
-        fate = await self.meet_fate(f"commit {universe.commits}", fates, may_lose)
-        await asyncio.shield(universe.write(commit, bundles))
-        await universe.interlude.play(universe.commits)
-        if fate == "crash after":
-            await self.die()
-
-    async def meet_fate(self, what: str, fates: Sequence[str], may_lose: bool = True) -> str:
-        """What happens to the host now: it may die, or lose its runs."""
-        losing = ["lost owner"] if may_lose and self._universe.may_usurp else []
-        fate = self._universe.choose(what, [*fates, *losing])
-        if fate == "crash before":
-            await self.die()
-        if fate == "lost owner":
-            self._universe.may_usurp = False
-            await self._lose_owner()
-        return fate
-
-    def submit(self, bundle: Bundle, decided: Decided) -> None:
-        task = asyncio.ensure_future(self._submit(bundle, decided))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    async def _submit(self, bundle: Bundle, decided: Decided) -> None:
-        try:
-            await self.commit(bundle)
-        except Exception as error:  # whatever a commit raises is its outcome
-            decided(error)
-        else:
-            decided(None)
-
-    async def _lose_owner(self) -> None:
-        """Another host takes all runs and brings them to their end, while this one still believes in its own."""
-        usurper = self._universe.new_host()
-        usurper.victims.add(self._host_id)
-        try:
-            await usurper.live()
-        except Exception as error:  # the host that waits for this commit must not hide it
-            self._universe.violations.append(str(error))
-
-    async def due_messages(self, owner: HostId, now_ms: int, limit: int) -> list[Message]:
-        await self.require_alive()
-        due = await self._universe.store.due_messages(owner, now_ms, limit)
-        late, self.late = self.late, []
-        if not due:
-            return late
-        options = ["in order", "again at once", "again later"]
-        if len(due) > 1:
-            options.append("in reverse")
-        fate = self._universe.choose(f"delivery of {len(due)} messages", options)
-        if fate == "in reverse":
-            due.reverse()
-        elif fate == "again at once":
-            due = [*due, *due]
-        elif fate == "again later":
-            self.late = list(due)
-        return [*late, *due]
-
-    async def claim_work(
-        self,
-        host: HostId,
-        queues: Sequence[str],
-        token: str,
-        now_ms: int,
-        lease_ms: int,
-        limit: int,
-    ) -> list[Claim]:
-        await self.require_alive()
-        store = self._universe.store
-        claims = await store.claim_work(host, queues, token, now_ms, lease_ms, limit)
-        if claims:
-            fate = self._universe.choose(f"claim of {len(claims)}", ["leased", "lease ends early"])
-            if fate == "lease ends early":
-                self._universe.sources.advance(lease_ms + 1)
-        return claims
-
-
-class ExploredHost(Hosting):
-    """A host that lives in a universe, one thing after another: it acts, and when nothing is left time passes."""
-
-    def __init__(self, universe: Universe, host_id: HostId) -> None:
-        self._universe = universe
-        self.host_id = host_id
-        self._patience = PATIENCE
-        self.victims: set[HostId] = set()
-        """Hosts that this one takes for dead, though they are not: what they still commit is taken, too."""
-        self.mortal = MortalStore(universe, host_id)
-        store: Any = self.mortal
-        super().__init__(
-            store, host_id, universe.codec, universe.sources, universe.settings, universe.queues
-        )
-        self.host.on_failure = self._failed
-
-    def _make_bodies(self, codec: Codec, settings: Settings) -> Bodies:
-        limits = settings.concurrency, settings.threads
-        return WatchedBodies(self._universe, codec, *limits, self._publish)
-
-    def _make_residents(self, settings: Settings) -> Residents:
-        return FatefulResidents(self._universe, settings.warm_runs)
-
-    def _failed(self, error: BaseException) -> None:
-        self._universe.violations.append(f"the host failed: {error!r}")
-
-    @property
-    def is_dead(self) -> bool:
-        return self.mortal.death.done()
-
-    @property
-    def tasks(self) -> set[asyncio.Task[Any]]:
-        """Everything that goes on by itself."""
-        return self.host.tasks | self.mortal.tasks
-
-    async def survive(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What `work` gives, or `None` if the host dies over it."""
-        task = asyncio.ensure_future(work)
-        either: list[asyncio.Future[Any]] = [task, self.mortal.death]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        task.cancel()
-        await asyncio.wait([task])
-        return None
-
-    async def live(self) -> None:
-        """Advance every run to its end, or die before."""
-        try:
-            while self._universe.open and not self.is_dead:
-                await self.survive(self._go_on())
-            if not self.is_dead:
-                # What still arrives for runs that are over is dealt with, too.
-                await self.survive(self.poller.poll())
-        finally:
-            await self._bury()
-
-    async def _go_on(self) -> None:
-        for dead in [*self._universe.dead, *self.victims]:
-            runs = await self.host.store.take_over(dead, self.host_id, 1000)
-            self._universe.dead.discard(dead)
-            await self.host.resume(runs)
-        if tasks := self.tasks:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return
-        await self.poller.poll()
-        if self._universe.open and not self.tasks:
-            await self._pass_time()
-
-    async def _pass_time(self) -> None:
-        """Nothing is to do now: go to the moment when something is."""
-        store, sources = self.host.store, self._universe.sources
-        times = [await store.next_due(self.host_id), await store.next_work(self._universe.queues)]
-        due = min((time for time in times if time is not None), default=None)
-        if due is None and await self._universe.interlude.play():
-            return
-        if due is None and self._patience:
-            # Another host may be in the middle of something.
-            self._patience -= 1
-            await asyncio.sleep(PAUSE_S)
-            return
-        if due is None:
-            raise AssertionError(f"nothing is due and nothing runs, but {await self._left()}")
-        self._patience = PATIENCE
-        sources.advance(max(0, due - sources.now_ms()))
-
-    async def _left(self) -> str:
-        """What is not over, for people."""
-        stuck = []
-        for run_id in sorted(self._universe.open):
-            run = await self._universe.store.run(run_id)
-            entries = await self._universe.store.entries(run_id)
-            events = "".join(f"\n    {entry.seq} {entry.body}" for entry in entries[-8:])
-            mail = "".join(
-                f"\n    {message.kind} for {message.step}: {state}, {reason}"
-                for message, state, reason in await self._universe.store.messages(run_id)
-            )
-            state = "gone" if run is None else f"of {run.owner}, {run.parked or 'not parked'}"
-            stuck.append(f"{run_id} is open ({state}):{events}{mail}")
-        return "\n".join(stuck)
-
-    async def _bury(self) -> None:
-        tasks = self.tasks
-        self.kill()
-        for commit in self.mortal.tasks:
-            commit.cancel()
-        if self._universe.open:
-            # It died, or went down with the host whose runs it was taking.
-            self._universe.dead.add(self.host_id)
-        if tasks:
-            await asyncio.wait(tasks)
-        if self._universe.writing:
-            await asyncio.wait(self._universe.writing)
-
-
-async def _run_once(universe: Universe, call: Call[Any]) -> Ended:
-    """Start the workflow and bring it to its end, by as many hosts as it takes."""
-    workflow = call.definition
-    assert isinstance(workflow, Workflow)  # noqa: S101 - refused before
-    register(workflow)
+async def run_once(universe: Universe, call: Call[Any]) -> Ended:
+    """Start the program and bring it to its end, by as many hosts as it takes."""
+    program = call.definition
+    assert isinstance(program, Program)  # noqa: S101 - refused before
+    register(program)
     call.use()
-    start = Start(workflow, universe.codec.encode(call.arguments), key="explored")
+    start = Start(program, universe.codec.encode(call.arguments), key="explored")
     outside = Outside(universe)
     run_id: RunId | None = None
     while run_id is None:
@@ -432,7 +202,7 @@ async def _run_once(universe: Universe, call: Call[Any]) -> Ended:
         if run_id is None:
             await host.live()
             continue
-        universe.interlude.open(Handle(outside, run_id, workflow))
+        universe.interlude.open(Handle(outside, run_id, program))
         await universe.interlude.play(universe.commits)
         universe.may_usurp = True
         await host.live()
@@ -443,7 +213,9 @@ async def _run_once(universe: Universe, call: Call[Any]) -> Ended:
     assert run is not None and run.status in TERMINAL  # noqa: S101, PT018 - it is not open
     (last,) = await universe.store.entries(run.run_id, run.seq - 1, run.seq)
     await universe.audience.agree()
-    return Ended(run.status, last.payload, await streamed(universe.store, run_id))
+    universe.violations += await universe.graphs.left_over()
+    streams = await streamed(universe.store, run_id)
+    return Ended(run.status, last.payload, streams, universe.graphs.journals())
 
 
 async def explore_workflow(
@@ -454,16 +226,18 @@ async def explore_workflow(
     max_faults: int = 1,
     modes: Sequence[str] = tuple(MODES),
     open_store: OpenStore = memory_store,
-    check: Callable[[Ended], None] | None = None,
+    check: Check | Race | None = None,
 ) -> Exploration:
-    """Run the workflow that `make_call` calls under every schedule of at most `max_faults` faults.
+    """Run the workflow or graph that `make_call` calls under every schedule of at most `max_faults` faults.
 
     `script` is what somebody outside does to the run once it has started, or `After` so many commits; `queues` are
     those that its tasks go to. `modes` are ways to run it: "warm", "always replayed", "stepwise". `check` asserts how
-    it must end. Raises `ScheduleFailed`, with the schedule, at the first one under which something that must hold
-    does not.
+    it must end; as a `Race`, it need not end as it does without faults. Raises `ScheduleFailed`, with the schedule,
+    at the first one under which something that must hold does not.
     """
     expected: Ended | None = None
+    is_race = isinstance(check, Race)
+    must_end = check.check if isinstance(check, Race) else check
     total = Exploration(0, 0, frozenset())
     for mode in modes:
         for chooser in Schedules(max_faults, is_strict=open_store is memory_store):
@@ -472,15 +246,18 @@ async def explore_workflow(
                 universe = Universe(store, chooser, MODES[mode], tuple(queues), interlude)
                 try:
                     async with asyncio.timeout(LONGEST_S):
-                        ended = await _run_once(universe, make_call())
-                    expected = expected or ended
+                        ended = await run_once(universe, make_call())
+                    expected = None if is_race else expected or ended
                     universe.judge(ended, expected)
-                    if check is not None:
-                        check(ended)
+                    if must_end is not None:
+                        must_end(ended)
                     await assert_sound(store)
                 except Exception as error:
                     faults = "\n".join(f"  {choice}" for choice in chooser.faults)
-                    what = str(error) or repr(error)
+                    said = str(error) or repr(error)
+                    what = "\n".join(
+                        [each for each in universe.violations if each not in said] + [said]
+                    )
                     raise ScheduleFailed(
                         f"{what}\n{mode}, under the schedule\n{faults or '  (no fault)'}"
                     ) from error

@@ -4,6 +4,7 @@ This is the only place that knows the kinds of activities. What they have in com
 data of the vertex. A new kind is a new case here and in the ways to write a graph, and nowhere else.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -45,7 +46,6 @@ def lower(graph: m.Graph) -> Lowered:
         vertex = by_name[node.name]
         if isinstance(node, m.Cycle):
             vertex.returns_to = by_name[node.to]
-            vertex.returns_to.cycles += 1
         elif isinstance(node, m.Aggregate):
             vertex.spread = by_name[node.of]
             vertex.spread.aggregate = vertex
@@ -218,17 +218,66 @@ def _place(vertices: tuple[Vertex, ...]) -> None:
         vertex = vertices[index]
         after = [arrow.target.needs for arrow in vertex.arrows]
         vertex.needs = frozenset().union(_reads(vertex), *after)
+    _place_joins(vertices, around, shape)
+    loops = {index: _loops_around(vertices, index, around, shape) for index in shape.order}
+    _place_loops(vertices, loops, shape)
+
+
+def _place_joins(vertices: tuple[Vertex, ...], around: dict[int, list[int]], shape: Shape) -> None:
+    """Say what each path to a join may set. Where several may set the same, what they set is told from what they
+    found by comparing with the scope from before they parted."""
+    joined: dict[int, list[Arrow]] = {}
     for vertex in vertices:
-        loops = _loops_around(vertices, vertex.index, shape)
-        loops.sort(key=lambda hook: -depths[hook])
         for arrow in vertex.arrows:
-            kept = set(_loops_around(vertices, arrow.target.index, shape))
-            arrow.leaves = tuple(vertices[hook] for hook in loops if hook not in kept)
+            if arrow.target.required > 1:
+                joined.setdefault(arrow.target.index, []).append(arrow)
+    for index, arrows in joined.items():
+        parting = vertices[shape.parting(index)]
+        outside = {*around[parting.index], parting.index}
+        for arrow in arrows:
+            part = shape.since_parting(arrow.source.index, index)
+            # What an item of a spread sets is its own: behind the aggregate it is not there.
+            passed = [
+                vertices[each] for each in part if _spreads(vertices, around[each]) <= outside
+            ]
+            arrow.variables = frozenset().union(*map(_sets, passed))
+        counts = Counter(name for arrow in arrows for name in arrow.variables)
+        if any(count > 1 for count in counts.values()):
+            key = f"@{parting.name}"
+            for arrow in parting.arrows:
+                arrow.keeps = key
+            for arrow in arrows:
+                arrow.since = key
+
+
+def _spreads(vertices: tuple[Vertex, ...], around: list[int]) -> set[int]:
+    return {each for each in around if vertices[each].aggregate is not None}
+
+
+def _place_loops(vertices: tuple[Vertex, ...], loops: dict[int, list[int]], shape: Shape) -> None:
+    """Say what leads out of each loop, and what decides about its turns. `loops` are those around each vertex."""
+    for vertex in vertices:
+        around = sorted(loops[vertex.index], key=lambda hook: -vertices[hook].depth)
+        for arrow in vertex.arrows:
+            kept = loops[arrow.target.index]
+            arrow.leaves = tuple(vertices[hook] for hook in around if hook not in kept)
             for hook in arrow.leaves:
                 hook.exits += 1
-            if arrow.target.required > 1:
-                part = shape.since_parting(vertex.index, arrow.target.index)
-                arrow.variables = frozenset().union(*(_sets(vertices[each]) for each in part))
+        if vertex.returns_to is not None:
+            vertex.decides = tuple(vertices[hook] for hook in around)
+            for hook in vertex.decides:
+                hook.cycles += 1
+    for vertex in vertices:
+        if vertex.opens_planes and vertex.spread is None:
+            behind = [vertices[each] for each in shape.descendants(vertex.index) | {vertex.index}]
+            outer = [vertices[hook] for hook in loops[vertex.index] if hook != vertex.index]
+            vertex.again = tuple((hook, *_counts(hook, behind)) for hook in outer)
+
+
+def _counts(hook: Vertex, behind: list[Vertex]) -> tuple[int, int]:
+    """How many of these decide about the turns of a loop, and how many of their arrows lead out of it."""
+    exits = sum(hook in arrow.leaves for vertex in behind for arrow in vertex.arrows)
+    return sum(hook in vertex.decides for vertex in behind), exits
 
 
 def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]:
@@ -246,18 +295,35 @@ def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]
     return found
 
 
-def _loops_around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]:
-    """The hooks that a cycle activity, which the vertex leads to or is, goes back to; be it by the next turn of an
-    inner loop."""
-    below = {index, *shape.descendants(index)}
-    hooks: set[int] = set()
-    while True:
-        turns = {vertices[each].returns_to for each in below}
-        new = {hook.index for hook in turns if hook is not None} - hooks
-        if not new:
-            return [hook for hook in hooks if hook == index or hook in shape.ancestors(index)]
-        hooks |= new
-        below = below.union(*(shape.descendants(hook) for hook in new))
+def _loops_around(
+    vertices: tuple[Vertex, ...], index: int, around: dict[int, list[int]], shape: Shape
+) -> list[int]:
+    """The hooks of the loops that a vertex is in. Between a spread and its aggregate they are those around the
+    spread: an item leaves no loop."""
+    spreads = _spreads(vertices, around[index])
+    index = min(spreads, key=lambda each: vertices[each].depth, default=index)
+    before = shape.ancestors(index) | {index}
+    hooks = {cycle.returns_to.index for cycle in vertices if cycle.returns_to is not None}
+    return [hook for hook in hooks & before if _leads_back(vertices, index, hook, shape)]
+
+
+def _leads_back(vertices: tuple[Vertex, ...], index: int, hook: int, shape: Shape) -> bool:
+    """Whether a path leads back to the hook without leaving its loop: by a cycle activity of its own, or of hooks
+    behind it."""
+    seen: set[int] = set()
+    waiting = [index]
+    while waiting:
+        each = waiting.pop()
+        for below in shape.descendants(each) | {each}:
+            turn = vertices[below].returns_to
+            if turn is None or turn.index in seen:
+                continue
+            if turn.index == hook:
+                return True
+            if hook in shape.ancestors(turn.index):
+                seen.add(turn.index)
+                waiting.append(turn.index)
+    return False
 
 
 def _reads(vertex: Vertex) -> set[str]:

@@ -5,10 +5,11 @@ cycle, interrupt, aggregate. The others are *inline*: they are evaluated in memo
 them: assign, branch, spread, output.
 
 Data flows along the edges as a *scope* of variables. A run begins with the fields of its input as variables (and
-`input`, all of them at once); a node adds what its `output` maps; where paths join, their scopes do. Inside `output`,
-`job` and the conditions of a node's edges, `result` is what it responded with, `code` the response's code and
-`error` the failure, if that is what it was, as {"type": ..., "message": ...}. `job` is the run's own data, one for all
-planes: whatever maps to it is visible everywhere as `job`, and it is the run's result if there is no output.
+`input`, all of them at once); a node adds what its `output` maps; where paths join, their scopes do: what each path
+changed since they parted counts, that of the later edge last. Inside `output`, `job` and the conditions of a node's
+edges, `result` is what it responded with, `code` the response's code (or the error's) and `error` the failure, if that
+is what it was, as {"type": ..., "message": ...}. `job` is the run's own data, one for all planes: whatever maps to it
+is visible everywhere as `job`, and it is the run's result if there is no output.
 
 Every expression is text in the subset of Python of `core/expressions`; names of variables are identifiers.
 """
@@ -136,8 +137,8 @@ class Interrupt(Node, frozen=True, tag="interrupt"):
 
 
 class Aggregate(Node, frozen=True, tag="aggregate"):
-    """Waits for every item of a spread. `collect` is evaluated for each, at the end of its path; the values are in
-    the order of the items, as the variable `into`. Items whose path was skipped are left out."""
+    """Waits for every item of a spread. `collect` is evaluated for each, where its paths join; the values are in the
+    order of the items, as the variable `into`. Items whose every path was skipped are left out."""
 
     of: str
     collect: str

@@ -65,8 +65,11 @@ class Shape:
         """Whether every path to `other` passes `one`."""
         return one in self._dominators[other]
 
+    def parting(self, join: int) -> int:
+        """Where the paths parted that join there: the last that every path to it passes."""
+        shared = self._dominators[join] - {join}
+        return max(shared, key=lambda each: len(self._dominators[each]))
+
     def since_parting(self, source: int, join: int) -> frozenset[int]:
         """What lies on the way by `source` to `join`, since the paths parted that join there."""
-        shared = self._dominators[join] - {join}
-        parting = max(shared, key=lambda each: len(self._dominators[each]))
-        return (self._ancestors[source] | {source}) & self.descendants(parting)
+        return (self._ancestors[source] | {source}) & self.descendants(self.parting(join))

@@ -3,6 +3,7 @@
 from typing import Any, Final, TypeAlias
 
 from perdure.core.graph.vertex import Arrow, Plane
+from perdure.core.ids import StepId
 
 Scope: TypeAlias = dict[str, Any]
 """Variables, as one path sees them. Never changed: each step makes its own."""
@@ -13,20 +14,27 @@ NO_OUTPUT: Final = object()
 class Join:
     """A vertex in a plane that some of its arrows have reached. `scope` is what a spread began with."""
 
-    __slots__ = ("items", "required", "resolved", "scope", "scopes")
+    __slots__ = ("held", "items", "parts", "required", "resolved", "scope", "scopes", "told")
 
     def __init__(self, required: int, scope: Scope | None = None) -> None:
         self.required = required
         self.resolved = 0
+        self.told = 0
+        """How many of them the index knows of: what may yet be taken back is not told."""
         self.scopes: dict[int, tuple[Arrow, Scope]] = {}
         """Of the arrows that were taken."""
-        self.items: dict[int, Any] = {}
-        """What the items of a spread came to."""
+        self.held: tuple[Loop, ...] = ()
+        """Turns of loops that skipped arrows led out of."""
+        self.parts: dict[int, Join] = {}
+        """Of a spread: items that some of their arrows have brought to the end."""
+        self.items: dict[int, tuple[str, Any]] = {}
+        """What the items of a spread came to, each with the vertex that it came from last."""
         self.scope: Scope = scope or {}
 
 
 class Loop:
-    """One turn of a loop: whether it goes round again is decided by its cycle activities."""
+    """One turn of a loop: whether it goes round again is decided by its cycle activities, and by those of loops
+    inside it, which bring more of its own."""
 
     __slots__ = ("has_turned", "held", "undecided", "unresolved")
 
@@ -35,22 +43,32 @@ class Loop:
         self.unresolved = exits
         """Arrows out of it of which it is not known whether they are taken."""
         self.has_turned = False
-        self.held: list[tuple[Arrow, Plane, int]] = []
-        """Skips that lead out of it."""
+        self.held: list[tuple[StepId, tuple[Loop, ...]]] = []
+        """Steps behind it that were skipped: told if it does not turn."""
+
+
+class CycleHook:
+    """A hook in a plane, as long as a cycle activity may come back to it."""
+
+    __slots__ = ("entries", "scope", "undecided")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        """What it began with."""
+        self.entries = 1
+        self.undecided = 1
+        """Turns, those that are to begin among them, of which it is not known whether they come back."""
 
 
 class GraphState:
     """One run's. It is a fold of the journal's facts: whoever replays them gets the same."""
 
-    __slots__ = ("entries", "job", "joins", "loops", "result", "scopes", "semaphore")
+    __slots__ = ("hooks", "job", "joins", "loops", "result", "semaphore")
 
     def __init__(self) -> None:
         self.joins: dict[tuple[int, Plane], Join] = {}
         self.loops: dict[tuple[int, Plane], Loop] = {}
-        self.entries: dict[tuple[int, Plane], int] = {}
-        """How often each re-entrant vertex was entered."""
-        self.scopes: dict[tuple[int, Plane], Scope] = {}
-        """What each hook that may be cycled back to began with."""
+        self.hooks: dict[tuple[int, Plane], CycleHook] = {}
         self.job: dict[str, Any] = {}
         self.result: Any = NO_OUTPUT
         self.semaphore = 0

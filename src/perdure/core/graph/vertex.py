@@ -141,9 +141,11 @@ class Arrow:
     __slots__ = (
         "bind",
         "errors",
+        "keeps",
         "leaves",
         "on",
         "order",
+        "since",
         "source",
         "target",
         "variables",
@@ -170,7 +172,11 @@ class Arrow:
         self.leaves: tuple[Vertex, ...] = ()
         """The hooks whose loops it leads out of, from the innermost."""
         self.variables: frozenset[str] = frozenset()
-        """What was set on the way, since the paths parted that its target joins."""
+        """What may be set on the way, since the paths parted that its target joins."""
+        self.keeps: str | None = None
+        """The name under which the scope that it begins with goes along: paths that part here may set the same."""
+        self.since: str | None = None
+        """The name that such a scope has where they join."""
 
 
 class Vertex:
@@ -178,12 +184,14 @@ class Vertex:
 
     __slots__ = (
         "_segments",
+        "again",
         "aggregate",
         "arguments",
         "arrows",
         "assigns",
         "collect",
         "cycles",
+        "decides",
         "depth",
         "exits",
         "fault",
@@ -232,10 +240,13 @@ class Vertex:
         self.request: Request | None = None
         self.sending: Sending | None = None
         self.returns_to: Vertex | None = None
-        self.cycles = 0
-        """How many cycle activities lead back here."""
-        self.exits = 0
-        """How many arrows lead out of its loop."""
+        self.cycles = self.exits = 0
+        """How many cycle activities decide about a turn of its loop, and how many arrows lead out of that."""
+        self.decides: tuple[Vertex, ...] = ()
+        """Of a cycle activity: the hooks of the loops about whose turns it decides."""
+        self.again: tuple[tuple[Vertex, int, int], ...] = ()
+        """The hooks of loops around a place that opens planes, with how many cycle activities and exits of theirs
+        each plane brings."""
         self.assigns: Mapped = ()
         self.items: Expression | None = None
         self.item = ""

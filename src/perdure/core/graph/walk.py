@@ -7,7 +7,7 @@ comes. What the walk finds is committed by whoever asked for it; the plan of a r
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -17,11 +17,15 @@ from perdure.core.expressions import Expression
 from perdure.core.graph.model import DONE, ERROR, PENDING, TIMEOUT
 from perdure.core.graph.state import GraphState, Join, Loop, Scope
 from perdure.core.graph.trouble import Trouble, bound_trouble, named_trouble, trouble_of
-from perdure.core.graph.vertex import Arrow, Inline, Mapped, Plane, Primitive, Vertex
+from perdure.core.graph.vertex import Arrow, Fault, Inline, Mapped, Plane, Primitive, Vertex
 from perdure.core.ids import StepId
 
 NOT_AN_ITEM: Final = -1
 _NO_SPECIALS: Final[dict[str, Any]] = {}
+
+Held: TypeAlias = tuple[Loop, ...]
+"""The turns of loops that a skip has led out of: if one of them turns, what it leads to is not skipped but still to
+come, in a plane of its own."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -38,8 +42,9 @@ class Answer(msgspec.Struct, frozen=True):
 
     def specials(self) -> dict[str, Any]:
         """What only the step's own expressions see."""
-        error = None if self.trouble is None else self.trouble.value
-        return {"result": self.result, "code": self.code, "error": error}
+        if self.trouble is None:
+            return {"result": self.result, "code": self.code, "error": None}
+        return {"result": self.result, "code": self.trouble.code, "error": self.trouble.value}
 
 
 PASSED: Final = Answer()
@@ -78,25 +83,27 @@ class Walk:
         self.ready: list[StepId] = []
         """Joins that were waiting, and are not any more."""
         self.trouble: Trouble | None = None
-        self._queue: deque[tuple[Arrow, Plane, Scope | None]] = deque()
+        self._queue: deque[tuple[Arrow, Plane, Scope | None, Held]] = deque()
 
     # The way on
 
     def leave(self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer) -> None:
         """The step at `vertex` has its answer. `plane` is that of what follows it."""
-        try:
-            scope = self._take_in(vertex, scope, answer)
-            chosen = self._choose(vertex, scope, answer)
-        except Exception as error:  # whatever an expression raises is the step's own failure
-            answer = Answer(trouble=trouble_of(error))
-            chosen = self._choose(vertex, scope, answer)
-        self._go(vertex, plane, scope, answer, chosen)
+        if answer.trouble is not None:
+            self._go_wrong(vertex, plane, scope, answer, answer.trouble)
+        else:
+            try:
+                scope = self._take_in(vertex, scope, answer)
+                chosen = self._choose(vertex, scope, answer)
+            except Exception as error:  # whatever an expression raises is the step's own failure
+                trouble = trouble_of(error)
+                self._go_wrong(vertex, plane, scope, Answer(trouble=trouble), trouble)
+            else:
+                self._go(vertex, plane, scope, answer, chosen)
         self._run()
 
     def _take_in(self, vertex: Vertex, scope: Scope, answer: Answer) -> Scope:
         """The scope after the step: its outputs are set, and what it says of the job."""
-        if answer.trouble is not None:
-            return scope
         if vertex.output is None:
             scope = {**scope, vertex.name: answer.result}
         elif vertex.output or vertex.job:
@@ -132,117 +139,117 @@ class Walk:
 
     def _choose(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
         """The arrows along which it goes on."""
-        if answer.trouble is not None:
-            return self._handler(vertex, scope, answer)
         accepted = (PENDING, "202") if answer.is_pending else (DONE, str(answer.code))
-        specials = answer.specials()
         is_exclusive = vertex.inline is Inline.BRANCH
         chosen = []
         for arrow in vertex.arrows:
             if arrow.on in accepted:
-                if arrow.when is None or self.value(arrow.when, scope, specials):
+                if arrow.when is None or self.value(arrow.when, scope, answer.specials()):
                     chosen.append(arrow)
                     if is_exclusive:
                         break
         return chosen
 
-    def _handler(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
-        """The first arrow that is for this trouble; one for a timeout or its code goes before one for any."""
-        trouble = answer.trouble
-        assert trouble is not None  # noqa: S101 - asked before
+    def _go_wrong(
+        self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, trouble: Trouble
+    ) -> None:
+        """Along the one arrow that is for this trouble; or the run fails."""
+        try:
+            arrow = self._handler(vertex, scope, answer, trouble)
+        except Exception as error:  # a condition's own failure, which no arrow is for
+            arrow, trouble = None, trouble_of(error)
+        if arrow is None:
+            self.trouble = self.trouble or trouble
+            return
+        if arrow.bind is not None:
+            scope = {**scope, arrow.bind: trouble.bound}
+        self._go(vertex, plane, scope, answer, [arrow])
+
+    def _handler(
+        self, vertex: Vertex, scope: Scope, answer: Answer, trouble: Trouble
+    ) -> Arrow | None:
+        """The first arrow that is for this trouble; one for its code goes before one for any."""
+        specials = answer.specials()
         for on in (*((TIMEOUT,) if answer.is_timeout else ()), str(trouble.code), ERROR):
             for arrow in vertex.arrows:
                 if arrow.on == on and trouble.is_one_of(arrow.errors):
-                    if arrow.when is None or self._holds(arrow.when, scope, answer):
-                        return [arrow]
-        return []
-
-    def _holds(self, when: Expression, scope: Scope, answer: Answer) -> bool:
-        """Whether a handler's condition holds. One that raises has no handler itself: the run fails by it."""
-        try:
-            return bool(self.value(when, scope, answer.specials()))
-        except Exception as error:
-            self.trouble = self.trouble or trouble_of(error)
-            return False
+                    if arrow.when is None or self.value(arrow.when, scope, specials):
+                        return arrow
+        return None
 
     def _go(
         self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, chosen: list[Arrow]
     ) -> None:
-        trouble = answer.trouble
-        if trouble is not None and not chosen:
-            self.trouble = self.trouble or trouble
-            return
-        if answer.is_pending and not chosen:
-            return  # it stays, and nothing follows from it yet
+        if answer.is_pending:
+            if not chosen:
+                return  # it stays, and nothing follows from it yet
+            self._expect_another(vertex, plane)
         for arrow in vertex.arrows:
-            if arrow not in chosen:
-                self._queue.append((arrow, plane, None))
-            elif trouble is not None and arrow.bind is not None:
-                self._queue.append((arrow, plane, {**scope, arrow.bind: trouble.bound}))
-            else:
-                self._queue.append((arrow, plane, scope))
+            self._queue.append((arrow, plane, scope if arrow in chosen else None, ()))
 
     def _run(self) -> None:
         while self._queue and self.trouble is None:
-            arrow, plane, scope = self._queue.popleft()
-            if not arrow.leaves:
-                self._arrive(arrow, plane, scope)
-            elif scope is None:
-                self._hold(arrow, plane, 0)
-            else:
-                for hook in arrow.leaves:
-                    self._resolve_exit(hook, plane)
-                self._arrive(arrow, plane, scope)
+            arrow, plane, scope, held = self._queue.popleft()
+            if scope is not None and arrow.keeps is not None:
+                scope = {**scope, arrow.keeps: scope}
+            for hook in arrow.leaves:
+                turn = self._leave_loop(hook, plane)
+                if scope is None and (turn.undecided or turn.has_turned):
+                    held = (*held, turn)
+            self._arrive(arrow, plane, scope, held)
 
     # Arrivals
 
-    def _arrive(self, arrow: Arrow, plane: Plane, scope: Scope | None) -> None:
+    def _arrive(self, arrow: Arrow, plane: Plane, scope: Scope | None, held: Held) -> None:
         target = arrow.target
         if target.primitive is Primitive.BARRIER:
             self._arrive_at_barrier(arrow, plane, scope)
             return
         plane = plane[: len(target.positions)]
         if target.required == 1:
-            self._resolve(target, plane, scope)
+            self._resolve(target, plane, scope, held)
             return
         key = target.index, plane
         join = self._state.joins.get(key)
         if join is None:
             join = self._state.joins[key] = Join(target.required)
-        self._count(join, target.step(plane))
+        step = target.step(plane)
+        self._count(join, step, is_told=not held)
+        join.held = (*join.held, *(turn for turn in held if turn not in join.held))
         if scope is not None:
             join.scopes[arrow.order] = arrow, scope
             if join.resolved < join.required:
-                self._deliver_variables(arrow, target.step(plane), scope)
+                self._deliver_variables(arrow, step, scope)
         if join.resolved == join.required:
             del self._state.joins[key]
-            self._forget(target.step(plane))
-            self._resolve(target, plane, _joined(join))
+            self._forget(join, step)
+            self._resolve(target, plane, _joined(join), join.held)
 
-    def _count(self, join: Join, step: StepId) -> None:
+    def _count(self, join: Join, step: StepId, *, is_told: bool = True) -> None:
         if join.resolved >= join.required:
             raise ReadinessOverflow(
                 f"step {step!r} has all {join.required} of its predecessors, and one more has come",
                 "this is a defect: nothing was changed",
             )
         join.resolved += 1
-        required, resolved = self.tracked.get(step, (join.required, 0))
-        self.tracked[step] = required, resolved + 1
+        if is_told:
+            required, resolved = self.tracked.get(step, (join.required, 0))
+            self.tracked[step] = required, resolved + join.resolved - join.told
+            join.told = join.resolved
 
-    def _forget(self, step: StepId) -> None:
+    def _forget(self, join: Join, step: StepId) -> None:
         """The join is ready: those of its rows that are stored go, and those of this walk are never written."""
-        required, resolved = self.tracked.pop(step)
+        _, resolved = self.tracked.pop(step, (0, 0))
         if self.delivered:
             self.delivered = [each for each in self.delivered if each.step != step]
-        if resolved < required:
+        if resolved < join.told:
             self.ready.append(step)
 
     def _deliver_variables(self, arrow: Arrow, step: StepId, scope: Scope) -> None:
         source = arrow.source.name
-        for name in sorted(arrow.variables & arrow.target.needs):
-            if name in scope:
-                value = self._codec.encode(scope[name])
-                self.delivered.append(Delivered(step, source, name, NOT_AN_ITEM, value))
+        for name in joined_variables(arrow, scope):
+            value = self._codec.encode(scope[name])
+            self.delivered.append(Delivered(step, source, name, NOT_AN_ITEM, value))
 
     def _arrive_at_barrier(self, arrow: Arrow, plane: Plane, scope: Scope | None) -> None:
         target = arrow.target
@@ -250,49 +257,74 @@ class Walk:
         key, step = (target.index, outer), target.step(outer)
         join = self._state.joins[key]
         self._count(join, step)
-        if scope is not None and target.collect is not None:
+        inner = self._arrived(join, arrow, item, scope)
+        if inner is not None and target.collect is not None:
             try:
-                value = self.value(target.collect, scope)
+                value = self.value(target.collect, inner)
                 stored = self._codec.encode(value)
             except Exception as error:  # the expression's own failure
                 self.trouble = trouble_of(error)
                 return
-            join.items.setdefault(item, value)
+            join.items[item] = arrow.source.name, value
             if join.resolved < join.required:
                 delivered = Delivered(step, arrow.source.name, target.into, item, stored)
                 self.delivered.append(delivered)
         if join.resolved == join.required:
             del self._state.joins[key]
-            self._forget(step)
-            values = [join.items[item] for item in sorted(join.items)]
+            self._forget(join, step)
+            values = [join.items[item][1] for item in sorted(join.items)]
             self._resolve(target, outer, {**join.scope, target.into: values})
 
-    def _resolve(self, vertex: Vertex, plane: Plane, scope: Scope | None) -> None:
+    def _arrived(self, join: Join, arrow: Arrow, item: int, scope: Scope | None) -> Scope | None:
+        """With what an item has come to its end, once all of its arrows are known."""
+        required = arrow.target.required
+        if required == 1:
+            return scope
+        part = join.parts.setdefault(item, Join(required))
+        part.resolved += 1
+        if scope is not None:
+            part.scopes[arrow.order] = arrow, scope
+        if part.resolved < required:
+            return None
+        del join.parts[item]
+        return _joined(part)
+
+    def _resolve(self, vertex: Vertex, plane: Plane, scope: Scope | None, held: Held = ()) -> None:
         """All that leads to the vertex is known: it begins, or is skipped."""
         if vertex.returns_to is not None:
             self._turn(vertex, plane, is_live=scope is not None)
         if scope is None:
-            self._skip(vertex, plane)
+            self._skip(vertex, plane, held)
         elif vertex.inline is not None:
             self._evaluate(vertex, plane, scope)
         else:
             self._begin(vertex, plane, scope)
 
-    def _skip(self, vertex: Vertex, plane: Plane) -> None:
+    def _skip(self, vertex: Vertex, plane: Plane, held: Held) -> None:
         if vertex.inline is Inline.SPREAD and vertex.aggregate is not None:
-            self._skip(vertex.aggregate, plane)
+            self._skip(vertex.aggregate, plane, held)
             return
         if vertex.primitive is not None:
-            self.skipped.append(vertex.step(plane))
+            self._tell_skip(vertex.step(plane), held)
         inner = (*plane, 0) if vertex.opens_planes else plane
         for arrow in vertex.arrows:
-            self._queue.append((arrow, inner, None))
+            self._queue.append((arrow, inner, None, held))
+
+    def _tell_skip(self, step: StepId, held: Held) -> None:
+        """A step is skipped for good unless it is behind a loop that turns."""
+        if any(turn.has_turned for turn in held):
+            return
+        undecided = next((turn for turn in held if turn.undecided), None)
+        if undecided is None:
+            self.skipped.append(step)
+        else:
+            undecided.held.append((step, held))
 
     def _begin(self, vertex: Vertex, plane: Plane, scope: Scope) -> None:
         try:
             arguments = self._prepare(vertex, scope)
         except Exception as error:  # the activity never begins; its error edges are for this, too
-            self._stumble(vertex, plane, scope, error)
+            self._stumble(vertex, plane, scope, trouble_of(error))
             return
         self.begun.append(Begun(vertex, plane, scope, arguments))
 
@@ -308,10 +340,9 @@ class Walk:
                 found[name] = self.value(text, scope)
         return found
 
-    def _stumble(self, vertex: Vertex, plane: Plane, scope: Scope, error: Exception) -> None:
-        answer = Answer(trouble=trouble_of(error))
+    def _stumble(self, vertex: Vertex, plane: Plane, scope: Scope, trouble: Trouble) -> None:
         inner = (*plane, 0) if vertex.opens_planes else plane
-        self._go(vertex, inner, scope, answer, self._choose(vertex, scope, answer))
+        self._go_wrong(vertex, inner, scope, Answer(trouble=trouble), trouble)
 
     # Inline
 
@@ -326,24 +357,22 @@ class Walk:
             for name, text in vertex.assigns:
                 scope = {**scope, name: self.value(text, scope)}
             self._tell_job(vertex.job, scope, _NO_SPECIALS)
-            answer = PASSED if vertex.fault is None else self._raised(vertex, scope)
-            chosen = self._choose(vertex, scope, answer)
+            if vertex.fault is not None:
+                self._stumble(vertex, plane, scope, self._raised(vertex.fault, scope))
+                return
+            chosen = self._choose(vertex, scope, PASSED)
         except Exception as error:  # whatever an expression raises
-            self._stumble(vertex, plane, scope, error)
-            return
-        self._go(vertex, plane, scope, answer, chosen)
+            self._stumble(vertex, plane, scope, trouble_of(error))
+        else:
+            self._go(vertex, plane, scope, PASSED, chosen)
 
-    def _raised(self, vertex: Vertex, scope: Scope) -> Answer:
-        fault = vertex.fault
-        assert fault is not None  # noqa: S101 - asked before
+    def _raised(self, fault: Fault, scope: Scope) -> Trouble:
         if fault.again is not None:
             bound = bound_trouble(scope.get(fault.again))
             if bound is not None:
-                return Answer(trouble=bound)
+                return bound
         message = "" if fault.message is None else self.value(fault.message, scope)
-        return Answer(
-            trouble=named_trouble(fault.error or "RuntimeError", str(message), fault.bases)
-        )
+        return named_trouble(fault.error or "RuntimeError", str(message), fault.bases)
 
     def _spread(self, vertex: Vertex, plane: Plane, scope: Scope) -> None:
         aggregate = vertex.aggregate
@@ -362,27 +391,9 @@ class Walk:
             if vertex.item_index is not None:
                 inner[vertex.item_index] = number
             for arrow in vertex.arrows:
-                self._queue.append((arrow, (*plane, number), inner))
+                self._queue.append((arrow, (*plane, number), inner, ()))
 
     # Loops
-
-    def _hold(self, arrow: Arrow, plane: Plane, loop: int) -> None:
-        """A skip that leads out of a loop waits until the loop's turn is decided: if it turns, what is behind the
-        loop is not skipped but still to come."""
-        if loop == len(arrow.leaves):
-            self._arrive(arrow, plane, None)
-            return
-        turn = self._resolve_exit(arrow.leaves[loop], plane)
-        if turn.undecided and not turn.has_turned:
-            turn.held.append((arrow, plane, loop))
-        elif not turn.has_turned:
-            self._hold(arrow, plane, loop + 1)
-
-    def _resolve_exit(self, hook: Vertex, plane: Plane) -> Loop:
-        turn = self._loop(hook, plane)
-        turn.unresolved -= 1
-        self._drop_if_done(hook, plane, turn)
-        return turn
 
     def _loop(self, hook: Vertex, plane: Plane) -> Loop:
         key = hook.index, plane[: len(hook.positions) + 1]
@@ -391,25 +402,59 @@ class Walk:
             turn = self._state.loops[key] = Loop(hook.cycles, hook.exits)
         return turn
 
+    def _leave_loop(self, hook: Vertex, plane: Plane) -> Loop:
+        """Of an arrow that leads out of the loop it is known whether it is taken."""
+        turn = self._loop(hook, plane)
+        turn.unresolved -= 1
+        self._drop_if_done(hook, plane, turn)
+        return turn
+
     def _drop_if_done(self, hook: Vertex, plane: Plane, turn: Loop) -> None:
         """Nothing more is asked of a turn whose way and exits are all known."""
         if not turn.undecided and not turn.unresolved:
             del self._state.loops[hook.index, plane[: len(hook.positions) + 1]]
 
     def _turn(self, cycle: Vertex, plane: Plane, *, is_live: bool) -> None:
-        """A cycle activity is reached, or skipped: that decides about its loop's turn."""
+        """A cycle activity is reached, or skipped: that decides about its loop's turn, and those around it."""
         hook = cycle.returns_to
         assert hook is not None  # noqa: S101 - asked before
-        turn = self._loop(hook, plane)
-        turn.undecided -= 1
         if is_live:
+            turn = self._loop(hook, plane)
             turn.has_turned = True
             turn.held = []
-        self._drop_if_done(hook, plane, turn)
-        if not turn.undecided and not turn.has_turned:
-            held, turn.held = turn.held, []
-            for arrow, where, loop in held:
-                self._hold(arrow, where, loop + 1)
+            self._count_turns(hook, plane, 1)
+            self._expect_another(hook, plane)
+        for around in cycle.decides:
+            turn = self._loop(around, plane)
+            turn.undecided -= 1
+            self._drop_if_done(around, plane, turn)
+            if not turn.undecided:
+                self._count_turns(around, plane, -1)
+                told, turn.held = turn.held, []
+                for step, held in told:
+                    self._tell_skip(step, held)
+
+    def _count_turns(self, hook: Vertex, plane: Plane, more: int) -> None:
+        """So many more turns may come back to the hook. Where none is left that may, it is forgotten."""
+        key = hook.index, plane[: len(hook.positions)]
+        entered = self._state.hooks.get(key)
+        if entered is None:
+            return  # it was skipped, and this with it
+        entered.undecided += more
+        if not entered.undecided:
+            del self._state.hooks[key]
+
+    def _expect_another(self, vertex: Vertex, plane: Plane) -> None:
+        """One more plane of the vertex will come, with cycle activities and exits of the loops around it."""
+        for hook, cycles, exits in vertex.again:
+            turn = self._loop(hook, plane)
+            turn.undecided += cycles
+            turn.unresolved += exits
+
+
+def joined_variables(arrow: Arrow, scope: Scope) -> list[str]:
+    """What a path brings to a join that was set on it, and that anybody reads from there on."""
+    return [name for name in sorted(arrow.variables & arrow.target.needs) if name in scope]
 
 
 def _listed(items: Any) -> list[Any]:
@@ -425,8 +470,17 @@ def _joined(join: Join) -> Scope | None:
     for arrow, scope in found:
         if merged is None:
             merged = dict(scope)
-        else:
-            for name in scope:
-                if name in arrow.variables or name not in merged:
-                    merged[name] = scope[name]
+            continue
+        base: Scope = {} if arrow.since is None else scope[arrow.since]
+        for name in scope:
+            if name not in merged or (name in arrow.variables and _is_set(name, scope, base)):
+                merged[name] = scope[name]
     return merged
+
+
+def _is_set(name: str, scope: Scope, base: Scope) -> bool:
+    """Whether the value is another one than before."""
+    if name not in base:
+        return True
+    value, before = scope[name], base[name]
+    return type(value) is not type(before) or bool(value != before)

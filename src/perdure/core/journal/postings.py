@@ -7,7 +7,7 @@ A staged step posts one digit per event, because its entry and its spawn are `Po
 Values and join sets are not steps; they certify no effect and post nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from perdure.core.journal import events as e
@@ -25,7 +25,7 @@ from perdure.core.ledger import (
     step_account,
 )
 
-Postings: TypeAlias = tuple[tuple[AccountId, int], ...]
+Postings: TypeAlias = Sequence[tuple[AccountId, int]]
 Effect: TypeAlias = tuple[Postings, int]
 """Postings and the change in open obligations."""
 
@@ -94,7 +94,7 @@ def _skipped(event: e.StepSkipped) -> Effect:
 
 
 def _posted(event: e.Posted) -> Effect:
-    return tuple((p.account, p.increment) for p in event.postings), event.semaphore
+    return [(each.account, each.increment) for each in event.postings], event.semaphore
 
 
 TABLE: dict[type[e.Event], Callable[[Any], Effect] | None] = {

@@ -37,7 +37,8 @@ def failure_of(codec: Codec, payload: bytes | None, what: str) -> Answer:
 
 
 def timed_out(what: str) -> Answer:
-    trouble = named_trouble("TimeoutError", f"{what} was not answered in time")
+    named = named_trouble("TimeoutError", f"{what} was not answered in time")
+    trouble = Trouble(named.type_name, named.message, named.names, code=408)
     return Answer(trouble=trouble, code=408, is_timeout=True)
 
 

@@ -10,6 +10,7 @@ from perdure.authoring.response import OK, Response
 from perdure.authoring.task import Task
 from perdure.core.errors import InputError, UnknownName
 from perdure.core.graph.identity import key_text, mailbox_of
+from perdure.core.graph.state import CycleHook
 from perdure.core.graph.vertex import (
     ChildRequest,
     Primitive,
@@ -35,6 +36,7 @@ from perdure.core.replay.identity import (
     signal_guid,
     timer_guid,
 )
+from perdure.engine.graph.ending import interrupt
 from perdure.engine.graph.labels import posted
 from perdure.engine.replay.beginning import work_of
 from perdure.engine.replay.effects import (
@@ -213,14 +215,15 @@ def _pass(machine: "GraphMachine", begun: Begun, step: StepId) -> None:
     effects = () if vertex.sending is None else _send(machine, begun, step)
     message, account = message_account(guid), step_account(step)
     machine.attempt(step, (message, ENTRY))
+    if isinstance(vertex.sending, ToAll) and not machine.record.is_replaying:
+        machine.is_turn_over = True
     leg1 = LEG1_DONE
     plane = begun.plane
     if vertex.opens_planes:
         # What comes back here is the second time.
         leg1 += ENTRY
-        key = vertex.index, plane
-        machine.state.entries[key] = 1
-        machine.state.scopes[key] = begun.scope
+        if vertex.cycles:
+            machine.state.hooks[vertex.index, plane] = CycleHook(begun.scope)
         plane = (*plane, 0)
     machine.record.emit(posted("work", (message, WORK_DONE), (account, leg1)), *effects)
     walk = Walk(machine.state, machine.codec)
@@ -269,15 +272,16 @@ def _re_enter(machine: "GraphMachine", begun: Begun, step: StepId) -> None:
     account = step_account(step)
     machine.record.emit(posted("cycle", (account, LEG1_DONE + ENTRY)))
     plane = begun.plane[: len(hook.positions)]
-    key = hook.index, plane
-    count = machine.state.entries[key] = machine.state.entries[key] + 1
+    entered = machine.state.hooks[hook.index, plane]
+    entered.entries += 1
+    count = entered.entries
     target = hook.step(plane)
     guid = message_guid(machine.info.run_id, "cycle", step)
     message = message_account(guid)
     machine.record.emit(posted("re-entry", (step_account(target), ENTRY), (message, count)))
     machine.record.emit(posted("work", (message, WORK_DONE)))
     walk = Walk(machine.state, machine.codec)
-    scope = {**machine.state.scopes[key], **begun.arguments}
+    scope = {**entered.scope, **begun.arguments}
     walk.leave(hook, (*plane, count - 1), scope, PASSED)
     machine.spawn(hook, target, guid, walk)
 
@@ -295,7 +299,7 @@ def _end(machine: "GraphMachine", begun: Begun, step: StepId) -> None:
     machine.state.semaphore -= 1
     machine.record.emit(posted("end", (step_account(step), LEG1_DONE), semaphore=-1))
     reason = str(begun.arguments["reason"])
-    machine.interrupt(reason, stop.code, throws=stop.throws, descends=stop.descends)
+    interrupt(machine, reason, stop.code, throws=stop.throws, descends=stop.descends)
 
 
 _REQUESTS: dict[Any, Callable[["GraphMachine", Begun, StepId, Any], None]] = {

@@ -10,17 +10,16 @@ each is alone, and whoever comes back after a crash decides only what is missing
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.authoring.context import Info
-from perdure.authoring.failures import encode_failure
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import Codec
-from perdure.core.errors import PerdureError, RunCancelled, UnknownName, UnreadableProgram
+from perdure.core.errors import PerdureError, UnknownName, UnreadableProgram
 from perdure.core.graph.identity import RESPOND
 from perdure.core.graph.state import GraphState
-from perdure.core.graph.trouble import Trouble, trouble_of
+from perdure.core.graph.trouble import trouble_of
 from perdure.core.graph.vertex import NO_PLANE, SignalRequest, Vertex
 from perdure.core.graph.walk import PASSED, Answer, Begun, Walk
 from perdure.core.ids import Guid, StepId, message_guid
@@ -38,59 +37,27 @@ from perdure.core.ledger import (
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.engine.graph.answers import (
     answer_of,
-    encode_trouble,
     failure_of,
-    interruption,
     timed_out,
 )
 from perdure.engine.graph.beginning import begin
 from perdure.engine.graph.effects import hook, index_effects, key_effects
+from perdure.engine.graph.ending import complete, fail, stop
 from perdure.engine.graph.labels import ENTERED, posted
 from perdure.engine.graph.signals import Waiting
+from perdure.engine.graph.step import Step
+from perdure.engine.machine import Handlers, RunMachine
 from perdure.engine.programs import Programs
 from perdure.engine.replay.abandoning import undo
 from perdure.engine.replay.effects import Change, Effect, Hook, Publish, Unhook, UntrackAll
-from perdure.engine.replay.ending import tell_parent
-from perdure.engine.replay.patches import Patches
-from perdure.engine.replay.promise import DurablePromise, Place
-from perdure.engine.replay.record import Record
+from perdure.engine.replay.promise import Place
 from perdure.engine.sources import Sources
 
 LONGEST_TURN = 1_000
 """Events that one commit may hold before the rest waits for the next: a loop may turn without ever waiting."""
 
 
-class Step:
-    """An activity under way: it has asked, and waits for its answer."""
-
-    __slots__ = (
-        "entries",
-        "guid",
-        "is_entered",
-        "key",
-        "plane",
-        "promise",
-        "scope",
-        "step",
-        "vertex",
-    )
-
-    def __init__(self, begun: Begun, step: StepId) -> None:
-        self.vertex = begun.vertex
-        self.plane = begun.plane
-        self.scope = begun.scope
-        self.step = step
-        self.guid: Guid | None = None
-        """Of its answer, if that is not a message of its own."""
-        self.entries = 0
-        self.is_entered = False
-        """Whether an answer was entered that is not known yet."""
-        self.promise: DurablePromise | None = None
-        self.key: str | None = None
-        """By which others find its hook."""
-
-
-class GraphMachine:
+class GraphMachine(RunMachine):
     """One graph run in memory."""
 
     def __init__(
@@ -102,27 +69,18 @@ class GraphMachine:
         programs: Programs,
         recorded: Sequence[e.Event] = (),
     ) -> None:
+        super().__init__(program, info, codec, sources, recorded, _never_same)
         self.workflow = program
-        self.info = info
-        self.codec = codec
-        self.sources = sources
         self.programs = programs
-        self.record = Record(recorded, self._place, _never_same)
-        self.patches = Patches(self.record)
         self.signals = Waiting()
-        self.promises: dict[StepId, DurablePromise] = {}
-        """What is asked of tasks, children and timers, and not answered."""
-        self.unstarted: list[DurablePromise] = []
-        self.unwanted: list[StepId] = []
-        self.is_over = False
-        self.cancel_reason: str | None = None
-        self.parent: str | None = None
         self.state = GraphState()
         self.steps: dict[StepId, Step] = {}
         """Activities that wait for an answer."""
         self._graph = program.lowered
         self._queue: deque[Begun] = deque()
         """Activities that are to begin."""
+        self.is_turn_over = False
+        """Whether the rest waits for the next commit: who is signalled now must not depend on what is decided next."""
         self._is_indexed = False
         """Whether there may be rows that tell what the run waits for."""
         self._now = "its trigger"
@@ -149,9 +107,8 @@ class GraphMachine:
         self._drive()
 
     def take_changes(self) -> list[Change]:
-        """What is to be committed, in order."""
-        changes, self.record.changes = self.record.changes, []
-        return changes
+        self.is_turn_over = False
+        return super().take_changes()
 
     def go_on(self) -> None:
         """Decide more where a turn was cut short, now that what was decided before is on its way."""
@@ -159,7 +116,6 @@ class GraphMachine:
 
     @property
     def has_more(self) -> bool:
-        """Whether more is to be decided without any fact."""
         return bool(self._queue) and not self.is_over
 
     def close(self) -> None:
@@ -172,6 +128,9 @@ class GraphMachine:
     def takes_signal(self, topic: str, step: StepId | None) -> bool:
         """Whether there is any use in it: a response comes late when its step is through."""
         return topic != RESPOND or step is None or step in self.steps
+
+    def next_delivery(self, name: str) -> int:
+        return self.signals.next_delivery(name)
 
     def has_unread(self, guid: Guid) -> bool:
         return self.signals.has_unread(guid)
@@ -221,7 +180,7 @@ class GraphMachine:
         except Exception as error:  # an input that does not fit, or an expression that raises
             walk.trouble = trouble_of(error)
         if walk.trouble is not None:
-            self.fail(walk.trouble)
+            fail(self, walk.trouble)
             return
         count = len(walk.begun)
         spawned = posted("spawn", (message_account(guid), SPAWNED), semaphore=count - 1)
@@ -234,7 +193,7 @@ class GraphMachine:
         self.state.semaphore = count
         self._queue.extend(walk.begun)
         if not count:
-            self._complete(None if emitted else guid, None)
+            complete(self, None if emitted else guid, None)
 
     def _emitted(self, walk: Walk, scope: dict[str, Any]) -> list[Effect]:
         found: list[Effect] = []
@@ -284,19 +243,12 @@ class GraphMachine:
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         waiting = self.signals.deliver(event)
-        if waiting is not None:
+        if waiting is not None and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         self.cancel_reason = event.reason
-        if event.code:
-            self._end(
-                e.ExecutionFailed,
-                interruption(self.codec, event.reason, event.code),
-                descends=event.descends,
-            )
-        else:
-            self._end(e.ExecutionCancelled, None, descends=event.descends)
+        stop(self, event)
 
     def _on_posted(self, event: e.Posted) -> None:
         if event.label == ENTERED:
@@ -318,7 +270,7 @@ class GraphMachine:
         """Begin what is to begin, as far as one commit may go."""
         queue, record = self._queue, self.record
         while queue and not self.is_over:
-            if len(record.changes) >= LONGEST_TURN:
+            if self.is_turn_over or len(record.changes) >= LONGEST_TURN:
                 return
             begun = queue.popleft()
             step = begun.vertex.step(begun.plane)
@@ -330,7 +282,7 @@ class GraphMachine:
             except PerdureError as error:
                 if self.is_over:
                     raise
-                self.fail(trouble_of(error))
+                fail(self, trouble_of(error))
 
     def attempt(self, step: StepId, *seeds: tuple[AccountId, int]) -> None:
         """Leg 1 is entered. Whoever finds that it was, and no more, enters it once more and counts that."""
@@ -415,7 +367,7 @@ class GraphMachine:
     ) -> None:
         """Steps 2 and 3: the children open, the step closes, and with the last one the run."""
         if walk.trouble is not None:
-            self.fail(walk.trouble)
+            fail(self, walk.trouble)
             return
         delta = len(walk.begun) - (not stays)
         self.state.semaphore += delta
@@ -429,7 +381,7 @@ class GraphMachine:
         self._skip(walk)
         self._queue.extend(walk.begun)
         if closes:
-            self._complete(guid, None if vertex.is_reentrant else step)
+            complete(self, guid, None if vertex.is_reentrant else step)
 
     def _indexed(self, walk: Walk) -> list[Effect]:
         self._is_indexed = self._is_indexed or bool(walk.tracked)
@@ -441,79 +393,15 @@ class GraphMachine:
 
     # The end
 
-    def _complete(self, guid: Guid | None, step: StepId | None) -> None:
-        try:
-            payload = self.codec.encode(self.state.outcome)
-        except PerdureError as error:
-            # The last step is through, so nothing is open: its result can't be kept, and that is how it ends.
-            self._finish(
-                e.ExecutionFailed(
-                    payload=encode_failure(self.codec, error), released=0, guid=guid, step=step
-                ),
-                "gave-up",
-            )
-            return
-        self._finish(
-            e.ExecutionCompleted(payload=payload, released=0, guid=guid, step=step), "completed"
-        )
-
-    def fail(self, trouble: Trouble) -> None:
-        """The run fails; what is in flight is cancelled."""
-        self._end(e.ExecutionFailed, encode_trouble(self.codec, trouble), descends=True)
-
-    def interrupt(self, reason: str, code: int, *, throws: bool, descends: bool) -> None:
-        """The run ends itself."""
-        if throws:
-            payload = interruption(self.codec, reason, code)
-            self._end(e.ExecutionFailed, payload, descends=descends)
-            return
-        self.cancel_reason = reason
-        self.record.emit(e.CancelRequested(reason))
-        self._end(e.ExecutionCancelled, None, descends=descends)
-
-    def _end(
-        self,
-        kind: type[e.ExecutionFailed] | type[e.ExecutionCancelled],
-        payload: bytes | None,
-        *,
-        descends: bool,
-    ) -> None:
-        effects = []
-        for promise in self.promises.values():
-            if promise.place is not Place.CHILD or descends:
-                effects.append(undo(self, promise))
-            if promise.place is Place.LOCAL:
-                self.unwanted.append(promise.step)
-            promise.is_settled = True
-        self.promises.clear()
-        released = self.state.semaphore
-        if kind is e.ExecutionCancelled:
-            reason = self.cancel_reason or ""
-            lost = RunCancelled(
-                f"run {self.info.run_id!r} was cancelled", reason or "it has no result"
-            )
-            told = encode_failure(self.codec, lost)
-            ending: e.Terminal = e.ExecutionCancelled(reason=reason, released=released)
-        else:
-            told = payload or b"null"
-            ending = e.ExecutionFailed(payload=payload, released=released)
-        self._finish(ending, "gave-up", tuple(effects), told)
-
-    def _finish(
-        self,
-        ending: e.Terminal,
-        kind: str,
-        effects: tuple[Effect, ...] = (),
-        told: bytes | None = None,
-    ) -> None:
-        told = told if told is not None else ending.payload or b"null"
+    def finish(self, ending: e.Terminal, effects: Sequence[Effect]) -> None:
+        """The run is over with this entry."""
         self.is_over = True
         self.state.semaphore = 0
         self._queue.clear()
         self.steps.clear()
         if self._is_indexed:
             effects = (*effects, UntrackAll())
-        self.record.emit(ending, *effects, *tell_parent(self, kind, told))
+        self.record.emit(ending, *effects)
 
     def _place(self) -> str:
         """Where the graph is, for people."""
@@ -528,7 +416,7 @@ def _never_same(_: e.Event, __: e.Event) -> bool:
     return False
 
 
-_FACTS: dict[type[e.Event], Callable[[GraphMachine, Any], None]] = {
+_FACTS: Handlers = {
     e.ExecutionStarted: GraphMachine._on_started,
     e.InvokeStarted: GraphMachine._on_invoke_started,
     e.InvokeRetrying: GraphMachine._on_retrying,

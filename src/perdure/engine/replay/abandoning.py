@@ -13,7 +13,7 @@ from perdure.engine.replay.effects import Acknowledge, DropWork, Effect, Enqueue
 from perdure.engine.replay.promise import DurablePromise, Place
 
 if TYPE_CHECKING:
-    from perdure.engine.graph.machine import GraphMachine
+    from perdure.engine.machine import RunMachine
     from perdure.engine.replay.machine import Machine
 
 
@@ -35,7 +35,7 @@ def abandon_leaf(machine: "Machine", promise: DurablePromise) -> None:
     machine.settle(promise)
 
 
-def undo(machine: "Machine | GraphMachine", promise: DurablePromise) -> Effect:
+def undo(machine: "RunMachine", promise: DurablePromise) -> Effect:
     """What takes back the effect that the step began with."""
     run_id, step = machine.info.run_id, promise.step
     if promise.place is Place.TIMER:
@@ -47,7 +47,7 @@ def undo(machine: "Machine | GraphMachine", promise: DurablePromise) -> Effect:
     return Acknowledge(retry_guid(run_id, step, promise.attempt))
 
 
-def _cancel(machine: "Machine | GraphMachine", child: RunId) -> Message:
+def _cancel(machine: "RunMachine", child: RunId) -> Message:
     now = machine.sources.now_ms()
     reason = machine.cancel_reason or "its parent does not want it any more"
     return Message(child, cancel_guid(child), "cancel", now, now, payload=reason.encode())

@@ -17,7 +17,7 @@ from perdure.engine.replay.fiber import Fiber
 from perdure.engine.replay.promise import DurablePromise, Place
 
 if TYPE_CHECKING:
-    from perdure.engine.graph.machine import GraphMachine
+    from perdure.engine.machine import RunMachine
     from perdure.engine.replay.machine import Machine
 
 
@@ -68,7 +68,7 @@ def encode_arguments(machine: "Machine", call: Call[Any], limit: int = MAX_PAYLO
 
 
 def work_of(
-    machine: "Machine | GraphMachine", promise: DurablePromise, attempt: int, available_at_ms: int
+    machine: "RunMachine", promise: DurablePromise, attempt: int, available_at_ms: int
 ) -> Work:
     """One attempt of a task, for its queue."""
     task = promise.task

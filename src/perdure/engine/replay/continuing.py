@@ -14,7 +14,7 @@ from perdure.engine.replay.effects import Acknowledge, Change, Continue, Inherit
 from perdure.engine.replay.fiber import Fiber
 
 if TYPE_CHECKING:
-    from perdure.engine.graph.machine import GraphMachine
+    from perdure.engine.machine import RunMachine
     from perdure.engine.replay.machine import Machine
 
 _NAMED = 5
@@ -60,7 +60,7 @@ def go_on(machine: "Machine", continued: Continued) -> None:
     machine.record.emit(e.RunContinued(next_run, released=1), birth)
 
 
-def pass_on(machine: "Machine | GraphMachine", message: Message) -> bool:
+def pass_on(machine: "RunMachine", message: Message) -> bool:
     """Take a message in for the next run: this one is over, but that is not written yet.
 
     So a chain whose runs never wait can be reached all the same. False if the message is for this run alone, or

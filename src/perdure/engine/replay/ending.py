@@ -12,7 +12,7 @@ from perdure.engine.replay.continuing import go_on
 from perdure.engine.replay.effects import Effect, Enqueue
 
 if TYPE_CHECKING:
-    from perdure.engine.graph.machine import GraphMachine
+    from perdure.engine.machine import RunMachine
     from perdure.engine.replay.machine import Machine
 
 
@@ -55,7 +55,7 @@ def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
         machine.record.emit(e.ExecutionFailed(payload=failure, released=1), *tell)
 
 
-def tell_parent(machine: "Machine | GraphMachine", kind: str, payload: bytes) -> tuple[Effect, ...]:
+def tell_parent(machine: "RunMachine", kind: str, payload: bytes) -> tuple[Effect, ...]:
     """The word to whoever started it as a child."""
     if machine.parent is None:
         return ()

@@ -11,7 +11,7 @@ import msgspec
 from perdure.authoring.failures import encode_failure
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
-from perdure.core.ledger import message_account
+from perdure.core.ledger import MessageLedger, message_account
 from perdure.core.messages import Message
 from perdure.core.replay.doubt import (
     MOST_DOUBTS,
@@ -25,18 +25,15 @@ from perdure.core.replay.doubt import (
 )
 from perdure.core.replay.identity import result_guid, retry_guid
 from perdure.core.replay.retrying import retry_at
-from perdure.engine.graph.machine import GraphMachine
+from perdure.engine.machine import RunMachine
 from perdure.engine.replay.beginning import work_of
 from perdure.engine.replay.continuing import pass_on
 from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, PutWork
-from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.warm import WarmRun
 
 IsRunning = Callable[[RunId, StepId, int], bool]
 """Whether this host executes that attempt of a step now."""
-
-AnyMachine = Machine | GraphMachine
 
 _CHANCES = 1 << 16
 
@@ -67,7 +64,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 OUTCOMES = ("completed", "reconciled", "failed", "gave-up")
 
 
-def start(machine: AnyMachine, promise: DurablePromise) -> int:
+def start(machine: RunMachine, promise: DurablePromise) -> int:
     """The next attempt of a local task begins with the next commit. Returns its number."""
     attempt = promise.attempt + 1
     effects: tuple[Effect, ...] = ()
@@ -97,7 +94,7 @@ def complete(warm: WarmRun, step: StepId, attempt: int, outcome: Outcome) -> Non
     )
 
 
-def _retry_at(machine: AnyMachine, promise: DurablePromise, outcome: Outcome) -> int | None:
+def _retry_at(machine: RunMachine, promise: DurablePromise, outcome: Outcome) -> int | None:
     if outcome.ok or not outcome.may_retry or promise.place is Place.CHILD:
         return None
     task = promise.task
@@ -128,7 +125,7 @@ def resume(warm: WarmRun, is_running_here: IsRunning, max_doubts: int) -> None:
             machine.unstarted.append(promise)
 
 
-def _doubt(machine: AnyMachine, promise: DurablePromise, max_doubts: int) -> None:
+def _doubt(machine: RunMachine, promise: DurablePromise, max_doubts: int) -> None:
     total = promise.doubts + 1
     resolution = resolve(promise.task.on_doubt, total, max_doubts, promise.stops)
     machine.feed(doubt_entry(promise.step, 1, resolution))
@@ -138,7 +135,7 @@ def _doubt(machine: AnyMachine, promise: DurablePromise, max_doubts: int) -> Non
         machine.unstarted.append(promise)
 
 
-def _give_up(machine: AnyMachine, promise: DurablePromise) -> None:
+def _give_up(machine: RunMachine, promise: DurablePromise) -> None:
     step = promise.step
     deaths = promise.doubts - promise.stops
     error = step_in_doubt(step, promise.name, promise.task.on_doubt, deaths)
@@ -164,8 +161,7 @@ def take(warm: WarmRun, message: Message) -> bool:
     """Take a message in. False if it comes too late, or again: then it is to be marked."""
     machine = warm.machine
     kind, _, detail = message.kind.partition(":")
-    is_known = message_account(message.guid) in warm.journal.state.balances
-    if is_known or machine.has_unread(message.guid):
+    if _is_taken(warm, message) or machine.has_unread(message.guid):
         return False
     if machine.is_over:
         return pass_on(machine, message)
@@ -184,17 +180,23 @@ def take(warm: WarmRun, message: Message) -> bool:
     return kind in OUTCOMES and _take_result(machine, promise, message)
 
 
-def _take_signal(machine: AnyMachine, message: Message, topic: str) -> bool:
+def _is_taken(warm: WarmRun, message: Message) -> bool:
+    """Whether its work is done. Where parts commit apart, a crash may have left its entry alone."""
+    balance = warm.journal.state.balances.get(message_account(message.guid), 0)
+    return MessageLedger(balance).work_done
+
+
+def _take_signal(machine: RunMachine, message: Message, topic: str) -> bool:
     if not machine.takes_signal(topic, message.step):
         return False
     name = machine.signal_name(topic, message.step)
-    number = machine.signals.next_delivery(name)
+    number = machine.next_delivery(name)
     delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)
     machine.feed(delivered, Acknowledge(message.guid))
     return True
 
 
-def _take_cancel(machine: AnyMachine, message: Message, detail: str) -> bool:
+def _take_cancel(machine: RunMachine, message: Message, detail: str) -> bool:
     """`detail` is an interruption's: with which code a graph fails, and whether its children stop."""
     if machine.cancel_reason is not None:
         return False
@@ -205,7 +207,7 @@ def _take_cancel(machine: AnyMachine, message: Message, detail: str) -> bool:
     return True
 
 
-def _take_retry(machine: AnyMachine, promise: DurablePromise, message: Message) -> bool:
+def _take_retry(machine: RunMachine, promise: DurablePromise, message: Message) -> bool:
     due = retry_guid(machine.info.run_id, promise.step, promise.attempt)
     if promise.is_running or message.guid != due:
         return False
@@ -213,7 +215,7 @@ def _take_retry(machine: AnyMachine, promise: DurablePromise, message: Message) 
     return True
 
 
-def _take_result(machine: AnyMachine, promise: DurablePromise, message: Message) -> bool:
+def _take_result(machine: RunMachine, promise: DurablePromise, message: Message) -> bool:
     """A queued task's outcome, or a child's. The message names the attempt by its GUID."""
     step, run_id = promise.step, machine.info.run_id
     is_child = promise.place is Place.CHILD
@@ -259,7 +261,7 @@ def _take_result(machine: AnyMachine, promise: DurablePromise, message: Message)
     return True
 
 
-def _take_doubt(machine: AnyMachine, promise: DurablePromise, told: str) -> None:
+def _take_doubt(machine: RunMachine, promise: DurablePromise, told: str) -> None:
     """Journal what the host of a queue tells. It counts all doubts, so what is journaled already is not again."""
     total, resolution = parse_doubt(told)
     count = min(total, MOST_DOUBTS) - promise.doubts

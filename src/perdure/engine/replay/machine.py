@@ -25,22 +25,22 @@ from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
 from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
-from perdure.core.ids import Guid, SetId, StepId
+from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import signal_guid
+from perdure.engine.machine import Handlers, RunMachine
 from perdure.engine.replay.abandoning import abandon_leaf
 from perdure.engine.replay.awaiting import await_of
 from perdure.engine.replay.beginning import begin
 from perdure.engine.replay.continuing import continuation
 from perdure.engine.replay.coroutines import drive_alone, foreign_await, refuse, wait_for
-from perdure.engine.replay.effects import AppendChunk, Change, Effect, Enqueue, Publish
+from perdure.engine.replay.effects import AppendChunk, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
 from perdure.engine.replay.fiber import Fiber
-from perdure.engine.replay.patches import Patches
 from perdure.engine.replay.promise import DurablePromise, Place
-from perdure.engine.replay.record import Diverged, Record
+from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.signals import Signals
 from perdure.engine.replay.unawaited import Unawaited
 from perdure.engine.replay.upcasting import is_upcast
@@ -52,7 +52,7 @@ PATIENCE = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Machine:
+class Machine(RunMachine):
     """One workflow's coroutines and promises. Implements `WorkflowContext` for the verbs."""
 
     def __init__(
@@ -63,26 +63,12 @@ class Machine:
         sources: Sources,
         recorded: Sequence[e.Event] = (),
     ) -> None:
+        super().__init__(workflow, info, codec, sources, recorded, partial(is_upcast, self))
         self.workflow = workflow
-        self.info = info
-        self.codec = codec
-        self.sources = sources
-        self.record = Record(recorded, self._place, partial(is_upcast, self))
         self.signals = Signals(self.record, self.settle)
-        self.patches = Patches(self.record)
-        self.promises: dict[StepId, DurablePromise] = {}
-        """Everything that is open."""
-        self.unstarted: list[DurablePromise] = []
-        """Local tasks that were scheduled; the host takes them away."""
-        self.unwanted: list[StepId] = []
-        """Steps whose bodies are to stop; the host takes them away."""
-        self.is_over = False
         self._context = Context()
         """The program's own: what it sets is there in its next turn, and nowhere else."""
         self._context.run(WORKFLOW.set, self)
-        self.cancel_reason: str | None = None
-        self.parent: str | None = None
-        """Whom to tell how it ended."""
         self._fibers: dict[Fiber, None] = {}
         self._ready: deque[Fiber] = deque()
         self._current: Fiber | None = None
@@ -116,17 +102,6 @@ class Machine:
         self.record.add(event, effects)
         if self._learn(event):
             self._drive_alone(self._advance)
-
-    def take_changes(self) -> list[Change]:
-        """What is to be committed, in order."""
-        changes, self.record.changes = self.record.changes, []
-        return changes
-
-    has_more = False
-    """Whether more is to be decided without any fact: a workflow decides all that it can at once."""
-
-    def go_on(self) -> None:
-        """Nothing is left over from the turn before."""
 
     @property
     def is_replaying(self) -> bool:
@@ -227,17 +202,8 @@ class Machine:
     def _ignore(self, event: e.Event) -> None:
         """A fact that means nothing to the program."""
 
-    def signal_name(self, name: str, _: StepId | None) -> str:
-        """What a signal is called in the journal."""
-        return name
-
-    def takes_signal(self, _: str, __: StepId | None) -> bool:
-        """Whether there is any use in a signal: it is kept until the program asks."""
-        return True
-
-    def has_unread(self, _: Guid) -> bool:
-        """Whether a signal has come of which the ledger does not tell: never, its digits commit with it."""
-        return False
+    def next_delivery(self, name: str) -> int:
+        return self.signals.next_delivery(name)
 
     # Driving
 
@@ -494,7 +460,7 @@ class Machine:
         self.record.attach(Enqueue(message))
 
 
-_FACTS: dict[type[e.Event], Callable[[Machine, Any], None]] = {
+_FACTS: Handlers = {
     e.ExecutionStarted: Machine._on_started,
     e.InvokeStarted: Machine._on_invoke_started,
     e.InvokeRetrying: Machine._on_retrying,

@@ -35,6 +35,7 @@ class ParkedRun:
         self._state = self._loaded.journal.state
         started = events[0]
         self._parent = started.parent_id if isinstance(started, e.ExecutionStarted) else None
+        self._is_graph = isinstance(started, e.ExecutionStarted) and started.trigger is not None
 
     def _open(self, steps: Sequence[StepId]) -> list[StepId]:
         return [step for step in steps if step not in self._state.completed]
@@ -92,6 +93,8 @@ class ParkedRun:
         bundle.append(fence, self._loaded.append(closing, sources))
         bundle.acknowledge(fence, message.guid)
         bundle.park(fence, None)
+        if self._is_graph:
+            bundle.untrack_all(fence)
         for step in self._open(list(self._state.timers)):
             bundle.acknowledge(fence, timer_guid(self._run_id, step))
         for step in self._open(list(self._state.scheduled)):

@@ -15,15 +15,13 @@ from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import Event
 from perdure.core.replay.matching import Divergence
 from perdure.engine.graph.machine import GraphMachine
+from perdure.engine.machine import RunMachine
 from perdure.engine.programs import Programs
 from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.warm import WarmRun
 from perdure.engine.runs import rebuild_run
 from perdure.engine.sources import Sources
 from perdure.store.records import Run
-
-AnyMachine = Machine | GraphMachine
-"""What runs a program, of either kind."""
 
 
 def new_machine(
@@ -33,7 +31,8 @@ def new_machine(
     sources: Sources,
     programs: Programs,
     recorded: Sequence[Event] = (),
-) -> AnyMachine:
+) -> RunMachine:
+    """What runs the program."""
     if isinstance(program, GraphProgram):
         return GraphMachine(program, info, codec, sources, programs, recorded)
     assert isinstance(program, Workflow)  # noqa: S101 - there is no other kind

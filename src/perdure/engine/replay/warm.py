@@ -10,7 +10,7 @@ from perdure.core.ids import RunId
 from perdure.core.journal.journal import Journal
 from perdure.core.messages import Message
 from perdure.core.streams.chunks import ROOT, NewChunk
-from perdure.engine.graph.machine import GraphMachine
+from perdure.engine.machine import RunMachine
 from perdure.engine.replay.effects import (
     Acknowledge,
     AppendChunk,
@@ -33,7 +33,6 @@ from perdure.engine.replay.effects import (
     Unhook,
     UntrackAll,
 )
-from perdure.engine.replay.machine import Machine
 from perdure.engine.runs import LoadedRun, create_run
 from perdure.engine.sources import Sources
 from perdure.store.bundle import Bundle
@@ -52,7 +51,7 @@ class WarmRun:
     """
 
     def __init__(
-        self, machine: Machine | GraphMachine, row: NewRun | Run, *, loaded: LoadedRun | None = None
+        self, machine: RunMachine, row: NewRun | Run, *, loaded: LoadedRun | None = None
     ) -> None:
         self.machine = machine
         self.scope = row.scope

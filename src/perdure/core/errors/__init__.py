@@ -1,0 +1,266 @@
+"""Every error that Perdure raises on purpose: one tree, a stable code each.
+
+    PerdureError
+    ├── InputError                 the caller's value is wrong; nothing was changed
+    │   ├── InvalidId              an id that Perdure did not make
+    │   ├── InvalidUrl             a store URL that names no store
+    │   ├── GuidReused             a message GUID of one run, used for another
+    │   ├── DepthExceeded          a call tree deeper than the limit
+    │   ├── PayloadTooLarge        a payload over its limit
+    │   ├── NotEncodable           a value that has no faithful JSON form
+    │   ├── NotDecodable           bytes that are not a value of the wanted type
+    │   ├── DuplicateName          two tasks of one name, or two workflows of one name and version
+    │   ├── UnknownName            a program or task that this process does not have
+    │   ├── GraphInvalid           a graph that breaks rules: all of them at once
+    │   │   └── CannotCompile      a function whose source can't be made a graph
+    │   ├── NotDeterministic       workflow code that reads a clock, draws randomness, does I/O
+    │   ├── OutsideRun             a verb that needs a run, called where there is none
+    │   ├── CallReused             a Call that was awaited before
+    │   ├── NeverAwaited           a Call that was made and forgotten
+    │   ├── ForeignAwait           a workflow that awaits something that is not durable
+    │   ├── JoinSetClosed          a submit to a join set that was awaited
+    │   ├── KeyReused              a start key that is taken by a run with other arguments
+    │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownVersion         a version of a program that was not deployed
+    │   ├── NotActive              a version of a graph that new runs can't be of
+    │   ├── UnreadableProgram      a deployed graph that this Perdure does not understand
+    │   ├── UnknownStep            a step that the run does not have, or that waits for nothing
+    │   ├── ForbiddenStatement     SQL that a transaction of the user's may not execute
+    │   ├── ExpressionProblem      an expression that is not of the language of graphs
+    │   └── RunClosed              the run is over and takes nothing more
+    ├── Outcome                    what became of a step or a run
+    │   ├── TaskFailed             a task's exception that can't be rebuilt here
+    │   │   └── RunFailed          a run's exception that can't be rebuilt here
+    │   ├── StepCancelled          a step that was cancelled before it had a result
+    │   ├── StepInDoubt            a step that had begun when its host died, and is not begun again
+    │   ├── NotDone                a reconcile function's word: the effect did not happen
+    │   ├── RunCancelled           the run was cancelled
+    │   ├── RunInterrupted         the run was ended by an interrupt activity
+    │   ├── ResponseError          a step of a graph that answered with the code of an error
+    │   └── RunDiverged            the program is not the one that wrote the journal
+    ├── LedgerError                a posting that the digits do not allow
+    │   ├── LedgerDecrement        increments only
+    │   ├── LedgerOverflow         a field would carry into its neighbour
+    │   │   ├── AttemptsExhausted  the hundredth entry attempt
+    │   │   └── EntriesExhausted   the entry after 99,999,999
+    │   ├── LedgerOrder            a digit whose precondition is not posted yet, or posted already
+    │   └── SemaphoreUnderflow     more obligations closed than were open
+    ├── JournalError
+    │   ├── InvariantViolation     one of the 20 invariants, by name
+    │   ├── IllegalAppend          a state guard refused the event
+    │   └── CorruptJournal         stored entries that can't be read back
+    ├── CommitRejected             this bundle was not written; others were
+    │   ├── StaleFence             the run belongs to somebody else now
+    │   ├── RunExists              the start key is taken
+    │   ├── UnknownRun             no such run
+    │   ├── RunEnded               a chunk for a run that is over
+    │   ├── StaleToken             the work was claimed again by another host
+    │   └── BundleRefused          the database refused a row of the bundle
+    │       └── ReadinessOverflow  a node of a graph, reached more often than it has predecessors
+    ├── TransactionError           a transaction of the user's that can't go on; nothing of it was written
+    │   ├── StatementFailed        the database refused a statement of it
+    │   ├── TransactionOver        used after its end, or after a statement of it failed
+    │   ├── TransactionInterrupted ended by the database, and by no fault of its own
+    │   └── NotCommitted           a question about a run that is not committed yet
+    ├── EvaluationError            an expression that has no value here, whatever Python would say
+    │   └── ExpressionTooCostly    it would take too long, or make something too large
+    ├── OperationError             an operation of `perdure.operations`
+    │   ├── OperationFailed        a participant crashed, or somebody aborted it
+    │   │   └── ParticipantFenced  this participant was taken for dead
+    │   ├── OperationOver          it is completed, and takes nothing more
+    │   ├── UnknownOperation       there is no operation of that id
+    │   ├── CallsOpen              it can't be completed while calls are under way
+    │   ├── CallOver               a call that has ended, or has no result yet
+    │   ├── CallFailed             a call that has no result, and never will
+    │   ├── WorkerFailed           a process that ended without a result
+    │   └── CorruptOperation       a ledger that can't be read
+    ├── EngineClosed               used after it was stopped
+    └── StoreError                 the store itself
+        ├── StoreUnavailable       can't be opened or reached
+        ├── SchemaTooNew           written by a newer Perdure
+        ├── SchemaTooOld           written by an older Perdure, where it is not to be changed
+        ├── NotOurDatabase         somebody else's tables
+        ├── ForeignSqlite          a second SQLite library has the file open in this process
+        └── StoreClosed            used after close
+
+An error says what is wrong and which value, then what to do next.
+"""
+
+from perdure.core.errors.base import PerdureError
+from perdure.core.errors.books import (
+    AttemptsExhausted,
+    CorruptJournal,
+    EntriesExhausted,
+    IllegalAppend,
+    InvariantViolation,
+    JournalError,
+    LedgerDecrement,
+    LedgerError,
+    LedgerOrder,
+    LedgerOverflow,
+    SemaphoreUnderflow,
+)
+from perdure.core.errors.commits import (
+    BundleRefused,
+    CommitRejected,
+    NotCommitted,
+    ReadinessOverflow,
+    RunEnded,
+    RunExists,
+    StaleFence,
+    StaleToken,
+    StatementFailed,
+    TransactionError,
+    TransactionInterrupted,
+    TransactionOver,
+    UnknownRun,
+)
+from perdure.core.errors.evaluation import EvaluationError, ExpressionTooCostly
+from perdure.core.errors.inputs import (
+    CallReused,
+    CannotCompile,
+    DepthExceeded,
+    DuplicateName,
+    ExpressionProblem,
+    ForbiddenStatement,
+    ForeignAwait,
+    GraphInvalid,
+    GuidReused,
+    InputError,
+    InvalidId,
+    InvalidUrl,
+    JoinSetClosed,
+    KeyReused,
+    NeverAwaited,
+    NotActive,
+    NotDecodable,
+    NotDeterministic,
+    NotEncodable,
+    OutsideRun,
+    PayloadTooLarge,
+    RunClosed,
+    UnknownName,
+    UnknownStep,
+    UnknownVersion,
+    UnreadableProgram,
+    VersionExists,
+)
+from perdure.core.errors.operations import (
+    CallFailed,
+    CallOver,
+    CallsOpen,
+    CorruptOperation,
+    OperationError,
+    OperationFailed,
+    OperationOver,
+    ParticipantFenced,
+    UnknownOperation,
+    WorkerFailed,
+)
+from perdure.core.errors.outcomes import (
+    NotDone,
+    Outcome,
+    ResponseError,
+    RunCancelled,
+    RunDiverged,
+    RunFailed,
+    RunInterrupted,
+    StepCancelled,
+    StepInDoubt,
+    TaskFailed,
+)
+from perdure.core.errors.stores import (
+    EngineClosed,
+    ForeignSqlite,
+    NotOurDatabase,
+    SchemaTooNew,
+    SchemaTooOld,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+)
+
+__all__ = [
+    "AttemptsExhausted",
+    "BundleRefused",
+    "CallFailed",
+    "CallOver",
+    "CallReused",
+    "CallsOpen",
+    "CannotCompile",
+    "CommitRejected",
+    "CorruptJournal",
+    "CorruptOperation",
+    "DepthExceeded",
+    "DuplicateName",
+    "EngineClosed",
+    "EntriesExhausted",
+    "EvaluationError",
+    "ExpressionProblem",
+    "ExpressionTooCostly",
+    "ForbiddenStatement",
+    "ForeignAwait",
+    "ForeignSqlite",
+    "GraphInvalid",
+    "GuidReused",
+    "IllegalAppend",
+    "InputError",
+    "InvalidId",
+    "InvalidUrl",
+    "InvariantViolation",
+    "JoinSetClosed",
+    "JournalError",
+    "KeyReused",
+    "LedgerDecrement",
+    "LedgerError",
+    "LedgerOrder",
+    "LedgerOverflow",
+    "NeverAwaited",
+    "NotActive",
+    "NotCommitted",
+    "NotDecodable",
+    "NotDeterministic",
+    "NotDone",
+    "NotEncodable",
+    "NotOurDatabase",
+    "OperationError",
+    "OperationFailed",
+    "OperationOver",
+    "Outcome",
+    "OutsideRun",
+    "ParticipantFenced",
+    "PayloadTooLarge",
+    "PerdureError",
+    "ReadinessOverflow",
+    "ResponseError",
+    "RunCancelled",
+    "RunClosed",
+    "RunDiverged",
+    "RunEnded",
+    "RunExists",
+    "RunFailed",
+    "RunInterrupted",
+    "SchemaTooNew",
+    "SchemaTooOld",
+    "SemaphoreUnderflow",
+    "StaleFence",
+    "StaleToken",
+    "StatementFailed",
+    "StepCancelled",
+    "StepInDoubt",
+    "StoreClosed",
+    "StoreError",
+    "StoreUnavailable",
+    "TaskFailed",
+    "TransactionError",
+    "TransactionInterrupted",
+    "TransactionOver",
+    "UnknownName",
+    "UnknownOperation",
+    "UnknownRun",
+    "UnknownStep",
+    "UnknownVersion",
+    "UnreadableProgram",
+    "VersionExists",
+    "WorkerFailed",
+]

@@ -1,0 +1,156 @@
+"""The caller's value is wrong, and nothing was changed."""
+
+from typing import TYPE_CHECKING
+
+from perdure.core.errors.base import PerdureError
+
+if TYPE_CHECKING:
+    from perdure.core.graph.model import Problem
+
+
+class InputError(PerdureError):
+    """The caller's value is wrong; nothing was changed."""
+
+    code = "input"
+
+
+class InvalidId(InputError):
+    code = "invalid-id"
+
+
+class InvalidUrl(InputError):
+    code = "invalid-url"
+
+
+class GuidReused(InputError):
+    code = "guid-reused"
+
+
+class DepthExceeded(InputError):
+    code = "depth-exceeded"
+
+
+class PayloadTooLarge(InputError):
+    code = "payload-too-large"
+
+
+class NotEncodable(InputError):
+    code = "not-encodable"
+
+
+class NotDecodable(InputError):
+    code = "not-decodable"
+
+
+class DuplicateName(InputError):
+    code = "duplicate-name"
+
+
+class UnknownName(InputError):
+    code = "unknown-name"
+
+
+class GraphInvalid(InputError):
+    """A graph that can't be run as it is. `problems` are all that were found, in the order of their places."""
+
+    code = "graph-invalid"
+
+    def __init__(self, what: str, remedy: str, problems: "tuple[Problem, ...]") -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, problems)
+        self.problems = problems
+
+
+class NotDeterministic(InputError):
+    code = "not-deterministic"
+
+
+class OutsideRun(InputError):
+    code = "outside-run"
+
+
+class CallReused(InputError):
+    code = "call-reused"
+
+
+class NeverAwaited(InputError):
+    code = "never-awaited"
+
+
+class ForeignAwait(InputError):
+    code = "foreign-await"
+
+
+class JoinSetClosed(InputError):
+    code = "join-set-closed"
+
+
+class KeyReused(InputError):
+    """`run_id` is the run that holds the key."""
+
+    code = "key-reused"
+
+    def __init__(self, run_id: str, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.args = (run_id, what, remedy)
+        self.run_id = run_id
+
+
+class VersionExists(InputError):
+    """A version of a program means one thing for ever."""
+
+    code = "version-exists"
+
+
+class UnknownVersion(InputError):
+    """A version of a program that was not deployed."""
+
+    code = "unknown-version"
+
+
+class NotActive(InputError):
+    """A graph is deployed, and new runs can't be of that version of it."""
+
+    code = "not-active"
+
+
+class UnreadableProgram(InputError):
+    """A newer Perdure deployed the graph, and this one does not understand it."""
+
+    code = "unreadable-program"
+
+
+class UnknownStep(InputError):
+    """A run has no such step, or it waits for no answer."""
+
+    code = "unknown-step"
+
+
+class ForbiddenStatement(InputError):
+    """SQL that a transaction may not execute: Perdure's own tables, or what would end the transaction."""
+
+    code = "forbidden-statement"
+
+
+class ExpressionProblem(InputError):
+    """`lineno` (from 1) and `column` (from 0) say where in the text or the source it is."""
+
+    code = "expression-problem"
+
+    def __init__(self, what: str, remedy: str, lineno: int, column: int) -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, lineno, column)
+        self.lineno = lineno
+        self.column = self.col_offset = column  # the second is its name in syntax trees
+
+
+class CannotCompile(GraphInvalid):
+    """A function that can't be made a graph. `problems` are in the order of the lines."""
+
+    code = "cannot-compile"
+
+
+class RunClosed(InputError):
+    """The run is over and takes nothing more."""
+
+    code = "run-closed"

@@ -1,0 +1,119 @@
+"""The index of a graph run: which joins wait, for what, with which values; and which hooks. A function of the journal.
+
+The rows of readiness, inbox and hooks tell others what a run waits for. The run itself never reads them: whoever
+replays its journal has the same in memory. So rows that are lost can be made again, and rows that are wrong be found.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from perdure.core.graph.identity import mailbox_of
+from perdure.core.graph.state import Join
+from perdure.core.graph.vertex import Primitive, SignalRequest, Vertex
+from perdure.core.graph.walk import NOT_AN_ITEM, joined_variables
+from perdure.core.ids import RunId, StepId
+from perdure.engine.replay.effects import (
+    Change,
+    Deliver,
+    Hook,
+    Ready,
+    Track,
+    Unhook,
+    UntrackAll,
+)
+from perdure.store.records import Delivery, Readiness
+
+if TYPE_CHECKING:
+    from perdure.engine.graph.machine import GraphMachine
+
+Given: TypeAlias = tuple[StepId, int, str, str]
+"""For which step, from which item, from where, under which name: the order of the inbox."""
+
+
+class Index(msgspec.Struct):
+    """What of a run can be found by others. `hooks` are mailboxes by the step that waits there."""
+
+    waiting: dict[StepId, tuple[int, int]] = {}
+    given: dict[Given, bytes] = {}
+    hooks: dict[StepId, RunId] = {}
+
+    @property
+    def readiness(self) -> list[Readiness]:
+        """As rows, in the order of the store."""
+        return [Readiness(step, *counts) for step, counts in sorted(self.waiting.items())]
+
+    @property
+    def inbox(self) -> list[Delivery]:
+        """As rows, in the order of the store."""
+        return [
+            Delivery(step, StepId(source), variable, position, value)
+            for (step, position, source, variable), value in sorted(self.given.items())
+        ]
+
+    def follow(self, changes: Iterable[Change]) -> None:
+        """Become what it is when these changes are durable."""
+        for change in changes:
+            for effect in change.effects:
+                match effect:
+                    case Track(step, required, resolved):
+                        before = self.waiting.get(step, (required, 0))[1]
+                        self.waiting[step] = required, before + resolved
+                    case Deliver(given):
+                        key = given.step, given.position, given.source, given.variable
+                        self.given[key] = given.value
+                    case Ready(step):
+                        self.waiting.pop(step, None)
+                        self.given = {key: v for key, v in self.given.items() if key[0] != step}
+                    case Hook(step, mailbox, "wait"):
+                        self.hooks[step] = mailbox
+                    case Unhook(step):
+                        self.hooks.pop(step, None)
+                    case UntrackAll():
+                        self.waiting, self.given, self.hooks = {}, {}, {}
+                    case _:
+                        pass
+
+
+def stored_index(
+    readiness: Sequence[Readiness], inbox: Sequence[Delivery], hooks: Iterable[tuple[StepId, RunId]]
+) -> Index:
+    """The index as a store has it."""
+    return Index(
+        {row.step: (row.required, row.completed) for row in readiness},
+        {(row.step, row.position, row.source, row.variable): row.value for row in inbox},
+        dict(hooks),
+    )
+
+
+def index_of(machine: "GraphMachine") -> Index:
+    """The index of a run in memory: what its rows must be when all that it has decided is durable."""
+    index = Index()
+    if machine.is_over:
+        return index
+    vertices = machine.workflow.lowered.vertices
+    for (number, plane), join in machine.state.joins.items():
+        vertex = vertices[number]
+        step = vertex.step(plane)
+        if join.told:
+            index.waiting[step] = join.required, join.told
+        index.given.update(_given(machine, vertex, step, join))
+    for waiting in machine.steps.values():
+        request = waiting.vertex.request
+        if waiting.key is not None and isinstance(request, SignalRequest):
+            index.hooks[waiting.step] = mailbox_of(request.topic, waiting.key)
+    return index
+
+
+def _given(
+    machine: "GraphMachine", vertex: Vertex, step: StepId, join: Join
+) -> Iterable[tuple[Given, bytes]]:
+    if vertex.primitive is Primitive.BARRIER:
+        for item, (source, value) in join.items.items():
+            yield (step, item, source, vertex.into), machine.codec.encode(value)
+        return
+    for arrow, scope in join.scopes.values():
+        for name in joined_variables(arrow, scope):
+            key = step, NOT_AN_ITEM, arrow.source.name, name
+            yield key, machine.codec.encode(scope[name])

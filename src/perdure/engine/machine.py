@@ -1,0 +1,95 @@
+"""What a host needs of the machine that runs a program, of whichever kind the program is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perdure.authoring.context import Info
+from perdure.authoring.program import Program
+from perdure.core.codec import Codec
+from perdure.core.ids import Guid, StepId
+from perdure.core.journal import events as e
+from perdure.engine.replay.effects import Change, Effect
+from perdure.engine.replay.patches import Patches
+from perdure.engine.replay.promise import DurablePromise
+from perdure.engine.replay.record import IsSame, Record
+from perdure.engine.sources import Sources
+
+
+class RunMachine(ABC):
+    """One run in memory: facts go in, decisions come out, and nothing else."""
+
+    def __init__(
+        self,
+        program: Program[..., Any],
+        info: Info,
+        codec: Codec,
+        sources: Sources,
+        recorded: Sequence[e.Event],
+        is_same: IsSame,
+    ) -> None:
+        self.program = program
+        self.info = info
+        self.codec = codec
+        self.sources = sources
+        self.record = Record(recorded, self._place, is_same)
+        self.patches = Patches(self.record)
+        self.promises: dict[StepId, DurablePromise] = {}
+        """Everything that is open."""
+        self.unstarted: list[DurablePromise] = []
+        """Local tasks that were scheduled; the host takes them away."""
+        self.unwanted: list[StepId] = []
+        """Steps whose bodies are to stop; the host takes them away."""
+        self.is_over = False
+        self.cancel_reason: str | None = None
+        self.parent: str | None = None
+        """Whom to tell how it ended."""
+
+    @abstractmethod
+    def replay(self) -> None:
+        """Feed the recorded facts. Raises `Diverged` where the program takes another path."""
+
+    @abstractmethod
+    def feed(self, event: e.Event, *effects: Effect) -> None:
+        """Take a fact in, and decide all that follows from it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Take the run out of memory."""
+
+    @abstractmethod
+    def next_delivery(self, name: str) -> int:
+        """The number that the next signal of that name gets."""
+
+    @abstractmethod
+    def _place(self) -> str:
+        """Where the program is, for people."""
+
+    def take_changes(self) -> list[Change]:
+        """What is to be committed, in order."""
+        changes, self.record.changes = self.record.changes, []
+        return changes
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more is to be decided without any fact."""
+        return False
+
+    def go_on(self) -> None:  # noqa: B027 - most have nothing left over
+        """Decide more, if a turn was cut short."""
+
+    def signal_name(self, topic: str, step: StepId | None) -> str:  # noqa: ARG002 - a graph looks at the step
+        """What a signal is called in the journal."""
+        return topic
+
+    def takes_signal(self, topic: str, step: StepId | None) -> bool:  # noqa: ARG002 - as above
+        """Whether there is any use in it."""
+        return True
+
+    def has_unread(self, guid: Guid) -> bool:  # noqa: ARG002 - as above
+        """Whether a signal has come of which the ledger does not tell yet."""
+        return False
+
+
+Handlers = dict[type[e.Event], Callable[[Any, Any], None]]
+"""What a machine does with each kind of fact."""

@@ -1,0 +1,42 @@
+"""What an engine asks of its store: bundles, and the rows in them."""
+
+from perdure import Engine
+from perdure.store.bundle import Bundle
+from perdure.store.committer import Decided
+from perdure.store.store import Store
+from tests.store.builders import TABLES, raw
+
+
+class Till:
+    """Every bundle that an engine commits, from now on."""
+
+    def __init__(self, engine: Engine) -> None:
+        assert engine._hosting is not None
+        self.store: Store = engine._hosting.host.store
+        self.bundles: list[Bundle] = []
+        self._commit, self._submit = self.store.commit, self.store.submit
+        self.store.commit = self.commit  # type: ignore[method-assign]
+        self.store.submit = self.submit  # type: ignore[method-assign]
+
+    async def commit(self, bundle: Bundle) -> None:
+        self.bundles.append(bundle)
+        await self._commit(bundle)
+
+    def submit(self, bundle: Bundle, decided: Decided) -> None:
+        self.bundles.append(bundle)
+        self._submit(bundle, decided)
+
+    async def rows(self) -> dict[str, int]:
+        counts = {t: (await raw(self.store, f"SELECT count(*) FROM {{}}{t}"))[0][0] for t in TABLES}
+        return {table: count for table, count in counts.items() if table != "meta"}
+
+
+def written(bundle: Bundle) -> dict[str, int]:
+    """The rows that the bundle writes: of its books by table, and all others by what they are."""
+    books = {
+        "event": sum(len(appended.entries) for _, appended in bundle.appends),
+        "ledger": sum(len(appended.postings) for _, appended in bundle.appends),
+        "run": len({fence.run_id for fence, _ in bundle.appends}),
+    }
+    others = set(Bundle.__slots__) - {"appends", "fences", "has_more"}
+    return books | {part: len(getattr(bundle, part)) for part in others if getattr(bundle, part)}

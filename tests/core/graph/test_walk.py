@@ -1,0 +1,342 @@
+"""Walks: what begins, what is skipped, what joins wait for; without an engine."""
+
+from typing import Any
+
+import pytest
+
+from perdure.core.errors import ReadinessOverflow
+from perdure.core.graph import model as m
+from perdure.core.graph.state import NO_OUTPUT
+from perdure.core.graph.trouble import named_trouble
+from perdure.core.graph.vertex import Lowered
+from perdure.core.graph.walk import PASSED
+from tests.core.graph.lowered import Run, graph, worker
+
+
+def failed(error: str = "ValueError", message: str = "no") -> dict[str, Any]:
+    return {"trouble": named_trouble(error, message)}
+
+
+# Ways
+
+
+def test_what_is_inline_is_passed_in_one_walk() -> None:
+    run = Run(
+        graph(
+            m.Assign(name="set", set={"a": "x + 1", "b": "a * 2"}),
+            m.Branch(name="which"),
+            worker("low", input={"p": "b"}),
+            worker("high"),
+            *(("begin", "set"), ("set", "which")),
+            m.Edge("which", "low", when="b < 10"),
+            ("which", "high"),
+        ),
+        x=1,
+    )
+    assert run.begun["low,0,0"].arguments == {"p": 4}
+    assert run.skipped == ["high,0,0"]
+
+
+def test_a_skip_goes_on_to_all_that_only_it_leads_to() -> None:
+    run = Run(
+        graph(
+            *map(worker, ("a", "b", "c")),
+            m.Edge("begin", "a", when="False"),
+            *(("a", "b"), ("b", "c"), ("begin", "c")),
+        )
+    )
+    assert list(run.begun) == ["c,0,0,0,0"]
+    assert run.skipped == ["a,0,0", "b,0,0,0"]
+
+
+def test_an_output_counts_once() -> None:
+    run = Run(
+        graph(
+            m.Output(name="first", value="1"),
+            m.Output(name="second", value="2"),
+            *(("begin", "first"), ("begin", "second")),
+        )
+    )
+    assert run.state.result == 1
+    assert run.state.outcome == 1
+
+
+def test_the_job_is_the_outcome_if_there_is_no_output() -> None:
+    run = Run(graph(m.Assign(name="tell", set={}, job={"seen": "x"}), ("begin", "tell")), x=3)
+    assert run.state.result is NO_OUTPUT
+    assert run.state.outcome == {"seen": 3}
+
+
+# Errors
+
+CATCHING = graph(
+    worker("work"),
+    *map(worker, ("first", "second", "any", "fine")),
+    m.Edge("work", "first", on="error", errors=("LookupError",), bind="e"),
+    m.Edge("work", "second", on="error", when="error['message'] == 'second' and code == 500"),
+    m.Edge("work", "any", on="error", when="x"),
+    ("work", "fine"),
+    ("begin", "work"),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "taken"),
+    [
+        ({}, "fine"),
+        (failed("KeyError"), "first"),
+        (failed("ValueError", "second"), "second"),
+        (failed("ValueError", "else"), "any"),
+    ],
+)
+def test_an_error_goes_along_the_first_edge_that_fits(answer: dict[str, Any], taken: str) -> None:
+    run = Run(CATCHING, x=True)
+    run.answer("work,0,0", **answer)
+    assert list(run.begun) == [f"{taken},0,0,0"]
+    assert len(run.skipped) == 3
+
+
+def test_an_error_that_no_edge_is_for_is_the_runs() -> None:
+    run = Run(CATCHING, x=False)
+    walk = run.answer("work,0,0", **failed("ValueError", "else"))
+    assert walk.trouble is not None
+    assert walk.trouble.message == "else"
+
+
+def test_a_condition_of_an_error_edge_that_raises_is_the_runs_failure() -> None:
+    run = Run(CATCHING)  # there is no x
+    walk = run.answer("work,0,0", **failed("ValueError", "else"))
+    assert walk.trouble is not None
+    assert walk.trouble.type_name == "builtins:NameError"
+
+
+def test_an_error_of_an_expression_has_the_code_of_one() -> None:
+    run = Run(
+        graph(
+            worker("work", input={"p": "1 // 0"}),
+            worker("caught"),
+            m.Edge("work", "caught", on="error", when="code == 500", bind="e"),
+            ("begin", "work"),
+        )
+    )
+    bound = run.begun["caught,0,0,0"].scope["e"]
+    assert (bound["type"], bound["of"]) == ("ZeroDivisionError", "builtins:ZeroDivisionError")
+
+
+def test_what_was_caught_is_raised_again() -> None:
+    run = Run(
+        graph(
+            worker("work"),
+            m.Raise(name="again", again="e"),
+            worker("caught"),
+            m.Edge("work", "again", on="error", bind="e"),
+            m.Edge("again", "caught", on="error", errors=("LookupError",)),
+            ("begin", "work"),
+        )
+    )
+    run.answer("work,0,0", **failed("KeyError"))
+    assert list(run.begun) == ["caught,0,0,0"]
+
+
+# Joins
+
+
+def joining(**outputs: dict[str, str]) -> Lowered:
+    ways = [worker(name, output=output) for name, output in outputs.items()]
+    edges = [edge for way in ways for edge in (("begin", way.name), (way.name, "join"))]
+    return graph(*ways, worker("join", input={"v": "v"}), *edges)
+
+
+def test_a_join_waits_and_tells_the_index_what_it_has() -> None:
+    run = Run(joining(one={"v": "result"}, two={"w": "result"}))
+    walk = run.answer("one,0,0", 5)
+    assert walk.tracked == {"join,0,0,0": (2, 1)}
+    assert [(each.source, each.variable, each.value) for each in walk.delivered] == [
+        ("one", "v", b"5")
+    ]
+    walk = run.answer("two,0,0", 6)
+    assert (walk.tracked, walk.ready) == ({}, ["join,0,0,0"])
+    assert run.begun["join,0,0,0"].arguments == {"v": 5}
+    assert run.state.joins == {}
+
+
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+def test_of_two_paths_that_set_the_same_the_later_edge_counts(order: tuple[str, str]) -> None:
+    run = Run(joining(one={"v": "result"}, two={"v": "result"}), v=0)
+    for name in order:
+        run.answer(f"{name},0,0", name)
+    assert run.begun["join,0,0,0"].arguments == {"v": "two"}
+
+
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+def test_a_path_that_changed_nothing_does_not_undo_what_another_did(order: tuple[str, str]) -> None:
+    run = Run(joining(one={"v": "result"}, two={"v": "v"}), v=0)
+    for name in order:
+        run.answer(f"{name},0,0", 1)
+    assert run.begun["join,0,0,0"].arguments == {"v": 1}
+
+
+def test_one_arrival_too_many_is_a_defect() -> None:
+    run = Run(joining(one={}, two={}), v=0)
+    vertex = run.vertex("one")
+    run.answer("one,0,0")
+    join = run.state.joins[run.vertex("join").index, ()]
+    join.resolved = join.required
+    with pytest.raises(ReadinessOverflow, match="one more has come"):
+        run.leave(vertex, (), {}, PASSED)
+
+
+# Spreads
+
+
+def spreading(*body: m.AnyNode | m.Edge | tuple[str, str], collect: str = "v") -> Lowered:
+    return graph(
+        m.Spread(name="each", items="xs", item="x", index="i"),
+        *body,
+        m.Aggregate(name="all", of="each", collect=collect, into="got"),
+        m.Output(name="end", value="got"),
+        *(("begin", "each"), ("all", "end")),
+    )
+
+
+def test_items_are_collected_in_their_order() -> None:
+    lowered = spreading(
+        worker("work", input={"p": "x"}, output={"v": "result"}), ("each", "work"), ("work", "all")
+    )
+    run = Run(lowered, xs=[7, 8, 9])
+    for number in (2, 0, 1):
+        run.answer(f"work,0,{number},0", number * 10)
+    assert run.begun["all,0,0,0,0"].scope["got"] == [0, 10, 20]
+    assert "x" not in run.begun["all,0,0,0,0"].scope
+
+
+def test_items_that_were_skipped_are_left_out_and_none_is_no_wait() -> None:
+    lowered = spreading(
+        m.Branch(name="odd"), m.Edge("odd", "all", when="x % 2"), ("each", "odd"), collect="x"
+    )
+    assert Run(lowered, xs=[1, 2, 3]).begun["all,0,0,0"].scope["got"] == [1, 3]
+    assert Run(lowered, xs=[]).begun["all,0,0,0"].scope["got"] == []
+
+
+def test_the_paths_of_one_item_join_before_it_is_collected() -> None:
+    lowered = spreading(
+        worker("one", output={"v": "result"}),
+        worker("two", output={"w": "result"}),
+        *(("each", "one"), ("each", "two"), ("one", "all"), ("two", "all")),
+        collect="v + w",
+    )
+    for order in (("one", "two"), ("two", "one")):
+        run = Run(lowered, xs=[0])
+        for name in order:
+            run.answer(f"{name},0,0,0", 4)
+        assert run.begun["all,0,0,0,0"].scope["got"] == [8]
+
+
+def test_a_skipped_spread_skips_its_aggregate() -> None:
+    lowered = graph(
+        m.Spread(name="each", items="xs", item="x"),
+        worker("work"),
+        m.Aggregate(name="all", of="each", collect="x", into="got"),
+        m.Edge("begin", "each", when="False"),
+        *(("each", "work"), ("work", "all")),
+    )
+    assert Run(lowered).skipped == ["all,0,0,0,0"]
+
+
+# Loops
+
+LEAVING = graph(
+    m.Hook(name="loop", cycle=True),
+    worker("work"),
+    m.Branch(name="which"),
+    m.Cycle(name="again", to="loop"),
+    worker("beside"),
+    worker("after"),
+    *(("begin", "loop"), ("loop", "work"), ("work", "which"), ("work", "beside")),
+    m.Edge("which", "again", when="turns"),
+    ("which", "after"),
+    ("beside", "after"),
+)
+"""A path leaves the loop in each turn, and joins one that leaves it in the last alone."""
+
+
+def test_what_is_behind_a_loop_is_not_skipped_while_it_turns() -> None:
+    lowered = graph(
+        m.Hook(name="loop", cycle=True),
+        worker("work"),
+        m.Branch(name="which"),
+        m.Cycle(name="again", to="loop", input={"turns": "False"}),
+        worker("after"),
+        worker("far"),
+        *(("begin", "loop"), ("loop", "work"), ("work", "which"), ("after", "far")),
+        m.Edge("which", "again", when="turns"),
+        ("which", "after"),
+    )
+    run = Run(lowered, turns=True)
+    run.answer("loop,0,0")
+    run.answer("work,0,0,0")
+    assert list(run.begun) == ["again,0,0,0,0"]
+    run.turn("again,0,0,0,0", 1)
+    assert run.skipped == []
+    run.answer("work,0,1,0")
+    assert list(run.begun) == ["after,0,1,0,0"]
+    assert run.skipped == ["again,0,1,0,0"]
+    assert run.state.loops == {}
+
+
+def test_a_join_behind_a_loop_that_turns_gets_its_skips() -> None:
+    run = Run(LEAVING, turns=True)
+    run.answer("loop,0,0")
+    run.answer("work,0,0,0")
+    assert sorted(run.begun) == ["again,0,0,0,0", "beside,0,0,0,0"]
+    assert run.walk.tracked == {}, "what may be taken back is not told"
+    run.answer("beside,0,0,0,0")
+    assert "after,0,0,0,0,0" in run.begun
+    assert run.state.joins == {}
+    assert run.skipped == []
+
+
+def test_a_loop_that_ends_tells_what_is_skipped_behind_it() -> None:
+    lowered = graph(
+        m.Hook(name="loop", cycle=True),
+        worker("slow"),
+        m.Cycle(name="again", to="loop"),
+        worker("after"),
+        m.Edge("loop", "after", when="False"),
+        *(("begin", "loop"), ("loop", "slow")),
+        m.Edge("slow", "again", when="result"),
+    )
+    run = Run(lowered)
+    run.answer("loop,0,0")
+    assert run.skipped == [], "it is not decided"
+    run.answer("slow,0,0,0", result=False)
+    assert run.skipped == ["after,0,0,0", "again,0,0,0,0"]
+    assert run.state.loops == {}
+
+
+def test_an_outer_loop_is_undecided_while_an_inner_one_turns() -> None:
+    lowered = graph(
+        m.Hook(name="outer", cycle=True),
+        m.Hook(name="inner", cycle=True),
+        worker("work"),
+        m.Cycle(name="next_inner", to="inner"),
+        m.Cycle(name="next_outer", to="outer"),
+        worker("after"),
+        *(("begin", "outer"), ("outer", "inner"), ("inner", "work")),
+        m.Edge("work", "next_inner", when="result == 1"),
+        m.Edge("work", "next_outer", when="result == 2"),
+        m.Edge("work", "after", when="result == 3"),
+    )
+    run = Run(lowered)
+    run.answer("outer,0,0")
+    run.answer("inner,0,0,0")
+    run.answer("work,0,0,0,0", 1)
+    assert run.skipped == []
+    run.turn("next_inner,0,0,0,0,0", 1)
+    run.answer("work,0,0,1,0", 2)
+    assert run.skipped == ["next_inner,0,0,1,0,0"]
+    run.turn("next_outer,0,0,1,0,0", 1)
+    run.answer("inner,0,1,0")
+    run.answer("work,0,1,0,0", 3)
+    assert list(run.begun) == ["after,0,1,0,0,0"]
+    assert run.state.loops == {}

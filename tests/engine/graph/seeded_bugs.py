@@ -1,0 +1,233 @@
+"""Deliberate bugs in how graphs are run. The explorer must catch each one.
+
+A bug is a context in which a piece of the engine is replaced by one that is wrong in a way that a real engine might be.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from perdure.core.graph import walk as walks
+from perdure.core.graph.state import CycleHook
+from perdure.core.graph.vertex import SignalRequest, ToAll, Vertex
+from perdure.core.graph.walk import Answer, Begun, Walk
+from perdure.core.ids import Guid, StepId
+from perdure.core.journal import events as e
+from perdure.core.ledger import message_account
+from perdure.core.messages import Message
+from perdure.engine.graph import beginning, ending, machine
+from perdure.engine.graph.effects import index_effects
+from perdure.engine.graph.machine import GraphMachine
+from perdure.engine.graph.signals import Waiting
+from perdure.engine.graph.step import Step
+from perdure.engine.replay import facts
+from perdure.engine.replay.effects import Acknowledge, Broadcast, Effect, Track
+from perdure.engine.replay.warm import WarmRun
+
+
+@contextmanager
+def spawn_without_closed_bit() -> Iterator[None]:
+    """The message that closed the run does not say so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "CLOSED", 0)
+        yield
+
+
+@contextmanager
+def parent_stays_open() -> Iterator[None]:
+    """A step that has children counts them, and not that it is through."""
+    spawn = GraphMachine.spawn
+
+    def forgetful(self: GraphMachine, *args: Any, **options: Any) -> None:
+        walk: Walk = args[3]
+        spawn(self, *args, **{**options, "stays": bool(walk.begun)})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GraphMachine, "spawn", forgetful)
+        yield
+
+
+@contextmanager
+def skip_not_propagated() -> Iterator[None]:
+    """What follows a skipped step is not told that it will never come."""
+
+    def silent(self: Walk, vertex: Vertex, plane: Any, _: Any) -> None:
+        if vertex.primitive is not None:
+            self.skipped.append(vertex.step(plane))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Walk, "_skip", silent)
+        yield
+
+
+class _Uncounted(CycleHook):
+    """Counts one entry, however many there are."""
+
+    entries = property(lambda _: 1, lambda *_: None)  # type: ignore[assignment]
+
+
+@contextmanager
+def re_entry_without_its_counter() -> Iterator[None]:
+    """How often a hook was cycled back to is not counted: each turn is in the same plane."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beginning, "CycleHook", _Uncounted)
+        yield
+
+
+@contextmanager
+def message_taken_twice() -> Iterator[None]:
+    """A signal that comes again is news."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "_is_taken", lambda *_: False)
+        patch.setattr(Waiting, "has_unread", lambda *_: False)
+        yield
+
+
+@contextmanager
+def entry_taken_for_the_answer() -> Iterator[None]:
+    """A message whose entry is durable counts as done, though its work is not."""
+
+    def is_known(warm: WarmRun, message: Message) -> bool:
+        return message_account(message.guid) in warm.journal.state.balances
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "_is_taken", is_known)
+        yield
+
+
+@contextmanager
+def broadcast_before_its_digit() -> Iterator[None]:
+    """A signal to all is sent when its step is entered, under GUIDs that are new each time."""
+    begin = beginning._pass
+
+    def hasty(of: GraphMachine, begun: Begun, step: StepId) -> None:
+        if not isinstance(begun.vertex.sending, ToAll):
+            begin(of, begun, step)
+            return
+        emit = of.record.emit
+
+        def misplaced(event: e.Event, *effects: Effect) -> Any:
+            label = event.label if isinstance(event, e.Posted) else ""
+            kept: list[Effect] = [each for each in effects if not isinstance(each, Broadcast)]
+            if label == "attempt":
+                (sent,) = beginning._send(of, begun, step)
+                assert isinstance(sent, Broadcast)
+                kept.append(sent._replace(suffix=of.sources.entropy(16).hex()))
+            return emit(event, *kept)
+
+        of.record.emit = misplaced  # type: ignore[method-assign]
+        try:
+            begin(of, begun, step)
+        finally:
+            of.record.emit = emit  # type: ignore[method-assign]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beginning, "_pass", hasty)
+        yield
+
+
+@contextmanager
+def turn_not_over_after_a_broadcast() -> Iterator[None]:
+    """A signal to all commits with runs that are made after it, and finds them."""
+    with pytest.MonkeyPatch.context() as patch:
+        never = property(lambda _: False, lambda *_: None)
+        patch.setattr(GraphMachine, "is_turn_over", never, raising=False)
+        yield
+
+
+@contextmanager
+def readiness_counted_twice() -> Iterator[None]:
+    """A join's row counts each predecessor again."""
+
+    def doubled(walk: Walk) -> list[Effect]:
+        effects = index_effects(walk)
+        return [*effects, *(each for each in effects if isinstance(each, Track))]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "index_effects", doubled)
+        yield
+
+
+@contextmanager
+def inbox_not_cleared() -> Iterator[None]:
+    """A join that is ready leaves its rows behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walks.Walk, "_forget", lambda self, _, step: self.tracked.pop(step, None))
+        yield
+
+
+@contextmanager
+def signal_and_limit_both_win() -> Iterator[None]:
+    """A hook that has its signal still takes the end of its time."""
+    answered = GraphMachine.answered
+
+    def greedy(self: GraphMachine, step: Step, guid: Guid, answer: Answer) -> None:
+        promise = step.promise
+        answered(self, step, guid, answer)
+        if isinstance(step.vertex.request, SignalRequest) and promise and not self.is_over:
+            if not answer.is_timeout:
+                self.steps[step.step] = step
+                self.promises[step.step] = promise
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GraphMachine, "answered", greedy)
+        patch.setattr(Waiting, "give_up", lambda *_: None)
+        yield
+
+
+@contextmanager
+def in_flight_not_cancelled() -> Iterator[None]:
+    """A run that fails leaves its timers and its queued work behind."""
+
+    def careless(of: GraphMachine, _: Any) -> Effect:
+        return Acknowledge(Guid(f"m_{of.info.run_id[2:]}_{'0' * 32}"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ending, "undo", careless)
+        yield
+
+
+class Bug(NamedTuple):
+    """A bug, the case and the mode that meet it, and what the explorer then says."""
+
+    seed: Callable[[], AbstractContextManager[None]]
+    case: str
+    symptom: str
+    mode: str = "warm"
+
+
+BUGS = {
+    bug.seed.__name__: bug
+    for bug in (
+        Bug(
+            spawn_without_closed_bit, "worker", "completed by a message that did not close the run"
+        ),
+        Bug(parent_stays_open, "worker", "nothing is due and nothing runs"),
+        Bug(skip_not_propagated, "join: a path is skipped", "must not end completed null"),
+        Bug(re_entry_without_its_counter, "cycle", "is settled"),
+        Bug(message_taken_twice, "signal to all, once each", "the ordinal is seeded when"),
+        Bug(
+            entry_taken_for_the_answer,
+            "await a graph",
+            "nothing is due and nothing runs",
+            "stepwise",
+        ),
+        Bug(
+            broadcast_before_its_digit,
+            "signal to all, once each",
+            "without faults it ends",
+            "stepwise",
+        ),
+        Bug(
+            turn_not_over_after_a_broadcast,
+            "signal to all, before one is born",
+            "must not end completed 6",
+        ),
+        Bug(readiness_counted_twice, "spread: in order", "has the rows"),
+        Bug(inbox_not_cleared, "join: one is late", "has the rows"),
+        Bug(signal_and_limit_both_win, "hook: signal and limit at once", "TimerFired is refused"),
+        Bug(in_flight_not_cancelled, "failure: what is in flight is cancelled", "is left"),
+    )
+}

@@ -1,0 +1,254 @@
+"""Cases: hooks and signals, each in every variant."""
+
+from typing import Any
+
+from perdure.core.graph import model as m
+from perdure.testing.interlude import After
+from tests.engine.graph.building import (
+    START,
+    Case,
+    add,
+    chain,
+    graph,
+    json_of,
+    out,
+    say,
+    to_run,
+    to_topic,
+)
+
+# Hooks
+
+sleeps = graph(
+    "sleeps", [START, m.Hook(name="h", sleep="x"), out("'slept'")], chain("t", "h", "o"), x="any"
+)
+passes = graph(
+    "passes",
+    [START, m.Hook(name="h", job={"x": "x"}), add("a", "x")],
+    chain("t", "h", "a"),
+    x="int",
+)
+hears = graph("hears", [START, m.Hook(name="h", topic="go"), out("h")], chain("t", "h", "o"))
+hears_by_key = graph(
+    "hears_by_key",
+    [START, m.Hook(name="h", topic="go", key="k", output={"got": "result"}), out("got")],
+    chain("t", "h", "o"),
+    k="any",
+)
+works_then_hears = graph(
+    "works_then_hears",
+    [START, add("a", "1"), m.Hook(name="h", topic="go", key="'k'"), out("[a, h]")],
+    chain("t", "a", "h", "o"),
+)
+works_then_listens = graph(
+    "works_then_listens",
+    [START, add("a", "1"), m.Hook(name="h", topic="go"), out("[a, h]")],
+    chain("t", "a", "h", "o"),
+)
+
+
+def patient(name: str, seconds: str, key: str | None = None) -> Any:
+    """A graph that waits for a signal, but not longer than so many seconds, and works on either way."""
+    return graph(
+        name,
+        [
+            START,
+            m.Hook(name="h", topic="go", key=key, sleep=seconds),
+            add("a", "h", job={"got": "result"}),
+            m.Hook(name="z", sleep="5"),
+            add("b", "0", job={"late": "result"}),
+        ],
+        [*chain("t", "h", "a", "z"), m.Edge("h", "b", on="timeout")],
+    )
+
+
+patient_run = patient("patient_run", "60")
+patient_key = patient("patient_key", "60", "'k'")
+times_out = graph("times_out", [START, m.Hook(name="h", topic="go", sleep="60")], [("t", "h")])
+
+
+def lasting(name: str, key: str | None) -> Any:
+    """A graph whose hook takes signals until one is final."""
+    return graph(
+        name,
+        [
+            START,
+            m.Hook(name="h", topic="go", key=key, pending=True),
+            add("p", "h"),
+            add("d", "h", job={"done": "result"}),
+        ],
+        [("t", "h"), m.Edge("h", "p", on="pending"), ("h", "d")],
+    )
+
+
+lasting_run = lasting("lasting_run", None)
+lasting_key = lasting("lasting_key", "'k'")
+two_hooks = graph(
+    "two_hooks",
+    [
+        START,
+        m.Hook(name="g", topic="go"),
+        m.Hook(name="h", topic="go"),
+        m.Assign(name="j", set={"both": "sorted([g, h])"}),
+        out("both"),
+    ],
+    [("t", "g"), ("t", "h"), ("g", "j"), ("h", "j"), ("j", "o")],
+)
+
+# Signals
+
+listens = graph(
+    "listens",
+    [
+        m.Trigger(name="t", keys={"color": "c"}),
+        m.Hook(name="h", topic="go", sleep="100"),
+        out("h"),
+        out("'nothing'", "late"),
+    ],
+    [*chain("t", "h", "o"), m.Edge("h", "late", on="timeout")],
+    c="str",
+)
+
+
+def child(name: str, program: str, wait: bool = True, **given: str) -> m.Await:
+    return m.Await(name=name, program=program, input=given, wait=wait)
+
+
+tells_topic = graph(
+    "tells_topic",
+    [
+        START,
+        child("a", "hears_by_key", k="'z'"),
+        m.Signal(name="s", topic="go", key="'z'", data="[1]"),
+        out("a"),
+    ],
+    [("t", "a"), ("t", "s"), ("a", "o")],
+)
+tells_early = graph(
+    "tells_early",
+    [
+        START,
+        m.Signal(name="s", topic="go", key="{'n': 1}", data="2"),
+        child("a", "hears_by_key", k="{'n': 1}"),
+        out("a"),
+    ],
+    chain("t", "s", "a", "o"),
+)
+tells_run = graph(
+    "tells_run",
+    [
+        START,
+        child("a", "listens", False, c="'x'"),
+        m.Signal(name="s", topic="go", run="a", data="3"),
+        out("'told'"),
+    ],
+    chain("t", "a", "s", "o"),
+)
+tells_all = graph(
+    "tells_all",
+    [
+        START,
+        m.Spread(name="each", items="['red', 'red', 'blue', 'red']", item="c"),
+        child("a", "listens", c="c"),
+        m.Aggregate(name="g", of="each", collect="a", into="got"),
+        m.Hook(name="h"),
+        m.Signal(name="s", topic="go", all="color", key="'red'", data="4"),
+        out("got"),
+    ],
+    [*chain("t", "each", "a", "g", "o"), *chain("t", "h", "s")],
+)
+scrubs = graph(
+    "scrubs",
+    [
+        START,
+        child("a", "listens", c="'green'"),
+        m.Hook(name="h"),
+        m.Signal(name="s", topic="other", all="color", key="'green'", scrub=True),
+        m.Signal(name="again", topic="go", all="color", key="'green'", data="5"),
+        out("a"),
+    ],
+    [("t", "a"), *chain("t", "h", "s", "again"), ("a", "o")],
+)
+hears_once = graph(
+    "hears_once",
+    [
+        m.Trigger(name="t", keys={"color": "c"}),
+        m.Hook(name="h", topic="go"),
+        m.Hook(name="k", topic="go", sleep="100"),
+        out("[h, k]"),
+        out("[h, 'nothing']", "late"),
+    ],
+    [*chain("t", "h", "k", "o"), m.Edge("k", "late", on="timeout")],
+    c="str",
+)
+tells_all_once = graph(
+    "tells_all_once",
+    [
+        START,
+        child("a", "hears_once", c="'pink'"),
+        m.Hook(name="h"),
+        m.Signal(name="s", topic="go", all="color", key="'pink'", data="8"),
+        out("a"),
+    ],
+    [*chain("t", "a", "o"), *chain("t", "h", "s")],
+)
+tells_before = graph(
+    "tells_before",
+    [
+        START,
+        m.Signal(name="s", topic="go", all="color", key="'white'", data="6"),
+        child("a", "listens", c="'white'"),
+        out("a"),
+    ],
+    chain("t", "s", "a", "o"),
+)
+
+twice = say(to_run("go", 5, 202), to_run("go", 7))
+twice_by_key = say(to_topic("go", "k", 5, 202), to_topic("go", "k", 7))
+DONE = json_of({"done": 8})
+EITHER = (json_of({"got": 8}), json_of({"late": 1}))
+
+CASES = {
+    "hook: sleep": Case(lambda: sleeps(x=60), '"slept"'),
+    "hook: no sleep": Case(lambda: sleeps(x=0), '"slept"'),
+    "hook: bad sleep": Case(lambda: sleeps(x="long"), status="failed"),
+    "hook: pass-through": Case(lambda: passes(x=1), json_of({"x": 1})),
+    "hook: signal to the run": Case(hears, "7", script=say(to_run("go", 7))),
+    "hook: signal by key": Case(
+        lambda: hears_by_key(k="k"), "7", script=say(to_topic("go", "k", 7))
+    ),
+    "hook: early signal to the run": Case(
+        works_then_listens, "[2,7]", script=After(1, to_run("go", 7))
+    ),
+    "hook: early signal by key": Case(
+        works_then_hears, "[2,7]", script=After(1, to_topic("go", "k", 7))
+    ),
+    "hook: signal before its limit": Case(
+        patient_run, json_of({"got": 8}), script=say(to_run("go", 7))
+    ),
+    "hook: signal by key before its limit": Case(
+        patient_key, json_of({"got": 8}), script=After(1, to_topic("go", "k", 7))
+    ),
+    "hook: limit": Case(patient_run, json_of({"late": 1})),
+    "hook: limit of one with a key": Case(patient_key, json_of({"late": 1})),
+    "hook: limit without an edge": Case(times_out, status="failed"),
+    "hook: signal and limit at once": Case(
+        patient_run, EITHER, script=to_run("go", 7, after_s=60), is_race=True
+    ),
+    "hook: signal by key and limit at once": Case(
+        patient_key, EITHER, script=to_topic("go", "k", 7, after_s=60), is_race=True
+    ),
+    "hook: error signal": Case(hears, status="failed", script=say(to_run("go", "bad", 500))),
+    "hook: 202, then 200": Case(lasting_run, DONE, script=twice, is_race=True),
+    "hook: 202, then 200, by key": Case(lasting_key, DONE, script=twice_by_key, is_race=True),
+    "hooks: two for one topic": Case(
+        two_hooks, "[1,2]", script=say(to_run("go", 1), to_run("go", 2)), is_race=True
+    ),
+    "signal by topic and key": Case(tells_topic, "[1]"),
+    "signal by topic and key, early": Case(tells_early, "2"),
+    "signal to a run": Case(tells_run, '"told"'),
+    "signal to all": Case(tells_all, json_of([4, 4, "nothing", 4])),
+    "signal to all, once each": Case(tells_all_once, '[8,"nothing"]'),
+    "signal to all, before one is born": Case(tells_before, '"nothing"'),
+    "signal to all, scrubbed": Case(scrubs, '"nothing"'),
+}

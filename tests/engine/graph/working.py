@@ -1,0 +1,203 @@
+"""Cases: triggers, workers and awaits, each in every variant."""
+
+from typing import Any
+
+import perdure
+from perdure import workflow
+from perdure.core.graph import model as m
+from perdure.testing.interlude import After
+from tests.engine.graph.building import START, Case, add, chain, graph, json_of, out, say, to_run
+
+# Triggers
+
+bare = graph("bare", [START], [])
+inline_only = graph("inline_only", [START, out("x + 1")], [("t", "o")], x="int")
+keyed = graph(
+    "keyed",
+    [m.Trigger(name="t", keys={"color": "c"}, job={"c": "c"}, emit="[c]", persist=True)],
+    [],
+    c="str",
+)
+keyed_with_child = graph(
+    "keyed_with_child",
+    [
+        m.Trigger(name="t", keys={"color": "c"}, job={"c": "c"}, emit="[c]", persist=True),
+        add("a", "1", job={"sum": "result"}),
+    ],
+    [("t", "a")],
+    c="str",
+)
+wide = graph(
+    "wide",
+    [START, add("a", "1", job={"a": "result"}), add("b", "2", job={"b": "result"})],
+    [("t", "a"), ("t", "b")],
+)
+bad_keys = graph("bad_keys", [m.Trigger(name="t", keys={"k": "1 / zero"})], [], zero="int")
+
+# Workers
+
+worked = graph(
+    "worked", [START, add("a", "x"), add("b", "a"), out("b")], chain("t", "a", "b", "o"), x="int"
+)
+mapped = graph(
+    "mapped",
+    [START, add("a", "x", output={"y": "result * 10"}, job={"y": "y"}), out("[y, job['y']]")],
+    chain("t", "a", "o"),
+    x="int",
+)
+refused = graph(
+    "refused",
+    [
+        START,
+        m.Worker(name="a", task="graph_refuse", input={"x": "1"}),
+        add("b", "1"),
+        out("e['message']"),
+    ],
+    [("t", "a"), ("a", "b"), m.Edge("a", "o", on="error", errors=("ValueError",), bind="e")],
+)
+refuses = graph(
+    "refuses", [START, m.Worker(name="a", task="graph_refuse", input={"x": "1"})], [("t", "a")]
+)
+answered_badly = graph(
+    "answered_badly",
+    [
+        START,
+        m.Worker(name="a", task="graph_answer", input={"data": "'gone'", "code": "404"}),
+        out("'missing'"),
+    ],
+    [("t", "a"), m.Edge("a", "o", on="404")],
+)
+retried = graph(
+    "retried",
+    [
+        START,
+        m.Worker(
+            name="a",
+            task="graph_third_time",
+            input={"n": "3"},
+            retry=m.RetryRule(attempts=3, first=5),
+        ),
+        out("a"),
+    ],
+    chain("t", "a", "o"),
+)
+gave_up = graph(
+    "gave_up",
+    [
+        START,
+        m.Worker(
+            name="a", task="graph_refuse", input={"x": "3"}, retry=m.RetryRule(attempts=2, first=5)
+        ),
+        out("'gave up'"),
+    ],
+    [("t", "a"), m.Edge("a", "o", on="error")],
+)
+queued = graph(
+    "queued_worker",
+    [START, m.Worker(name="a", task="graph_elsewhere", input={"n": "1"}), out("a")],
+    chain("t", "a", "o"),
+)
+too_slow = graph(
+    "too_slow",
+    [START, m.Worker(name="a", task="graph_endless", timeout=0.01), add("b", "1"), out("'late'")],
+    [("t", "a"), ("a", "b"), m.Edge("a", "o", on="timeout")],
+)
+pends = graph(
+    "pends",
+    [
+        START,
+        m.Worker(name="w", task="graph_answer", input={"data": "1", "code": "202"}, pending=True),
+        add("p", "w"),
+        add("d", "w", job={"done": "result"}),
+    ],
+    [("t", "w"), m.Edge("w", "p", on="pending"), ("w", "d")],
+)
+pends_plainly = graph(
+    "pends_plainly",
+    [
+        START,
+        m.Worker(name="w", task="graph_answer", input={"data": "1", "code": "202"}, pending=True),
+        out("w"),
+    ],
+    chain("t", "w", "o"),
+)
+
+# Awaits
+
+
+@workflow
+async def awaited_by_graph(n: int) -> int:
+    await perdure.sleep(60)
+    if n < 0:
+        raise LookupError(f"no {n}")
+    return n + 1000
+
+
+fails_inside = graph(
+    "fails_inside", [START, m.Worker(name="a", task="graph_refuse", input={"x": "7"})], [("t", "a")]
+)
+
+
+def awaits(name: str, program: str, argument: str = "", value: str = "child", **fields: Any) -> Any:
+    """A graph that awaits another program."""
+    given = {argument: "x"} if argument else {}
+    return graph(
+        name,
+        [
+            START,
+            m.Await(name="child", program=program, input=given, **fields),
+            out(value),
+            out("e['type']", "caught"),
+        ],
+        [*chain("t", "child", "o"), m.Edge("child", "caught", on="error", bind="e")],
+        x="int",
+    )
+
+
+awaits_graph = awaits("awaits_graph", "worked", "x")
+awaits_workflow = awaits("awaits_workflow", "awaited_by_graph", "n")
+awaits_nobody = awaits("awaits_nobody", "awaited_by_graph", "n", "child[:2]", wait=False)
+awaits_failure = awaits("awaits_failure", "fails_inside")
+awaits_uncaught = graph(
+    "awaits_uncaught",
+    [START, m.Await(name="child", program="fails_inside")],
+    [("t", "child")],
+)
+
+later = say(to_run("respond", 5, 202, "w,0,0"), to_run("respond", 7, 200, "w,0,0"))
+
+CASES = {
+    "trigger without children": Case(bare, "null"),
+    "trigger with an output": Case(lambda: inline_only(x=1), "2"),
+    "trigger with keys": Case(lambda: keyed(c="red"), json_of({"c": "red"})),
+    "trigger with keys and a child": Case(
+        lambda: keyed_with_child(c="red"), json_of({"c": "red", "sum": 2})
+    ),
+    "trigger with two children": Case(wide, json_of({"a": 2, "b": 3})),
+    "trigger whose keys fail": Case(lambda: bad_keys(zero=0), status="failed"),
+    "worker": Case(lambda: worked(x=1), "3"),
+    "worker with maps": Case(lambda: mapped(x=1), "[20,20]"),
+    "worker: error edge": Case(refused, '"no 1"'),
+    "worker: error fails the run": Case(refuses, status="failed"),
+    "worker: edge of a code": Case(answered_badly, '"missing"'),
+    "worker: retried": Case(retried, "3"),
+    "worker: gave up": Case(gave_up, '"gave up"'),
+    "worker: queued": Case(queued, "101"),
+    "worker: timeout edge": Case(too_slow, '"late"'),
+    "worker: 202, 202, 200": Case(pends, json_of({"done": 8}), script=later, is_race=True),
+    "worker: 202 and early responses": Case(
+        pends, json_of({"done": 8}), script=After(1, later), is_race=True
+    ),
+    "worker: 202 without an edge": Case(
+        pends_plainly, "7", script=say(to_run("respond", 7, 200, "w,0,0"))
+    ),
+    "worker: 202, then an error": Case(
+        pends_plainly, status="failed", script=say(to_run("respond", "bad", 500, "w,0,0"))
+    ),
+    "await a graph": Case(lambda: awaits_graph(x=1), "3"),
+    "await a workflow": Case(lambda: awaits_workflow(x=1), "1001"),
+    "await nobody": Case(lambda: awaits_nobody(x=1), '"r_"'),
+    "await: error edge of a graph": Case(lambda: awaits_failure(x=1), '"ValueError"'),
+    "await: error edge of a workflow": Case(lambda: awaits_workflow(x=-1), '"LookupError"'),
+    "await: error fails the run": Case(awaits_uncaught, status="failed"),
+}
