@@ -181,7 +181,7 @@ def parent_told_apart() -> Iterator[None]:
         self.on_message(message)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ending, "_tell_parent", lambda *_: ())
+        patch.setattr(ending, "tell_parent", lambda *_: ())
         patch.setattr(Host, "settle", tell)
         yield
 
