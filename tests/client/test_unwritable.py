@@ -106,9 +106,7 @@ async def after_rows() -> int:
 
 
 async def assert_parked(run: Handle[Any]) -> None:
-    with pytest.raises(
-        RunDiverged, match="is parked: unwritable: what workflow 'unwritable"
-    ) as why:
+    with pytest.raises(RunDiverged, match="is parked: unwritable: what 'unwritable") as why:
         await run.result(10)
     assert r"(ValueError: a defect \x00 \ud800 that nobody foresaw)" in str(why.value)
     assert await run.status() is RunStatus.PARKED

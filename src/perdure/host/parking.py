@@ -72,7 +72,7 @@ class Parking:
             if run.owner != self.host_id or run.closed_at_ms is not None:
                 return
             reason = (
-                f"unwritable: what workflow {run.program!r} does after entry {run.seq - 1} can't be written "
+                f"unwritable: what {run.program!r} does after entry {run.seq - 1} can't be written "
                 f"({type(problem).__name__}: {problem}): mend it, and start the engine again; or cancel the run"
             )
             kept = None if told is None else await self.completion(*told)

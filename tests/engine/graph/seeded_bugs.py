@@ -206,7 +206,7 @@ BUGS = {
         ),
         Bug(parent_stays_open, "worker", "nothing is due and nothing runs"),
         Bug(skip_not_propagated, "join: a path is skipped", "must not end completed null"),
-        Bug(re_entry_without_its_counter, "cycle", "is settled"),
+        Bug(re_entry_without_its_counter, "cycle", "is taken"),
         Bug(message_taken_twice, "signal to all, once each", "the ordinal is seeded when"),
         Bug(
             entry_taken_for_the_answer,
