@@ -138,6 +138,26 @@ async def test_a_signal_of_the_parent_reaches_the_child_once_though_the_parent_i
     assert await (await engine.start(parent())).result(10) == ["once", "no more"]
 
 
+async def test_signals_of_the_parent_are_heard_in_the_order_in_which_they_were_sent(
+    engine: Engine,
+) -> None:
+    words = [f"{number}" for number in range(12)]
+
+    @workflow
+    async def hearing() -> list[str]:
+        await perdure.sleep(0.05)  # so that all of them wait for it
+        return [await word.receive() for _ in words]
+
+    @workflow
+    async def parent() -> list[str]:
+        child = await perdure.start(hearing())
+        for each in words:
+            child.signal(word, each)
+        return await child.result()
+
+    assert await (await engine.start(parent())).result(10) == words
+
+
 async def test_a_child_that_its_parent_cancels_is_cancelled(engine: Engine) -> None:
     @workflow
     async def parent() -> str:

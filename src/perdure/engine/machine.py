@@ -44,6 +44,7 @@ class RunMachine(ABC):
         self.cancel_reason: str | None = None
         self.parent: str | None = None
         """Whom to tell how it ended."""
+        self._sent_ms = 0
 
     @abstractmethod
     def replay(self) -> None:
@@ -69,6 +70,11 @@ class RunMachine(ABC):
         """What is to be committed, in order."""
         changes, self.record.changes = self.record.changes, []
         return changes
+
+    def arrival(self) -> int:
+        """The time now, or as little later as keeps the order of what the program sends."""
+        self._sent_ms = max(self.sources.now_ms(), self._sent_ms + 1)
+        return self._sent_ms
 
     @property
     def has_more(self) -> bool:

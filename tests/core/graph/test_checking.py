@@ -112,6 +112,22 @@ def test_assigns_see_what_they_have_set_and_outputs_do_not() -> None:
     ]
 
 
+@pytest.mark.parametrize("on", ["error", "timeout", "404", "500"])
+def test_whatever_errors_go_along_may_bind_them(on: str) -> None:
+    worker, output = m.Worker(name="w", task="t"), m.Output(name="o", value="problem['message']")
+    edges = (m.Edge("start", "w"), m.Edge("w", "o", on, bind="problem"))
+    assert said(m.Graph("binding", (m.Trigger(name="start"), worker, output), edges)) == []
+
+
+@pytest.mark.parametrize("on", ["done", "201"])
+def test_nothing_is_bound_where_no_error_goes(on: str) -> None:
+    worker, output = m.Worker(name="w", task="t"), m.Output(name="o", value="1")
+    edges = (m.Edge("start", "w"), m.Edge("w", "o", on, bind="problem"))
+    assert said(m.Graph("binding", (m.Trigger(name="start"), worker, output), edges)) == [
+        "edge 1.bind: w -> o is not for errors; set on='error'"
+    ]
+
+
 def test_the_result_of_a_node_without_output_has_its_name() -> None:
     nodes = (
         m.Worker(name="w", task="t"),

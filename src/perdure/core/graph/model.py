@@ -217,7 +217,7 @@ class Edge(msgspec.Struct, frozen=True, omit_defaults=True):
     `on` is `done`, `error`, `timeout`, `pending` (a 202), or a response's code as digits. An error edge may be for
     some `errors` only, named as 'module:qualified.name'; 'builtins:' may be left out. Subclasses count. A node's
     edges of one kind are judged in their order; an error goes along the first that fits and no other. `bind` names
-    a variable for the error.
+    a variable for the error, on edges for errors, timeouts and codes from 400 on.
     """
 
     source: str

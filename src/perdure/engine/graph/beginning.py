@@ -252,11 +252,13 @@ def _send(machine: "GraphMachine", begun: Begun, step: StepId) -> tuple[Effect, 
     if isinstance(sending, ToRun):
         target = parse_run_id(str(given["run"]))
         guid = signal_guid(target, sending.topic, sender)
-        return (Enqueue(Message(target, guid, kind, now, now, payload=payload)),)
+        arrival = machine.arrival()
+        return (Enqueue(Message(target, guid, kind, now, arrival, payload=payload)),)
     if isinstance(sending, ToTopic):
         mailbox = mailbox_of(sending.topic, key_text(given["key"]))
         guid = signal_guid(mailbox, sending.topic, sender)
-        return (Mail(Message(mailbox, guid, kind, now, now, payload=payload)),)
+        arrival = machine.arrival()
+        return (Mail(Message(mailbox, guid, kind, now, arrival, payload=payload)),)
     assert isinstance(sending, ToAll)  # noqa: S101 - there is no other
     mailbox = mailbox_of(sending.name, key_text(given["key"]))
     # Of a GUID the last part: the first names the run that it goes to.

@@ -456,7 +456,8 @@ class Machine(RunMachine):
         payload = signal.encode(self.codec, value)
         guid = signal_guid(child, signal.name, f"{self.info.run_id}/{self._take_place()}")
         now = self.sources.now_ms()
-        message = Message(child, guid, f"signal:{signal.name}", now, now, payload=payload)
+        kind, arrival = f"signal:{signal.name}", self.arrival()
+        message = Message(child, guid, kind, now, arrival, payload=payload)
         self.record.attach(Enqueue(message))
 
 

@@ -73,13 +73,14 @@ def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
         yield Problem(
             place, "when", "every item goes the same way from a spread", "put a branch behind it"
         )
-    if edge.on != m.ERROR:
-        for field in ("errors", "bind"):
-            if getattr(edge, field):
-                yield Problem(
-                    place, field, f"{_arrow(edge)} is not for errors", f"set on={m.ERROR!r}"
-                )
+    for field in () if _is_for_errors(edge.on) else ("errors", "bind"):
+        if getattr(edge, field):
+            yield Problem(place, field, f"{_arrow(edge)} is not for errors", f"set on={m.ERROR!r}")
     yield from _errors(numbered)
+
+
+def _is_for_errors(on: str) -> bool:
+    return on in {m.ERROR, m.TIMEOUT} or (on.isdigit() and on[0] in "45")
 
 
 def _errors(numbered: NumberedEdge) -> Iterator[Problem]:
