@@ -17,7 +17,12 @@ from perdure.core.journal.events import (
 )
 from perdure.core.journal.state import State
 from perdure.core.ledger import ENTRY, SPAWNED, message_account, step_account
-from perdure.core.legs import (
+from perdure.core.messages import Message, Work
+from perdure.engine.runs import LoadedRun, Mode
+from perdure.engine.sources import Sources
+from perdure.store.bundle import Bundle
+from perdure.store.store import Store
+from tests.engine.legs import (
     Digit,
     Part,
     Transition,
@@ -26,11 +31,7 @@ from perdure.core.legs import (
     plan_leg2,
     plan_trigger,
 )
-from perdure.core.messages import Message, Work
-from perdure.engine.runs import LoadedRun, Mode, commit_parts
-from perdure.engine.sources import Sources
-from perdure.store.bundle import Bundle
-from perdure.store.store import Store
+from tests.engine.parts import commit_parts
 from tests.engine.tree import Protocol
 
 

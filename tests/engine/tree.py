@@ -12,13 +12,14 @@ from perdure.core.errors import CommitRejected, StaleFence
 from perdure.core.ids import Guid, HostId, RunId, StepId, message_guid, new_run_id
 from perdure.core.journal.events import ExecutionStarted, InvokeCompleted, InvokeScheduled
 from perdure.core.journal.state import State
-from perdure.core.legs import Part, Transition, plan_leg1, plan_leg2, plan_passthrough, plan_trigger
 from perdure.core.messages import Message, Work
-from perdure.engine.runs import LoadedRun, Mode, commit_parts, commit_start, load_run
+from perdure.engine.runs import LoadedRun, Mode, load_run
 from perdure.engine.sources import Sources
 from perdure.store.bundle import Bundle
 from perdure.store.records import Claim, NewRun
 from perdure.store.store import Store
+from tests.engine.legs import Part, Transition, plan_leg1, plan_leg2, plan_passthrough, plan_trigger
+from tests.engine.parts import commit_parts, commit_start
 
 TRIGGER = "trigger"
 QUEUE = "tree"
