@@ -1,12 +1,9 @@
 """Signals to whoever waits for a topic and a key."""
 
-from typing import Any
-
 from perdure.authoring.definition import require_name
 from perdure.authoring.response import OK, Response
 from perdure.authoring.signal import MAX_SIGNAL_NAME
 from perdure.authoring.texts import require_text
-from perdure.core.errors import InputError
 from perdure.core.graph.identity import key_text, mailbox_of
 from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.messages import Message
@@ -33,7 +30,7 @@ async def send(
 ) -> None:
     """Commits: a signal in the mailbox of topic and key; with the transaction that the caller is in, if in one."""
     require_name("topic", topic, MAX_SIGNAL_NAME)
-    mailbox = mailbox_of(topic, _key(key))
+    mailbox = mailbox_of(topic, key_text(key))
     guid = signal_guid(mailbox, topic, sender_of(host, id))
     payload = host.codec.encode(value if code == OK else Response(value, code))
     now, arrival = host.sources.now_ms(), host.arrivals.next(mailbox)
@@ -45,11 +42,3 @@ async def send(
         return
     await host.store.commit(bundle)
     host.on_hooks()
-
-
-def _key(key: Any) -> str:
-    try:
-        text = key_text(key)
-    except (TypeError, ValueError):
-        raise InputError(f"the key {key!r:.80} has no JSON form", "use text or numbers") from None
-    return require_text("a key", text, MAX_KEY_LENGTH)

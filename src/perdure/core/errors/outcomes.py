@@ -69,14 +69,19 @@ class RunInterrupted(Outcome):
 
 
 class ResponseError(Outcome):
-    """A step of a graph answered with the code of an error."""
+    """A step of a graph answered with the code of an error, which is its `status`."""
 
     code = "response-error"
 
     def __init__(
-        self, what: str, remedy: str = "add an edge for errors, or mend what answers so"
+        self,
+        what: str,
+        remedy: str = "add an edge for errors, or mend what answers so",
+        status: int = 500,
     ) -> None:
         super().__init__(what, remedy)
+        self.args = (what, remedy, status)
+        self.status = status
 
 
 class RunDiverged(Outcome):

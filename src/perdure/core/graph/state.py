@@ -2,6 +2,7 @@
 
 from typing import Any, Final, TypeAlias
 
+from perdure.core.graph.trouble import Trouble
 from perdure.core.graph.vertex import Arrow, Plane
 from perdure.core.ids import StepId
 
@@ -14,7 +15,17 @@ NO_OUTPUT: Final = object()
 class Join:
     """A vertex in a plane that some of its arrows have reached. `scope` is what a spread began with."""
 
-    __slots__ = ("held", "items", "parts", "required", "resolved", "scope", "scopes", "told")
+    __slots__ = (
+        "held",
+        "items",
+        "parts",
+        "required",
+        "resolved",
+        "scope",
+        "scopes",
+        "told",
+        "trouble",
+    )
 
     def __init__(self, required: int, scope: Scope | None = None) -> None:
         self.required = required
@@ -30,6 +41,8 @@ class Join:
         self.items: dict[int, tuple[str, Any]] = {}
         """What the items of a spread came to, each with the vertex that it came from last."""
         self.scope: Scope = scope or {}
+        self.trouble: Trouble | None = None
+        """Of a spread: why an item has come to nothing."""
 
 
 class Loop:

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from perdure.core.errors import PerdureError
+
 ANY_ERROR = "builtins:Exception"
 
 
@@ -26,7 +28,10 @@ class Trouble(msgspec.Struct, frozen=True):
     @property
     def bound(self) -> dict[str, Any]:
         """The same, with what it takes to raise it again."""
-        return {**self.value, "names": sorted(self.names), "of": self.type_name}
+        found = {**self.value, "names": sorted(self.names), "of": self.type_name}
+        if self.payload is not None:
+            found["failure"] = self.payload.decode("latin-1")
+        return {**found, "code": self.code}
 
     def is_one_of(self, errors: tuple[str, ...]) -> bool:
         """Whether it counts as any of them; none means any error at all."""
@@ -45,7 +50,8 @@ def trouble_of(error: BaseException, payload: bytes | None = None, code: int = 5
         return Trouble(
             stored, str(getattr(error, "message", "")), frozenset(names | {stored}), payload, code
         )
-    return Trouble(own, str(error), frozenset(names), payload, code)
+    message = error.what if isinstance(error, PerdureError) else str(error)
+    return Trouble(own, message, frozenset(names), payload, code)
 
 
 def named_trouble(error: str, message: str, bases: tuple[str, ...] = ()) -> Trouble:
@@ -63,5 +69,13 @@ def bound_trouble(value: Any) -> Trouble | None:
     """The error that was bound to a variable; None if that is not one."""
     if not isinstance(value, dict) or not isinstance(value.get("of"), str):
         return None
-    names = value.get("names") or ()
-    return Trouble(value["of"], str(value.get("message", "")), frozenset(map(str, names)))
+    names, failure = value.get("names") or (), value.get("failure")
+    payload = failure.encode("latin-1") if isinstance(failure, str) else None
+    code = value.get("code")
+    return Trouble(
+        value["of"],
+        str(value.get("message", "")),
+        frozenset(map(str, names)),
+        payload,
+        code if isinstance(code, int) else 500,
+    )

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from perdure.core.codec import Codec
-from perdure.core.errors import ReadinessOverflow
+from perdure.core.errors import InputError, ReadinessOverflow
 from perdure.core.expressions import Expression
 from perdure.core.graph.model import DONE, ERROR, PENDING, TIMEOUT
 from perdure.core.graph.state import GraphState, Join, Loop, Scope
@@ -248,8 +248,12 @@ class Walk:
     def _deliver_variables(self, arrow: Arrow, step: StepId, scope: Scope) -> None:
         source = arrow.source.name
         for name in joined_variables(arrow, scope):
-            value = self._codec.encode(scope[name])
-            self.delivered.append(Delivered(step, source, name, NOT_AN_ITEM, value))
+            self._deliver(step, source, name, NOT_AN_ITEM, scope[name])
+
+    def _deliver(self, step: StepId, source: str, name: str, position: int, value: Any) -> None:
+        stored = stored_form(self._codec, value)
+        if stored is not None:
+            self.delivered.append(Delivered(step, source, name, position, stored))
 
     def _arrive_at_barrier(self, arrow: Arrow, plane: Plane, scope: Scope | None) -> None:
         target = arrow.target
@@ -261,19 +265,21 @@ class Walk:
         if inner is not None and target.collect is not None:
             try:
                 value = self.value(target.collect, inner)
-                stored = self._codec.encode(value)
-            except Exception as error:  # the expression's own failure
-                self.trouble = trouble_of(error)
-                return
-            join.items[item] = arrow.source.name, value
-            if join.resolved < join.required:
-                delivered = Delivered(step, arrow.source.name, target.into, item, stored)
-                self.delivered.append(delivered)
+            except Exception as error:  # the expression's own failure is the aggregate's
+                join.trouble = join.trouble or trouble_of(error)
+            else:
+                join.items[item] = arrow.source.name, value
+                if join.resolved < join.required:
+                    self._deliver(step, arrow.source.name, target.into, item, value)
         if join.resolved == join.required:
             del self._state.joins[key]
             self._forget(join, step)
             values = [join.items[item][1] for item in sorted(join.items)]
-            self._resolve(target, outer, {**join.scope, target.into: values})
+            scope = {**join.scope, target.into: values}
+            if join.trouble is None:
+                self._resolve(target, outer, scope)
+            else:
+                self._stumble(target, outer, scope, join.trouble)
 
     def _arrived(self, join: Join, arrow: Arrow, item: int, scope: Scope | None) -> Scope | None:
         """With what an item has come to its end, once all of its arrows are known."""
@@ -450,6 +456,14 @@ class Walk:
             turn = self._loop(hook, plane)
             turn.undecided += cycles
             turn.unresolved += exits
+
+
+def stored_form(codec: Codec, value: Any) -> bytes | None:
+    """How a value is kept in the index; None if it has no stored form, such as an infinity: the run needs none."""
+    try:
+        return codec.encode(value)
+    except InputError:
+        return None
 
 
 def joined_variables(arrow: Arrow, scope: Scope) -> list[str]:

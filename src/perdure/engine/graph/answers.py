@@ -5,13 +5,14 @@ from typing import Any
 from perdure.authoring.failures import Failure, decode_failure, encode_failure
 from perdure.authoring.response import read_response
 from perdure.core.codec import Codec
-from perdure.core.errors import PerdureError, RunInterrupted
+from perdure.core.errors import PerdureError, ResponseError, RunInterrupted
 from perdure.core.graph.trouble import ANY_ERROR, Trouble, named_trouble, trouble_of
 from perdure.core.graph.walk import Answer
 
 TIMEOUT_ERROR = "builtins:TimeoutError"
 FIRST_ERROR_CODE = 400
 LAST_CODE = 599
+RESPONSE_ERROR = "perdure.core.errors:ResponseError"
 
 
 def answer_of(codec: Codec, payload: bytes | None) -> Answer:
@@ -22,7 +23,7 @@ def answer_of(codec: Codec, payload: bytes | None) -> Answer:
         return Answer(trouble=trouble_of(error))
     code, data = read_response(value)
     if code >= FIRST_ERROR_CODE:
-        named = named_trouble("perdure.core.errors:ResponseError", f"code {code}: {data}")
+        named = named_trouble(RESPONSE_ERROR, f"code {code}: {data}")
         return Answer(data, code, Trouble(named.type_name, named.message, named.names, code=code))
     return Answer(data, code)
 
@@ -30,10 +31,16 @@ def answer_of(codec: Codec, payload: bytes | None) -> Answer:
 def failure_of(codec: Codec, payload: bytes | None, what: str) -> Answer:
     """The answer of a step that failed."""
     error = decode_failure(codec, payload, what=what)
-    said = getattr(error, "code", None)
-    code = said if isinstance(said, int) and FIRST_ERROR_CODE <= said <= LAST_CODE else 500
-    trouble = trouble_of(error, payload, code)
+    trouble = trouble_of(error, payload, _code_of(error))
     return Answer(trouble=trouble, code=trouble.code, is_timeout=TIMEOUT_ERROR in trouble.names)
+
+
+def _code_of(error: Exception) -> int:
+    """What an error says of itself: as Perdure's own do, or as those of HTTP libraries do."""
+    for said in (getattr(error, "status", None), getattr(error, "code", None)):
+        if type(said) is int and FIRST_ERROR_CODE <= said <= LAST_CODE:
+            return said
+    return 500
 
 
 def timed_out(what: str) -> Answer:
@@ -46,6 +53,8 @@ def encode_trouble(codec: Codec, trouble: Trouble) -> bytes:
     """The failure of a run, so that a client raises the same error where it has it."""
     if trouble.payload is not None:
         return trouble.payload
+    if trouble.type_name == RESPONSE_ERROR:
+        return encode_failure(codec, ResponseError(trouble.message, status=trouble.code))
     failure = Failure(
         type_name=trouble.type_name,
         message=trouble.message,

@@ -11,6 +11,7 @@ from perdure.authoring.task import Task
 from perdure.core.errors import InputError, UnknownName
 from perdure.core.graph.identity import key_text, mailbox_of
 from perdure.core.graph.state import CycleHook
+from perdure.core.graph.trouble import trouble_of
 from perdure.core.graph.vertex import (
     ChildRequest,
     Primitive,
@@ -22,7 +23,7 @@ from perdure.core.graph.vertex import (
     ToRun,
     ToTopic,
 )
-from perdure.core.graph.walk import PASSED, Begun, Walk
+from perdure.core.graph.walk import PASSED, Answer, Begun, Walk
 from perdure.core.ids import StepId, message_guid, parse_run_id
 from perdure.core.journal import events as e
 from perdure.core.ledger import ENTRY, LEG1_DONE, WORK_DONE, message_account, step_account
@@ -162,18 +163,22 @@ def _ask_child(machine: "GraphMachine", begun: Begun, step: StepId, request: Chi
 
 
 def _ask_timer(machine: "GraphMachine", begun: Begun, step: StepId, _: TimerRequest) -> None:
+    duration = _duration_ms(step, begun.arguments["seconds"])
     machine.attempt(step)
     _promised(machine, begun, step, Place.TIMER, _NOBODY)
-    _schedule(machine, step, begun.arguments["seconds"])
+    _schedule(machine, step, duration)
 
 
-def _schedule(machine: "GraphMachine", step: StepId, seconds: object) -> None:
-    """A timer's leg 1."""
+def _duration_ms(step: StepId, seconds: object) -> int:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise InputError(f"step {step!r} waits for {seconds!r}", "give a number of seconds")
     if not 0 <= seconds <= LONGEST_WAIT_S:
         raise InputError(f"step {step!r} waits for {seconds!r} s", "give 0 s to 100 years")
-    duration = round(seconds * 1000)
+    return round(seconds * 1000)
+
+
+def _schedule(machine: "GraphMachine", step: StepId, duration: int) -> None:
+    """A timer's leg 1."""
     run_id = machine.info.run_id
     fire_at = machine.sources.now_ms() + duration
     message = Message(run_id, timer_guid(run_id, step), "timer", fire_at, fire_at, step)
@@ -184,12 +189,15 @@ def _schedule(machine: "GraphMachine", step: StepId, seconds: object) -> None:
 def _ask_signal(
     machine: "GraphMachine", begun: Begun, step: StepId, request: SignalRequest
 ) -> None:
+    key, limit = begun.arguments.get("key"), begun.arguments.get("timeout")
+    text = None if request.key is None else key_text(key)
+    duration = 0 if request.timeout is None else _duration_ms(step, limit)
     machine.attempt(step)
     effects: tuple[Effect, ...] = ()
     names: tuple[str, ...] = (request.topic,)
     found = machine.ask(begun, step)
-    if request.key is not None:
-        found.key = key_text(begun.arguments["key"])
+    if text is not None:
+        found.key = text
         names = (machine.signal_name(request.topic, step), request.topic)
         effects = (machine.hook_of(found),)
     if request.timeout is None:
@@ -200,7 +208,7 @@ def _ask_signal(
         found.promise = machine.promises[step] = promise
         for effect in effects:
             machine.record.attach(effect)
-        _schedule(machine, step, begun.arguments["timeout"])
+        _schedule(machine, step, duration)
     machine.signals.expect(step, names)
     machine.receive(found)
 
@@ -209,25 +217,40 @@ def _ask_signal(
 
 
 def _pass(machine: "GraphMachine", begun: Begun, step: StepId) -> None:
-    """One leg: the work is done at once, then the three steps follow."""
+    """The work is done at once."""
     vertex = begun.vertex
-    guid = message_guid(machine.info.run_id, "pass", step)
     effects = () if vertex.sending is None else _send(machine, begun, step)
+    _go_through(machine, begun, step, PASSED, effects)
+
+
+def stumble(machine: "GraphMachine", begun: Begun, step: StepId, error: Exception) -> None:
+    """What the activity asks for can't be asked: it is through at once, and that is its answer."""
+    _go_through(machine, begun, step, Answer(trouble=trouble_of(error)), ())
+
+
+def _go_through(
+    machine: "GraphMachine",
+    begun: Begun,
+    step: StepId,
+    answer: Answer,
+    effects: tuple[Effect, ...],
+) -> None:
+    """One leg, then the three steps."""
+    vertex, plane = begun.vertex, begun.plane
+    guid = message_guid(machine.info.run_id, "pass", step)
     message, account = message_account(guid), step_account(step)
     machine.attempt(step, (message, ENTRY))
     if isinstance(vertex.sending, ToAll) and not machine.record.is_replaying:
         machine.is_turn_over = True
     leg1 = LEG1_DONE
-    plane = begun.plane
-    if vertex.opens_planes:
+    if vertex.cycles:
         # What comes back here is the second time.
         leg1 += ENTRY
-        if vertex.cycles:
-            machine.state.hooks[vertex.index, plane] = CycleHook(begun.scope)
-        plane = (*plane, 0)
+        machine.state.hooks[vertex.index, plane] = CycleHook(begun.scope)
+    inner = (*plane, 0) if vertex.opens_planes else plane
     machine.record.emit(posted("work", (message, WORK_DONE), (account, leg1)), *effects)
     walk = Walk(machine.state, machine.codec)
-    walk.leave(vertex, plane, begun.scope, PASSED)
+    walk.leave(vertex, inner, begun.scope, answer)
     machine.spawn(vertex, step, guid, walk)
 
 

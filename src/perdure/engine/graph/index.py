@@ -12,7 +12,7 @@ import msgspec
 from perdure.core.graph.identity import mailbox_of
 from perdure.core.graph.state import Join
 from perdure.core.graph.vertex import Primitive, SignalRequest, Vertex
-from perdure.core.graph.walk import NOT_AN_ITEM, joined_variables
+from perdure.core.graph.walk import NOT_AN_ITEM, joined_variables, stored_form
 from perdure.core.ids import RunId, StepId
 from perdure.engine.replay.effects import (
     Change,
@@ -111,9 +111,12 @@ def _given(
 ) -> Iterable[tuple[Given, bytes]]:
     if vertex.primitive is Primitive.BARRIER:
         for item, (source, value) in join.items.items():
-            yield (step, item, source, vertex.into), machine.codec.encode(value)
+            stored = stored_form(machine.codec, value)
+            if stored is not None:
+                yield (step, item, source, vertex.into), stored
         return
     for arrow, scope in join.scopes.values():
         for name in joined_variables(arrow, scope):
-            key = step, NOT_AN_ITEM, arrow.source.name, name
-            yield key, machine.codec.encode(scope[name])
+            stored = stored_form(machine.codec, scope[name])
+            if stored is not None:
+                yield (step, NOT_AN_ITEM, arrow.source.name, name), stored

@@ -16,7 +16,7 @@ from typing import Any
 from perdure.authoring.context import Info
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import Codec
-from perdure.core.errors import PerdureError, UnknownName, UnreadableProgram
+from perdure.core.errors import InputError, UnknownName, UnreadableProgram
 from perdure.core.graph.identity import RESPOND
 from perdure.core.graph.state import GraphState
 from perdure.core.graph.trouble import trouble_of
@@ -40,7 +40,7 @@ from perdure.engine.graph.answers import (
     failure_of,
     timed_out,
 )
-from perdure.engine.graph.beginning import begin
+from perdure.engine.graph.beginning import begin, stumble
 from perdure.engine.graph.effects import hook, index_effects, key_effects
 from perdure.engine.graph.ending import complete, fail, stop
 from perdure.engine.graph.labels import ENTERED, posted
@@ -279,10 +279,8 @@ class GraphMachine(RunMachine):
                 begin(self, begun, step)
             except (UnknownName, UnreadableProgram):
                 raise  # it is this process that lacks something, and not the graph that is wrong
-            except PerdureError as error:
-                if self.is_over:
-                    raise
-                fail(self, trouble_of(error))
+            except InputError as error:  # before anything was decided
+                stumble(self, begun, step, error)
 
     def attempt(self, step: StepId, *seeds: tuple[AccountId, int]) -> None:
         """Leg 1 is entered. Whoever finds that it was, and no more, enters it once more and counts that."""

@@ -1,0 +1,175 @@
+"""What goes wrong in a graph goes along its edges for errors. Values that can't be stored do no harm."""
+
+from typing import Any
+
+import pytest
+
+from perdure import Engine, GraphProgram, ResponseError, RunInterrupted, task
+from perdure.authoring.response import Response
+from perdure.core.graph import model as m
+from perdure.testing.checkers import assert_sound
+from tests.client.engines import store_of
+
+pytestmark = pytest.mark.asyncio
+
+ANY = m.FieldType("any")
+
+
+class Peculiar(Exception):
+    """Has two arguments."""
+
+
+@task
+async def troubles_same(of: Any = None) -> Any:
+    return of
+
+
+@task
+async def troubles_peculiar() -> None:
+    raise Peculiar("one", "two")
+
+
+@task
+async def troubles_not_found() -> Any:
+    return Response("nothing", 404)
+
+
+def graph(name: str, nodes: list[Any], edges: list[Any], **fields: m.FieldType) -> Any:
+    made = tuple(edge if isinstance(edge, m.Edge) else m.Edge(*edge) for edge in edges)
+    trigger = m.Trigger(name="t")
+    return GraphProgram[..., Any](
+        m.Graph(f"troubles.{name}", (trigger, *nodes), made, input=fields)
+    )
+
+
+def handled(name: str, activity: m.AnyNode) -> Any:
+    """A graph that begins with the activity, and outputs what goes wrong with it."""
+    wrong = m.Output(name="wrong", value="problem['message']")
+    edges = [("t", "a"), m.Edge("a", "wrong", "error", bind="problem")]
+    return graph(name, [activity, wrong], edges, x=ANY)
+
+
+naps = handled("naps", m.Hook(name="a", sleep="x"))
+waits = handled("waits", m.Hook(name="a", topic="go", sleep="x"))
+finds = handled("finds", m.Hook(name="a", topic="go", key="x"))
+tells = handled("tells", m.Signal(name="a", topic="go", key="x"))
+tells_run = handled("tells_run", m.Signal(name="a", topic="go", run="x"))
+ends_run = handled("ends_run", m.Interrupt(name="a", target="x"))
+works = handled("works", m.Worker(name="a", task="troubles_same", input={"of": "float(x)"}))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: naps(x=-1), "waits for -1 s"),
+        (lambda: naps(x="soon"), "waits for 'soon'"),
+        (lambda: waits(x=-1), "waits for -1 s"),
+        (lambda: finds(x="k" * 2000), "a key"),
+        (lambda: finds(x="a\0b"), "a key"),
+        (lambda: tells(x="k" * 2000), "a key"),
+        (lambda: tells_run(x="nobody"), "'nobody' is not a run id"),
+        (lambda: ends_run(x="nobody"), "'nobody' is not a run id"),
+        (lambda: works(x="inf"), "inf"),
+    ],
+)
+async def test_what_can_not_be_asked_for_goes_along_the_edge_for_errors(
+    call: Any, message: str, engine: Engine
+) -> None:
+    run = await engine.start(call())
+    assert message in await run.result(10)
+    await assert_sound(store_of(engine))
+
+
+collects = graph(
+    "collects",
+    [
+        m.Spread(name="s", items="x", item="i"),
+        m.Worker(name="w", task="troubles_same", input={"of": "i"}),
+        m.Aggregate(name="g", of="s", collect="1 // w", into="got"),
+        m.Output(name="o", value="got"),
+        m.Output(name="wrong", value="problem['type']"),
+    ],
+    [
+        ("t", "s"),
+        ("s", "w"),
+        ("w", "g"),
+        ("g", "o"),
+        m.Edge("g", "wrong", "error", bind="problem"),
+    ],
+    x=ANY,
+)
+
+
+async def test_what_can_not_be_collected_is_the_failure_of_the_aggregate(engine: Engine) -> None:
+    run = await engine.start(collects(x=[1, 0, 2]))
+    assert await run.result(10) == "ZeroDivisionError"
+    assert await (await engine.start(collects(x=[1, 1]))).result(10) == [1, 1]
+    await assert_sound(store_of(engine))
+
+
+joins = graph(
+    "joins",
+    [
+        m.Worker(name="w", task="troubles_same"),
+        m.Assign(name="a", set={"v": "float('inf')"}),
+        m.Worker(name="b", task="troubles_same"),
+        m.Assign(name="c", set={"r": "v > 1"}),
+        m.Output(name="o", value="r"),
+    ],
+    [("t", "w"), ("w", "a"), ("w", "b"), ("a", "c"), ("b", "c"), ("c", "o")],
+)
+
+
+async def test_a_value_without_a_stored_form_waits_for_its_join(engine: Engine) -> None:
+    run = await engine.start(joins())
+    assert await run.result(10) is True
+    await assert_sound(store_of(engine))
+
+
+again = graph(
+    "again",
+    [m.Worker(name="w", task="troubles_peculiar"), m.Raise(name="r", again="e")],
+    [("t", "w"), m.Edge("w", "r", "error", bind="e")],
+)
+
+
+async def test_an_error_that_is_raised_again_is_what_it_was(engine: Engine) -> None:
+    run = await engine.start(again())
+    with pytest.raises(Peculiar) as caught:
+        await run.result(10)
+    assert caught.value.args == ("one", "two")
+    await assert_sound(store_of(engine))
+
+
+stops = graph("stops", [m.Interrupt(name="i", reason="'enough'", code=418)], [("t", "i")])
+misses = graph("misses", [m.Worker(name="w", task="troubles_not_found")], [("t", "w")])
+
+
+def parent_of(program: str, code: int) -> Any:
+    nodes = [
+        m.Await(name="w", program=f"troubles.{program}"),
+        m.Output(name="right", value=f"{code}"),
+        m.Output(name="wrong", value="'any error'"),
+    ]
+    edges = [("t", "w"), m.Edge("w", "right", f"{code}"), m.Edge("w", "wrong", "error")]
+    return graph(f"parent_of_{program}", nodes, edges)
+
+
+parent_of_stops, parent_of_misses = parent_of("stops", 418), parent_of("misses", 404)
+
+
+@pytest.mark.parametrize(("call", "code"), [(parent_of_stops, 418), (parent_of_misses, 404)])
+async def test_the_code_of_a_child_that_failed_is_its_code(
+    call: Any, code: int, engine: Engine
+) -> None:
+    assert await (await engine.start(call())).result(10) == code
+    await assert_sound(store_of(engine))
+
+
+async def test_clients_are_told_the_code(engine: Engine) -> None:
+    with pytest.raises(RunInterrupted, match="enough") as stopped:
+        await (await engine.start(stops())).result(10)
+    assert stopped.value.status == 418
+    with pytest.raises(ResponseError, match="code 404: nothing") as missed:
+        await (await engine.start(misses())).result(10)
+    assert missed.value.status == 404
