@@ -71,6 +71,7 @@ PUBLIC = [
     "graph",
     "heartbeat",
     "info",
+    "inline",
     "join_set",
     "key",
     "load_graph",

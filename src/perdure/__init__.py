@@ -5,6 +5,7 @@ from perdure.authoring.concurrency import JoinSet, first, gather, join_set
 from perdure.authoring.context import Info
 from perdure.authoring.graphs.builder import GraphBuilder
 from perdure.authoring.graphs.decorator import graph
+from perdure.authoring.graphs.inline import inline
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
@@ -137,6 +138,7 @@ __all__ = [
     "graph",
     "heartbeat",
     "info",
+    "inline",
     "join_set",
     "key",
     "load_graph",

@@ -4,8 +4,19 @@ from typing import Any
 
 import pytest
 
+import perdure
+from perdure.core.errors import InputError
 from perdure.core.graph.checking import problems_of
-from tests.authoring.graphs.corpus import CASES, DEFINITIONS, PROGRAMS, Case, Outcome, expected
+from tests.authoring.graphs.corpus import (
+    CASES,
+    CODEC,
+    DEFINITIONS,
+    PROGRAMS,
+    Case,
+    Outcome,
+    expected,
+)
+from tests.authoring.graphs.corpus_tasks import corpus_workflow
 from tests.authoring.graphs.interpreter import Failed, World, interpret
 
 
@@ -20,6 +31,26 @@ def interpreted(case: Case) -> Outcome:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_graph_does_what_the_function_does(case: Case) -> None:
     assert interpreted(case) == expected(case)
+
+
+async def run_by_asyncio(case: Case) -> Outcome:
+    call = case.program(**case.kwargs)
+    try:
+        value = await perdure.inline(call, signals=case.signals)
+    except Exception as error:  # whatever the program raises
+        kind = type(error)
+        return Outcome(None, f"{kind.__module__}:{kind.__qualname__}", str(error))
+    return Outcome(CODEC.decode(CODEC.encode(value), object))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+async def test_function_does_the_same_in_an_event_loop(case: Case) -> None:
+    assert await run_by_asyncio(case) == expected(case)
+
+
+async def test_only_graphs_run_inline() -> None:
+    with pytest.raises(InputError, match="is a workflow"):
+        await perdure.inline(corpus_workflow(1))
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
