@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Engine, GraphProgram, ResponseError, RunInterrupted, task
+from perdure import Engine, GraphProgram, InputError, ResponseError, RunInterrupted, task
 from perdure.authoring.response import Response
 from perdure.core.graph import model as m
 from perdure.testing.checkers import assert_sound
@@ -163,6 +163,24 @@ async def test_the_code_of_a_child_that_failed_is_its_code(
     call: Any, code: int, engine: Engine
 ) -> None:
     assert await (await engine.start(call())).result(10) == code
+    await assert_sound(store_of(engine))
+
+
+promises_text = GraphProgram[..., Any](
+    m.Graph(
+        "troubles.promises_text",
+        (m.Trigger(name="t"), m.Output(name="o", value="{'r': x}")),
+        (m.Edge("t", "o"),),
+        input={"x": ANY},
+        output={"r": m.FieldType("str")},
+    )
+)
+
+
+async def test_an_output_that_is_not_what_the_graph_says_fails_the_run(engine: Engine) -> None:
+    assert await (await engine.start(promises_text(x="text"))).result(10) == {"r": "text"}
+    with pytest.raises(InputError, match="'r' is 5, and has to be of type str"):
+        await (await engine.start(promises_text(x=5))).result(10)
     await assert_sound(store_of(engine))
 
 

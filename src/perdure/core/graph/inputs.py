@@ -1,4 +1,4 @@
-"""Whether a graph can begin with what it is given."""
+"""Whether a graph can begin with what it is given, and end with what it has come to."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,6 +31,13 @@ def input_faults(fields: Mapping[str, FieldType], given: Mapping[str, Any]) -> l
         elif not is_of(fields[name], value):
             faults.append(f"{name!r} is {value!r:.80}, and has to be of type {fields[name].type}")
     return faults
+
+
+def output_faults(fields: Mapping[str, FieldType], result: Any) -> list[str]:
+    """All that is wrong with an output, as with an input."""
+    if not isinstance(result, Mapping):
+        return [f"{result!r:.80} has no fields, and {', '.join(fields) or 'none'} are said of it"]
+    return input_faults(fields, result)
 
 
 def is_of(field: FieldType, value: Any) -> bool:

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from perdure.authoring.failures import encode_failure
-from perdure.core.errors import PerdureError, RunCancelled
+from perdure.core.errors import InputError, PerdureError, RunCancelled
+from perdure.core.graph.inputs import output_faults
 from perdure.core.graph.trouble import Trouble
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 
 def complete(machine: "GraphMachine", guid: Guid | None, step: StepId | None) -> None:
-    """The last step is through. If its result can't be kept, that is how the run ends."""
+    """The last step is through. If its result can't be kept, or is not what the graph says, that is how it ends."""
     ending: e.Terminal
     try:
         payload = machine.codec.encode(machine.state.outcome)
+        _require_output(machine)
     except PerdureError as error:
         payload = encode_failure(machine.codec, error)
         ending = e.ExecutionFailed(payload=payload, released=0, guid=guid, step=step)
@@ -29,6 +31,16 @@ def complete(machine: "GraphMachine", guid: Guid | None, step: StepId | None) ->
         return
     ending = e.ExecutionCompleted(payload=payload, released=0, guid=guid, step=step)
     machine.finish(ending, tell_parent(machine, "completed", payload))
+
+
+def _require_output(machine: "GraphMachine") -> None:
+    fields = machine.workflow.model.output
+    faults = [] if fields is None else output_faults(fields, machine.state.outcome)
+    if faults:
+        raise InputError(
+            f"the output of graph {machine.info.program!r} is not what it says: {'; '.join(faults)}",
+            "mend what leads to its output, or what is said of it",
+        )
 
 
 def fail(machine: "GraphMachine", trouble: Trouble) -> None:
