@@ -212,6 +212,18 @@ def test_graphs_of_one_file_may_call_each_other(graph: Command, tmp_path: Path) 
     assert re.search(r"both.yaml: outer: [5-9] nodes, all is well", said.out), said.out
 
 
+def test_graphs_are_checked_with_their_calls_expanded(graph: Command, tmp_path: Path) -> None:
+    both = tmp_path / "both.yaml"
+    both.write_text(
+        "graph: outer\nactivities:\n  c: {call: inner}\n  out: {output: c}\ntransitions:\n  - c -> out\n"
+        "---\ngraph: inner\nactivities:\n  way: branch\n  out: {output: 1}\n"
+        "transitions:\n  - {from: way, to: out, when: job}\n"
+    )
+    said = graph("check", both)
+    assert said.code == WRONG
+    assert "c.graph: the graph 'inner' may end without an output" in said.out + said.err
+
+
 def test_one_graph_is_drawn_at_a_time(graph: Command, greet: Path) -> None:
     greet.write_text(GREET.format(version=1) + "---\n" + GREET.format(version=2))
     said = graph("draw", greet)

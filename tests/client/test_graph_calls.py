@@ -3,6 +3,8 @@
 import pytest
 
 from perdure import Engine, GraphBuilder, GraphInvalid, GraphProgram, task
+from perdure.client.graphs import checked
+from perdure.core.graph.model import Graph
 
 
 @task(name="calls.double")
@@ -41,3 +43,45 @@ def test_a_call_of_an_unknown_graph_is_told_when_the_program_is_made() -> None:
         outer("calls_iner")
     assert len(caught.value.problems) == 2
     assert "'calls_inner'" in caught.value.problems[0].remedy
+
+
+def spreading() -> GraphProgram[..., object]:
+    b = GraphBuilder("calls_spreading", input={"ns": list})
+    b.spread("each", "ns", item="n")
+    b.worker("twice", double, input={"n": "n"})
+    b.aggregate("all", of="each", collect="twice", into="found")
+    b.output("out", "found")
+    b.chain("each", "twice", "all", "out")
+    return GraphProgram(b.build())
+
+
+def handling(*, is_awaited: bool) -> Graph:
+    """What calls or awaits the other, and handles its errors."""
+    b = GraphBuilder("calls_handling", version="1", input={"ns": list})
+    place = b.wait_for if is_awaited else b.call
+    place("inner", "calls_spreading", input={"ns": "ns"})
+    b.output("out", "inner")
+    b.output("handled", "f'handled {e.message}'")
+    b.chain("inner", "out")
+    b.edge("inner", "handled", on="error", bind="e")
+    return b.build()
+
+
+async def test_a_call_with_error_edges_of_a_graph_with_a_spread_is_refused(engine: Engine) -> None:
+    spreading()
+    graph = handling(is_awaited=False)
+    for refuse in (GraphProgram, checked):
+        with pytest.raises(GraphInvalid, match="start it with an await") as caught:
+            refuse(graph)
+        assert [problem.node for problem in caught.value.problems] == ["inner"]
+    with pytest.raises(GraphInvalid, match="start it with an await"):
+        await engine.deploy(graph)
+    assert await engine.graphs() == []
+
+
+async def test_it_is_awaited_instead(engine: Engine) -> None:
+    spreading()
+    program = GraphProgram(handling(is_awaited=True))
+    assert await (await engine.start(program(ns=[1, 2]))).result(10) == [2, 4]
+    said = await (await engine.start(program(ns=[1, "x"]))).result(10)
+    assert str(said).startswith("handled ")

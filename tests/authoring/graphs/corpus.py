@@ -429,6 +429,37 @@ async def corpus_spread_fails(xs: list[Any]) -> Any:
 
 
 @graph
+async def corpus_quotients(xs: list[Any]) -> Any:
+    return await gather(*[corpus_divide(60, x) for x in xs])
+
+
+@graph
+async def corpus_quotients_called(xs: list[Any]) -> Any:
+    found = await corpus_quotients(xs)
+    return [len(found), *found]
+
+
+@graph
+async def corpus_quotients_tried(xs: list[Any]) -> Any:
+    try:
+        found = await corpus_quotients(xs)
+    except ZeroDivisionError:
+        return "divided by zero"
+    return found
+
+
+@graph
+async def corpus_quotients_tried_in_loop(xs: list[Any]) -> Any:
+    found: list[Any] = []
+    for x in xs:
+        try:
+            found = [*found, await corpus_quotients([x, x + 1])]
+        except (ZeroDivisionError, ValueError) as e:
+            found = [*found, str(e)]
+    return found
+
+
+@graph
 async def corpus_spread_in_loop(n: int) -> Any:
     rows: list[Any] = []
     for i in range(n):
@@ -642,6 +673,10 @@ def _cases() -> list[Case]:
         ),
         (corpus_spread, [{"xs": xs, "n": n} for xs, n in (([], 1), ([1, 2, 3], 2), ([5], 0))]),
         (corpus_spread_fails, [{"xs": xs} for xs in ([], [1, 2], [1, 0, 7], [7, 0])]),
+        (corpus_quotients, [{"xs": xs} for xs in ([], [1, 2], [1, 0])]),
+        (corpus_quotients_called, [{"xs": xs} for xs in ([], [1, 2], [1, 7])]),
+        (corpus_quotients_tried, [{"xs": xs} for xs in ([], [1, 2], [1, 0, 7], [1, 7, 0])]),
+        (corpus_quotients_tried_in_loop, [{"xs": xs} for xs in ([], [1, 0, 2, 6, 7])]),
         (corpus_spread_in_loop, [{"n": n} for n in (0, 1, 3)]),
         (corpus_lifted, [{"x": x} for x in (0, 1, 4)]),
         (corpus_order_of_evaluation, [{"x": x} for x in (0, 1)]),

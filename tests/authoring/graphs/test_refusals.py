@@ -9,6 +9,7 @@ from perdure import InputError
 from perdure.authoring.graphs.compiler.function import compile_function
 from perdure.authoring.graphs.decorator import graph
 from perdure.core.errors import CannotCompile
+from perdure.core.graph.model import Place
 from tests.authoring.graphs import refused
 
 FUNCTIONS = [
@@ -43,6 +44,24 @@ def test_error_names_the_file_and_all_places() -> None:
     text = str(caught.value)
     assert text.startswith("graph 'plain_call' can't be compiled: change these lines\n  ")
     assert text.count(f"{refused.__file__}:") == 2
+
+
+@graph(name="refusals_whole")
+async def whole(n: int) -> int:
+    return n
+
+
+async def passes_text() -> int:
+    return await whole("text")  # type: ignore[arg-type]
+
+
+def test_what_is_wrong_with_the_graph_is_told_at_the_function() -> None:
+    with pytest.raises(CannotCompile) as caught:
+        graph(passes_text)
+    (problem,) = caught.value.problems
+    assert problem.what == "'text' is of type str, and 'n' of the graph 'refusals_whole' is int"
+    assert problem.where == Place(__file__, passes_text.__code__.co_firstlineno, 1)
+    assert str(caught.value).startswith("graph 'passes_text' can't be compiled: ")
 
 
 def plain(x: int) -> int:

@@ -12,13 +12,15 @@ PRICE = m.Graph(
     (
         m.Trigger(name="start", job={"asked": "amount"}, keys={"a": "amount"}),
         m.Worker(name="quote", task="quote", input={"amount": "amount", "all": "input"}),
+        m.Worker(name="note", task="note"),
         m.Branch(name="way"),
         m.Output(name="cheap", value="quote"),
         m.Output(name="dear", value="[quote * rate for quote in [quote]][0]"),
     ),
     (
         m.Edge("start", "quote"),
-        m.Edge("quote", "way", when="result"),
+        m.Edge("quote", "way"),
+        m.Edge("quote", "note", when="result"),
         m.Edge("way", "cheap", when="quote < 3"),
         m.Edge("way", "dear"),
     ),
@@ -82,7 +84,8 @@ def test_a_call_becomes_the_nodes_of_its_graph() -> None:
         m.Edge("p", "oops", when="p__result > 9"),
         m.Edge("start", "oops"),
         m.Edge("p/start", "p/quote"),
-        m.Edge("p/quote", "p/way", when="result"),
+        m.Edge("p/quote", "p/way"),
+        m.Edge("p/quote", "p/note", when="result"),
         m.Edge("p/way", "p/cheap", when="p__quote < 3"),
         m.Edge("p/way", "p/dear"),
         m.Edge("p/cheap", "p"),
@@ -147,7 +150,7 @@ def test_a_graph_without_outputs_results_in_its_job() -> None:
     )
     graph = expanded(calling(m.Call(name="c", graph="inner")), inner)
     assert m.Edge("c/w", "c") in graph.edges
-    assert m.Assign(name="c", set={"c__result": "job", "c": "c__result"}) in graph.nodes
+    assert m.Assign(name="c", set={"c__result": "job or None", "c": "c__result"}) in graph.nodes
 
 
 def test_calls_within_calls_keep_their_names_apart() -> None:
@@ -249,6 +252,166 @@ def test_a_called_graph_with_problems_is_refused() -> None:
     bad = m.Graph("bad", (m.Branch(name="b"),), ())
     (said,) = refused(calling(m.Call(name="c", graph="bad")), bad)
     assert said.startswith("c.graph: the graph 'bad' has problems of its own, such as: ")
+
+
+def looping(*more: m.Edge) -> m.Graph:
+    nodes = (
+        m.Trigger(name="start"),
+        m.Hook(name="turn", cycle=True),
+        m.Branch(name="way"),
+        m.Cycle(name="again", to="turn"),
+        m.Output(name="end", value="1"),
+    )
+    edges = (
+        m.Edge("start", "turn"),
+        m.Edge("turn", "way"),
+        m.Edge("way", "again", when="job"),
+        m.Edge("way", "end"),
+    )
+    return m.Graph("looping", nodes, (*edges, *more), input={})
+
+
+SPREADING = m.Graph(
+    "spreading",
+    (
+        m.Trigger(name="start"),
+        m.Spread(name="each", items="[1, 2]", item="x"),
+        m.Worker(name="w", task="t", input={"x": "x"}),
+        m.Aggregate(name="all", of="each", collect="w", into="ws"),
+        m.Output(name="end", value="ws"),
+    ),
+    (
+        m.Edge("start", "each"),
+        m.Edge("each", "w"),
+        m.Edge("w", "all"),
+        m.Edge("all", "end"),
+    ),
+    input={},
+)
+PENDING = m.Graph(
+    "waiting",
+    (
+        m.Trigger(name="start"),
+        m.Worker(name="slow", task="t", pending=True),
+        m.Output(name="end", value="slow"),
+    ),
+    (m.Edge("start", "slow"), m.Edge("slow", "end")),
+    input={},
+)
+
+
+@pytest.mark.parametrize(
+    ("inner", "repeating"),
+    [(SPREADING, "spread 'each'"), (looping(), "hook 'turn'"), (PENDING, "worker 'slow'")],
+    ids=["spread", "loop", "pending"],
+)
+def test_error_edges_do_not_lead_out_of_what_repeats(inner: m.Graph, repeating: str) -> None:
+    call = m.Call(name="c", graph=inner.name)
+    expanded(calling(call), inner)
+    assert refused(calling(call, m.Edge("c", "oops", on="error")), inner) == [
+        f"c.graph: the call has error edges, and none can lead out of what the {repeating} of the graph "
+        f"{inner.name!r} repeats; start it with an await, as a run of its own"
+    ]
+
+
+def test_error_edges_do_not_lead_out_of_what_a_called_graph_calls() -> None:
+    middle = m.Graph(
+        "middle",
+        (
+            m.Trigger(name="start"),
+            m.Call(name="s", graph="spreading"),
+            m.Output(name="end", value="s"),
+        ),
+        (m.Edge("start", "s"), m.Edge("s", "end")),
+        input={},
+    )
+    outer = calling(m.Call(name="c", graph="middle"), m.Edge("c", "oops", on="error"))
+    (said,) = refused(outer, middle, SPREADING)
+    assert "the spread 's/each' of the graph 'middle'" in said
+
+
+def test_what_is_expanded_is_checked_and_told_at_the_call() -> None:
+    call = m.Call(name="c", graph="looping")
+    nodes = (
+        m.Trigger(name="start"),
+        m.Spread(name="each", items="[1]", item="x"),
+        call,
+        m.Aggregate(name="all", of="each", collect="c", into="cs"),
+    )
+    edges = (m.Edge("start", "each"), m.Edge("each", "c"), m.Edge("c", "all"))
+    outer = m.Graph("outer", nodes, edges)
+    assert problems_of(outer) == []
+    assert refused(outer, looping())[0] == (
+        "c.graph: the graph 'looping' can't take this place (c/turn: it is between the spread 'each' and its "
+        "aggregate 'all', and would make items of items); start it with an await, as a run of its own"
+    )
+
+
+def test_what_is_wrong_around_a_call_names_the_graph_to_await() -> None:
+    outer = calling(m.Call(name="c", graph="looping"), m.Edge("oops", "end"))
+    (said,) = refused(outer, looping())
+    assert said.startswith("end: it joins 'c', which may come many times because of 'c/turn'")
+    assert said.endswith("; start 'looping' with an await, as a run of its own, at 'c'")
+
+
+def test_problems_of_the_caller_itself_are_told_as_they_are() -> None:
+    outer = calling(m.Call(name="c", graph="looping"), m.Edge("oops", "nowhere"))
+    assert refused(outer, looping()) == [str(problem) for problem in problems_of(outer)]
+
+
+def ending(*edges: m.Edge, value: bool = True) -> m.Graph:
+    """A worker `w`, and whatever `edges` lead to from it."""
+    nodes: list[m.AnyNode] = [
+        m.Trigger(name="start"),
+        m.Worker(name="w", task="t"),
+        m.Branch(name="b"),
+        m.Worker(name="other", task="t"),
+        m.Raise(name="no", error="ValueError"),
+    ]
+    nodes += [m.Output(name="end", value="w")] if value else []
+    every = (m.Edge("start", "w"), *edges)
+    reached = {"start", *(edge.target for edge in every)}
+    return m.Graph("ending", tuple(n for n in nodes if n.name in reached), every, input={})
+
+
+MAY_NOT_END = [
+    ending(m.Edge("w", "end", when="result")),
+    ending(m.Edge("w", "end"), m.Edge("w", "other", on="error")),
+    ending(m.Edge("w", "end"), m.Edge("w", "other", on="timeout")),
+    ending(m.Edge("w", "end", on="201"), m.Edge("w", "other")),
+    ending(m.Edge("w", "b"), m.Edge("b", "end", when="w")),
+    ending(m.Edge("w", "b"), m.Edge("b", "end", when="w"), m.Edge("b", "other")),
+    ending(m.Edge("w", "other", when="result"), value=False),
+]
+ENDS = [
+    ending(m.Edge("w", "end"), m.Edge("w", "other", when="result")),
+    ending(m.Edge("w", "end"), m.Edge("w", "no", on="error")),
+    ending(m.Edge("w", "b"), m.Edge("b", "end", when="w"), m.Edge("b", "no")),
+    ending(m.Edge("w", "other"), value=False),
+    ending(m.Edge("w", "b"), m.Edge("b", "other", when="w"), m.Edge("b", "no"), value=False),
+]
+
+
+@pytest.mark.parametrize("inner", MAY_NOT_END)
+def test_a_graph_that_may_end_without_an_output_is_refused(inner: m.Graph) -> None:
+    assert refused(calling(m.Call(name="c", graph="ending")), inner) == [
+        "c.graph: the graph 'ending' may end without an output, and what follows would be skipped; "
+        "give every path of 'ending' an output, or start it with an await, as a run of its own"
+    ]
+
+
+@pytest.mark.parametrize("inner", ENDS)
+def test_a_graph_that_comes_to_an_end_for_sure_is_called(inner: m.Graph) -> None:
+    expanded(calling(m.Call(name="c", graph="ending")), inner)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("'one'", "str"), ("[n]", "list"), ("n / 2", "float")])
+def test_inputs_of_a_wrong_type_are_refused(text: str, kind: str) -> None:
+    call = m.Call(name="p", graph="price", input={"amount": text})
+    assert refused(calling(call), PRICE) == [
+        f"p.input.amount: {text} is of type {kind}, and 'amount' of the graph 'price' is int; "
+        "convert it, or pass another value"
+    ]
 
 
 def test_a_graph_without_calls_is_itself() -> None:

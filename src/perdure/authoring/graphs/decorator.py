@@ -4,14 +4,16 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
+import msgspec
+
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.compiler.function import compile_function
-from perdure.authoring.graphs.program import GraphProgram, registered_graph
+from perdure.authoring.graphs.compiler.problems import cannot_compile
+from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.texts import require_text
-from perdure.core.errors import InputError
+from perdure.core.errors import GraphInvalid, InputError
 from perdure.core.graph.checking import invalid, problems_of
-from perdure.core.graph.expansion import expand
-from perdure.core.graph.model import Graph
+from perdure.core.graph.model import Graph, Place
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,12 +26,19 @@ class GraphDecorator(Protocol):
 
 
 def make_program(fn: Callable[..., Any], model: Graph) -> GraphProgram[..., Any]:
-    """The program of a compiled function: with the graphs that it calls in place of the calls."""
-    expanded = expand(model, registered_graph)
-    problems = problems_of(expanded)
-    if problems:
-        raise invalid(model.name, problems)
-    return GraphProgram(expanded, fn)
+    """The program of a compiled function: with the graphs that it calls in place of the calls.
+
+    What is wrong with the graph is told at the beginning of the function.
+    """
+    try:
+        problems = problems_of(model)
+        if problems:
+            raise invalid(model.name, problems)
+        return GraphProgram(model, fn)
+    except GraphInvalid as error:
+        place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
+        found = (msgspec.structs.replace(each, where=place) for each in error.problems)
+        raise cannot_compile(model.name, found) from None
 
 
 @overload

@@ -4,7 +4,8 @@ The nodes of the called graph become `call/inner`, its variables `call__variable
 Its trigger becomes an assign that sets the input, its outputs become assigns of the result, and these lead to an assign
 with the name of the call, which maps the call's output and has the call's edges. Errors that the called graph does not
 handle go along the error edges of the call. Job data are the run's, and shared. Search keys and what a trigger emits
-are for runs of their own, and left out.
+are for runs of their own, and left out. What comes of it is checked like any graph; what can't take the place
+of a call is refused (`placing.py`).
 """
 
 import ast
@@ -26,8 +27,12 @@ from perdure.core.graph.fields import (
     renamed,
     variables_of,
 )
+from perdure.core.graph.inference import field_clashes
 from perdure.core.graph.model import Problem
+from perdure.core.graph.placing import AWAIT_IT, misplaced, problems_in_place
+from perdure.core.graph.scopes import Scopes, known_type
 from perdure.core.graph.suggestions import did_you_mean
+from perdure.core.graph.survey import Survey
 
 Find = Callable[[str], m.Graph | None]
 
@@ -40,9 +45,14 @@ _SHARED: Final = frozenset(("job", *OWN))
 def expand(graph: m.Graph, find: Find, known: Iterable[str] = ()) -> m.Graph:
     """The graph without calls. `find` gives the graphs that are called; `known` are names to suggest.
 
-    Raises `GraphInvalid` for calls of unknown graphs, for wrong arguments, and for graphs that call themselves.
+    Raises `GraphInvalid` for calls of unknown graphs, for wrong arguments, for graphs that call themselves, and for
+    those that can't take the place of the call.
     """
-    return _expanded(graph, _Finder(find, tuple(known), {}), (graph.name,))
+    expanded = _expanded(graph, _Finder(find, tuple(known), {}), (graph.name,))
+    problems = [] if expanded is graph else problems_in_place(graph, expanded)
+    if problems:
+        raise invalid(graph.name, problems)
+    return expanded
 
 
 class _Finder(NamedTuple):
@@ -57,6 +67,8 @@ def _expanded(graph: m.Graph, finder: _Finder, path: tuple[str, ...]) -> m.Graph
     if not calls:
         return graph
     problems: list[Problem] = []
+    survey = Survey(graph)
+    scopes = Scopes(survey)
     for call in calls:
         called = finder.find(call.graph)
         problem = _refused(call, called, finder, path)
@@ -64,8 +76,11 @@ def _expanded(graph: m.Graph, finder: _Finder, path: tuple[str, ...]) -> m.Graph
             problems.extend([] if problem is None else [problem])
             continue
         problems.extend(_wrong_arguments(call, called))
+        problems.extend(_clashes(call, called, survey, scopes))
         inner = finder.done.get(call.graph) or _expanded(called, finder, (*path, call.graph))
         finder.done[call.graph] = inner
+        is_handled = any(each.edge.on == m.ERROR for each in survey.outgoing[call.name])
+        problems.extend(misplaced(call, inner, is_handled=is_handled))
         if not problems:
             graph = _Expansion(graph, call, inner).graph()
     if len(graph.nodes) > MAX_NODES or len(graph.edges) > MAX_EDGES:
@@ -84,13 +99,13 @@ def _refused(
     if call.graph in path:
         circle = " -> ".join((*path[path.index(call.graph) :], call.graph))
         what = f"the graph calls itself: {circle}"
-        return Problem(call.name, "graph", what, "start it with an await, as a run of its own")
+        return Problem(call.name, "graph", what, AWAIT_IT)
     if called is None:
         remedy = did_you_mean(call.graph, finder.known, "define it, or start it with an await")
         return Problem(call.name, "graph", f"there is no graph {call.graph!r}", remedy)
     if len(path) > MAX_NESTING:
         what = f"calls are nested more than {MAX_NESTING} deep"
-        return Problem(call.name, "graph", what, "start it with an await, as a run of its own")
+        return Problem(call.name, "graph", what, AWAIT_IT)
     faults = [] if call.graph in finder.done else problems_of(called)
     if faults:
         what = f"the graph {call.graph!r} has problems of its own, such as: {faults[0]}"
@@ -111,6 +126,19 @@ def _wrong_arguments(call: m.Call, called: m.Graph) -> Iterator[Problem]:
         if field.required and name not in call.input:
             what = f"the input {name!r} of the graph {call.graph!r} is missing"
             yield Problem(call.name, "input", what, f"add {name!r} to the call's input")
+
+
+def _clashes(call: m.Call, called: m.Graph, survey: Survey, scopes: Scopes) -> Iterator[Problem]:
+    """Inputs that are certainly of a wrong type."""
+    scope = scopes.before.get(call.name, {})
+    for name, field in (called.input or {}).items():
+        text = call.input.get(name)
+        if text is None:
+            continue
+        given = known_type(survey, text, scope)
+        if field_clashes(given, field):
+            what = f"{text} is of type {given}, and {name!r} of the graph {call.graph!r} is {field.type}"
+            yield Problem(call.name, f"input.{name}", what, "convert it, or pass another value")
 
 
 class _Expansion:
@@ -186,9 +214,9 @@ class _Expansion:
         return m.Assign(name=call.name, set=self._own_result() | early | late)
 
     def _own_result(self) -> m.Maps:
-        """A graph without outputs results in its job data."""
+        """A graph without outputs results in its job data, or None if there are none."""
         has_output = any(isinstance(node, m.Output) for node in self._inner.nodes)
-        return {} if has_output else {self._result: "job"}
+        return {} if has_output else {self._result: "job or None"}
 
     # Edges
 
@@ -233,9 +261,7 @@ class _Expansion:
 
 def _may_fail(node: m.AnyNode) -> bool:
     """Whether it has error edges once it is expanded: the trigger and the outputs are assigns then."""
-    if isinstance(node, m.Trigger | m.Output):
-        return True
-    return not (ends_here(node) or isinstance(node, m.Spread))
+    return isinstance(node, m.Trigger | m.Output) or not ends_here(node)
 
 
 def _prefix(name: str, graph: m.Graph) -> str:

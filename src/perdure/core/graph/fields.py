@@ -74,6 +74,11 @@ def opens_planes(node: m.Node) -> bool:
     return isinstance(node, m.Worker) and node.pending
 
 
+def is_for_errors(on: str) -> bool:
+    """Whether what an edge is taken on is trouble of its source."""
+    return on in {m.ERROR, m.TIMEOUT} or (on.isdigit() and on[0] in "45")
+
+
 def expressions_of(node: m.Node) -> Iterator[Reading]:
     """Every expression of a node, with its field: `when`, or `input.amount` for one of a mapping."""
     for field in node.__struct_fields__:

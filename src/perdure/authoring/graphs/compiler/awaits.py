@@ -70,7 +70,8 @@ def perform(unit: Unit, node: ast.Await, into: str | None) -> ast.expr:
         ast.Name(into, ast.Load()) if into else unit.names.temporary(f"{_plain(found.name)}_result")
     )
     name = unit.drawing.name(found.name)
-    unit.drawing.add(found.node(name, given, {result.id: "result"}))
+    is_handled = unit.drawing.is_handled
+    unit.drawing.add(found.node(name, given, {result.id: "result"}, is_handled=is_handled))
     return ast.copy_location(result, node)
 
 

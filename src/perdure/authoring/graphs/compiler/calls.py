@@ -9,6 +9,7 @@ from perdure.authoring.task import Task
 from perdure.authoring.workflow import Workflow
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import opens_planes
+from perdure.core.graph.placing import may_end_without_result, repeats
 
 INSTEAD = "await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`"
 
@@ -23,9 +24,12 @@ class Called(NamedTuple):
     def name(self) -> str:
         return str(self.definition.name)
 
-    def node(self, name: str, given: m.Maps, output: m.Maps) -> m.AnyNode:
-        """The node for it. A graph is expanded in place, unless it has loops: then it is a run of its own."""
-        if isinstance(self.definition, Task | Workflow) or _has_loops(self.definition.model):
+    def node(self, name: str, given: m.Maps, output: m.Maps, *, is_handled: bool) -> m.AnyNode:
+        """The node for it. A graph is expanded in place if it can be, else it is a run of its own. `is_handled`: there
+        is a `try` around it."""
+        if isinstance(self.definition, Task | Workflow):
+            return self.node_apart(name, given, output)
+        if not _fits_in_place(self.definition.model, is_handled=is_handled):
             return self.node_apart(name, given, output)
         return m.Call(name=name, graph=self.name, input=given, output=output)
 
@@ -36,9 +40,11 @@ class Called(NamedTuple):
         return m.Await(name=name, program=self.name, input=given, output=output)
 
 
-def _has_loops(graph: m.Graph) -> bool:
-    """Whether it opens planes, or calls a graph that may: what is around could not join them."""
-    return any(opens_planes(node) or isinstance(node, m.Call) for node in graph.nodes)
+def _fits_in_place(graph: m.Graph, *, is_handled: bool) -> bool:
+    """Whether it opens no planes, which what is around could not join, or lead errors out of."""
+    if any(opens_planes(node) or isinstance(node, m.Call) for node in graph.nodes):
+        return False
+    return not (is_handled and repeats(graph)) and not may_end_without_result(graph)
 
 
 def is_callable_here(target: object) -> bool:

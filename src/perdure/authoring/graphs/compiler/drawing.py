@@ -117,6 +117,11 @@ class Drawing:
         source = self.open[0].source
         return [[self.stub(source)] for _ in range(count)]
 
+    @property
+    def is_handled(self) -> bool:
+        """Whether errors of what is drawn now go to a handler."""
+        return any(self._handlers)
+
     @contextmanager
     def handled_by(self, handlers: list[Handler]) -> Iterator[None]:
         """Errors of what is drawn inside go to the first of these that fits, before those around."""

@@ -1,6 +1,7 @@
 """What can't be compiled: all of it is collected, and told at once."""
 
 import ast
+from collections.abc import Iterable
 
 from perdure.core.errors import CannotCompile, ExpressionProblem
 from perdure.core.graph.model import Place, Problem
@@ -26,5 +27,11 @@ class Problems:
         """Raise all that was found."""
         found = [self._found[place] for place in sorted(self._found)]
         if found:
-            lines = "\n  ".join(["change these lines", *map(str, found)])
-            raise CannotCompile(f"graph {name!r} can't be compiled", lines, tuple(found))
+            raise cannot_compile(name, found)
+
+
+def cannot_compile(name: str, problems: Iterable[Problem]) -> CannotCompile:
+    """The error that tells of all problems."""
+    found = tuple(problems)
+    lines = "\n  ".join(["change these lines", *map(str, found)])
+    return CannotCompile(f"graph {name!r} can't be compiled", lines, found)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from perdure.core.graph import model as m
-from perdure.core.graph.fields import ends_here, kind_of
+from perdure.core.graph.fields import ends_here, is_for_errors, kind_of
 from perdure.core.graph.model import Problem
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import NumberedEdge, Survey
@@ -73,14 +73,10 @@ def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
         yield Problem(
             place, "when", "every item goes the same way from a spread", "put a branch behind it"
         )
-    for field in () if _is_for_errors(edge.on) else ("errors", "bind"):
+    for field in () if is_for_errors(edge.on) else ("errors", "bind"):
         if getattr(edge, field):
             yield Problem(place, field, f"{_arrow(edge)} is not for errors", f"set on={m.ERROR!r}")
     yield from _errors(numbered)
-
-
-def _is_for_errors(on: str) -> bool:
-    return on in {m.ERROR, m.TIMEOUT} or (on.isdigit() and on[0] in "45")
 
 
 def _errors(numbered: NumberedEdge) -> Iterator[Problem]:
