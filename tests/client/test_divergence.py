@@ -229,7 +229,7 @@ async def test_a_run_whose_workflow_is_not_registered_is_parked(
             run = engine.handle(run_id)
             assert await run.status() is RunStatus.PARKED
             with pytest.raises(
-                RunDiverged, match=r"no workflow 'divergence\.changing' is registered"
+                RunDiverged, match=r"no workflow or graph 'divergence\.changing' is registered"
             ):
                 await run.result(10)
     async with opened(shared_url) as engine:

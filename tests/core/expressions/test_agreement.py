@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from perdure.core.expressions import EvaluationError, ExpressionProblem, parse
@@ -199,6 +199,9 @@ def test_an_expression_agrees_with_python(text: str, scope: dict[str, Any]) -> N
 @settings(max_examples=50, deadline=None)
 @given(anything.filter(lambda text: len(text) < 300))
 def test_the_canonical_text_is_its_own_canonical_text(text: str) -> None:
-    expression = parse(text)
+    try:
+        expression = parse(text)
+    except ExpressionProblem:  # such as a text that `%` is to format
+        reject()
     again = parse(expression.text)
     assert (again.text, again.names) == (expression.text, expression.names)

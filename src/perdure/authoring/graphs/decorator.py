@@ -12,7 +12,6 @@ from perdure.authoring.graphs.compiler.problems import cannot_compile
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.texts import require_text
 from perdure.core.errors import GraphInvalid, InputError
-from perdure.core.graph.checking import invalid, problems_of
 from perdure.core.graph.model import Graph, Place
 
 P = ParamSpec("P")
@@ -31,9 +30,6 @@ def make_program(fn: Callable[..., Any], model: Graph) -> GraphProgram[..., Any]
     What is wrong with the graph is told at the beginning of the function.
     """
     try:
-        problems = problems_of(model)
-        if problems:
-            raise invalid(model.name, problems)
         return GraphProgram(model, fn)
     except GraphInvalid as error:
         place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)

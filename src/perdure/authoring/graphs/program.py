@@ -1,7 +1,7 @@
 """Graph programs: a checked graph that engines can run."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -14,6 +14,7 @@ from perdure.authoring.registry import find, names, register
 from perdure.authoring.texts import require_text
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
+from perdure.core.graph.checking import invalid, problems_of
 from perdure.core.graph.expansion import expand
 from perdure.core.graph.inputs import input_faults
 from perdure.core.graph.lowering import lower
@@ -53,7 +54,8 @@ class GraphProgram(Program[P, R]):
     def __init__(
         self, model: Graph, fn: Callable[P, Any] | None = None, *, is_registered: bool = True
     ) -> None:
-        model = expand(model, registered_graph, names(self.family))
+        if is_registered:
+            model = _checked(model, names(self.family))
         super().__init__(_stand_in(model) if fn is None else fn, model.name)
         self.model = model
         self.version = require_text("a version", model.version, least=0)
@@ -123,6 +125,14 @@ def registered_graph(name: str) -> Graph | None:
     """The graph of that name that this process has."""
     found = find(GraphProgram.family, name)
     return found.model if isinstance(found, GraphProgram) else None
+
+
+def _checked(model: Graph, known: Iterable[str]) -> Graph:
+    """The graph, with the graphs that it calls in place of the calls. `GraphInvalid` tells all that is wrong."""
+    problems = problems_of(model)
+    if problems:
+        raise invalid(model.name, problems)
+    return expand(model, registered_graph, known)
 
 
 def program_from(content: bytes) -> GraphProgram[..., Any]:

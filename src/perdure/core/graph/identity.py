@@ -29,5 +29,7 @@ def key_text(key: Any) -> str:
         text = key if isinstance(key, str) else _encode(key)
     except (TypeError, ValueError):
         raise InputError(f"the key {key!r:.80} has no JSON form", "use text or numbers") from None
+    if not text:
+        raise InputError("a key is empty", "use text or numbers")
     require_text("a key", text, MAX_KEY_LENGTH)
     return text
