@@ -310,7 +310,7 @@ in_flight = graph(
         m.Worker(name="body", task="graph_endless"),
         m.Hook(name="sig", topic="go", key="'in flight'"),
         add("half", "1"),
-        add("join", "half", "timer"),
+        add("join", "half", "1"),
         m.Worker(
             name="again",
             task="graph_refuse",
