@@ -88,7 +88,7 @@ class RunMachine(ABC):
         """What a signal is called in the journal."""
         return topic
 
-    def takes_signal(self, topic: str, step: StepId | None) -> bool:  # noqa: ARG002 - as above
+    def takes_signal(self, step: StepId | None) -> bool:  # noqa: ARG002 - as above
         """Whether there is any use in it."""
         return True
 

@@ -60,22 +60,31 @@ class Delivery:
             going = None if await self._offer(going) else await self._dismiss(going)
 
     async def _offer(self, message: Message) -> bool:
-        """Let its run take the message, or mark it as refused. False if the run is not ours to advance."""
+        """Let its run take the message, or put it where it belongs. False if the run is not ours to advance."""
         refused_under: Fence | None = None
-        is_over = False
+        is_early = is_for_next_hook = False
 
         def take(run: WarmRun) -> None:
-            nonlocal refused_under, is_over
-            is_over = run.machine.is_over and not run.machine.record.changes
-            refused_under = None if is_over or facts.take(run, message) else run.fence
+            nonlocal refused_under, is_early, is_for_next_hook
+            refused_under = None
+            # Its last commit is under way: when that is durable the run is closed.
+            is_early = run.machine.is_over and not run.machine.record.changes
+            if is_early or facts.take(run, message):
+                return
+            refused_under = run.fence
+            is_for_next_hook = facts.is_for_next_hook(run, message)
+            # That the hook is gone must be durable first: else it would wait, and nobody find it.
+            is_early = is_for_next_hook and run.in_flight > 0
 
         while await self._host.advance(message.run_id, take):
-            if not is_over:
-                if refused_under is not None:
-                    await self._mark(message, refused_under, "stale", "it came late, or again")
-                return True
-            # Its last commit is under way: when that is durable the run is closed.
-            await asyncio.sleep(_COMMIT_S)
+            if is_early:
+                await asyncio.sleep(_COMMIT_S)
+                continue
+            if refused_under is not None and is_for_next_hook:
+                await self._give_back(message, refused_under)
+            elif refused_under is not None:
+                await self._mark(message, refused_under, "stale", "it came late, or again")
+            return True
         return False
 
     async def _dismiss(self, message: Message) -> Message | None:
@@ -90,6 +99,8 @@ class Delivery:
             await self._cancel_parked(run, message)
         elif run.status is Status.CONTINUED and is_asked_for(message):
             return await forward(self._host.store, run, message)
+        elif run.closed_at_ms is not None and await self._is_for_next_hook(message, run):
+            await self._give_back(message, Fence(message.run_id, run.epoch))
         elif run.closed_at_ms is not None:
             state = "dead" if is_asked_for(message) else "stale"
             fence = Fence(message.run_id, run.epoch)
@@ -109,9 +120,26 @@ class Delivery:
             for sent in bundle.messages:
                 host.on_message(sent)
 
+    async def _is_for_next_hook(self, message: Message, run: Run) -> bool:
+        """Whether it was matched to a hook of this run, which is over and has not had it."""
+        if not facts.is_matched(message, run.origin):
+            return False
+        return not await self._host.store.taken_in_chain(run.origin, [message.guid])
+
+    async def _give_back(self, message: Message, fence: Fence) -> None:
+        """A signal to topic and key whose hook is gone is for the next one."""
+        assert message.step is not None  # noqa: S101 - it was matched
+        bundle = Bundle()
+        bundle.give_back(fence, message.guid, message.step)
+        await self._write(message, fence, bundle)
+        self._host.on_hooks()
+
     async def _mark(self, message: Message, fence: Fence, state: str, reason: str) -> None:
         bundle = Bundle()
         bundle.mark(fence, message.guid, state, reason)
+        await self._write(message, fence, bundle)
+
+    async def _write(self, message: Message, fence: Fence, bundle: Bundle) -> None:
         try:
             await self._host.store.commit(bundle)
         except StaleFence:

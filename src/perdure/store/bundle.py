@@ -59,7 +59,7 @@ class Bundle:
         """Whether there is anything beside appends."""
         self.created: Sequence[tuple[NewRun, Appended]] = ()
         self.messages: Sequence[Message] = ()
-        self.forwarded: Sequence[tuple[tuple[RunId, Guid], RunId]] = ()
+        self.forwarded: Sequence[tuple[tuple[RunId, Guid], tuple[RunId, StepId | None]]] = ()
         self.acknowledged: Sequence[tuple[RunId, Guid]] = ()
         self.marked: Sequence[tuple[RunId, Guid, str, str]] = ()
         self.work: Sequence[Work] = ()
@@ -142,7 +142,18 @@ class Bundle:
                 "forward it to the run that goes on",
             )
         guid_run(guid)
-        self.forwarded = self._grown(self.forwarded, ((run_id, guid), to))
+        self.forwarded = self._grown(self.forwarded, ((run_id, guid), (to, None)))
+
+    def give_back(self, fence: Fence, guid: Guid, step: StepId) -> None:
+        require_text("step", step, MAX_STEP_BYTES)
+        mailbox = guid_run(guid)
+        if mailbox == fence.run_id:
+            raise InputError(
+                f"message {guid!r} was sent to run {mailbox!r} itself, and is in no mailbox",
+                "give back what was matched to a hook",
+            )
+        self.fences.append(fence)
+        self.forwarded = self._grown(self.forwarded, ((fence.run_id, guid), (mailbox, step)))
 
     def acknowledge(self, fence: Fence, guid: Guid) -> None:
         require_text("guid", guid)

@@ -51,7 +51,7 @@ class Group:
         self.appends: list[Appended] = []
         self.postings: dict[tuple[RunId, AccountId], int] = {}
         self.messages: list[Message] = []
-        self.forwarded: dict[tuple[RunId, Guid], RunId] = {}
+        self.forwarded: dict[tuple[RunId, Guid], tuple[RunId, StepId | None]] = {}
         self.acknowledged: list[tuple[RunId, Guid]] = []
         self.marked: list[tuple[RunId, Guid, str, str]] = []
         self.work: dict[tuple[RunId, StepId], Work] = {}

@@ -78,6 +78,13 @@ class Primitives(Protocol):
         """
         ...
 
+    def give_back(self, fence: Fence, guid: Guid, step: StepId) -> None:
+        """Commits: a signal that was matched to a hook is in its mailbox again, as it was, for the next one.
+
+        If it is not pending for that step of the run nothing is changed: it may be matched to another by now.
+        """
+        ...
+
     def acknowledge(self, fence: Fence, guid: Guid) -> None:
         """Commits: the message is gone, with the bundle that certifies its effect."""
         ...

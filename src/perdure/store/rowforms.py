@@ -87,7 +87,7 @@ def message_rows(group: Group) -> list[Row]:
 
 def forwarded_rows(group: Group) -> list[Row]:
     """In the order of keys, so that hosts that forward the same messages at once wait in one line."""
-    return [(*message, to) for message, to in sorted(group.forwarded.items())]
+    return [(*message, *to) for message, to in sorted(group.forwarded.items())]
 
 
 def work_rows(group: Group) -> list[Row]:

@@ -30,7 +30,7 @@ def subjects(bundle: Bundle) -> Iterator[Subject]:
 def _messages(bundle: Bundle) -> Iterator[tuple[RunId, Guid]]:
     for message in bundle.messages:
         yield message.run_id, message.guid
-    for (run_id, guid), to in bundle.forwarded:
+    for (run_id, guid), (to, _) in bundle.forwarded:
         yield run_id, guid
         yield to, guid
     yield from bundle.acknowledged

@@ -11,7 +11,7 @@ from perdure.core.replay.identity import signal_guid, timer_guid
 from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.programs import Programs
 from perdure.testing.explorer import VirtualSources
-from tests.engine.graph.waiting import patient_run
+from tests.engine.graph.waiting import patient_key, patient_run
 
 RUN = new_run_id(1_700_000_000_000, bytes(10))
 HOOK = StepId("h,0,0")
@@ -65,6 +65,23 @@ def test_answer_whose_entry_is_durable_comes_before_any_other() -> None:
     assert not entry(limit, after)
     begun = [event.promise_id for event in after if isinstance(event, e.InvokeScheduled)]
     assert begun == ["b,0,0,0"]
+
+
+def test_signal_for_a_step_is_refused_once_the_step_can_not_take_it() -> None:
+    machine = machine_of(patient_key, [])
+    machine.feed(started(patient_key))
+    journal = taken(machine)
+    assert machine.takes_signal(HOOK)
+    assert not machine.takes_signal(StepId("h,0,1"))
+    limit = timer_guid(RUN, HOOK)
+    machine.feed(e.TimerFired(HOOK, limit))
+    assert not machine.takes_signal(HOOK)
+    assert machine.takes_signal(None)
+    journal += entry(limit, taken(machine))  # its host died here
+    entered = machine_of(patient_key, journal)
+    entered.replay()
+    assert HOOK in entered.steps
+    assert not entered.takes_signal(HOOK)
 
 
 def test_attempt_that_was_cut_short_is_counted_again() -> None:

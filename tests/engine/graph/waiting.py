@@ -65,6 +65,17 @@ def patient(name: str, seconds: str, key: str | None = None) -> Any:
 
 patient_run = patient("patient_run", "60")
 patient_key = patient("patient_key", "60", "'k'")
+in_turns = graph(
+    "in_turns",
+    [
+        START,
+        m.Hook(name="c", cycle=True),
+        m.Hook(name="h", topic="go", key="'k'", sleep="60"),
+        m.Cycle(name="again", to="c"),
+        out("h"),
+    ],
+    [*chain("t", "c", "h", "o"), m.Edge("h", "again", on="timeout")],
+)
 times_out = graph("times_out", [START, m.Hook(name="h", topic="go", sleep="60")], [("t", "h")])
 
 
@@ -238,6 +249,9 @@ CASES = {
     ),
     "hook: signal by key and limit at once": Case(
         patient_key, EITHER, script=to_topic("go", "k", 7, after_s=60), is_race=True
+    ),
+    "hook: signal by key, as one limit ends and the next begins": Case(
+        in_turns, "7", script=to_topic("go", "k", 7, after_s=60), is_race=True
     ),
     "hook: error signal": Case(hears, status="failed", script=say(to_run("go", "bad", 500))),
     "hook: 202, then 200": Case(lasting_run, DONE, script=twice, is_race=True),

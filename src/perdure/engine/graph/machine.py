@@ -125,9 +125,15 @@ class GraphMachine(RunMachine):
         """What a signal is called in the journal: one that was sent to topic and key is for one step alone."""
         return topic if step is None else f"{topic}@{step}"
 
-    def takes_signal(self, topic: str, step: StepId | None) -> bool:
-        """Whether there is any use in it: a response comes late when its step is through."""
-        return topic != RESPOND or step is None or step in self.steps
+    def takes_signal(self, step: StepId | None) -> bool:
+        """Whether there is any use in it: for a step that is through it comes late, and so it does for a hook whose
+        time limit is entered."""
+        if step is None:
+            return True
+        found = self.steps.get(step)
+        if found is None:
+            return False
+        return not (found.is_entered and isinstance(found.vertex.request, SignalRequest))
 
     def next_delivery(self, name: str) -> int:
         return self.signals.next_delivery(name)

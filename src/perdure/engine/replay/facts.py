@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from perdure.authoring.failures import encode_failure
-from perdure.core.ids import RunId, StepId
+from perdure.core.ids import RunId, StepId, guid_run
 from perdure.core.journal import events as e
 from perdure.core.ledger import MessageLedger, message_account
 from perdure.core.messages import Message
@@ -161,7 +161,7 @@ def take(warm: WarmRun, message: Message) -> bool:
     """Take a message in. False if it comes too late, or again: then it is to be marked."""
     machine = warm.machine
     kind, _, detail = message.kind.partition(":")
-    if _is_taken(warm, message) or machine.has_unread(message.guid):
+    if _has_come(warm, message):
         return False
     if machine.is_over:
         return pass_on(machine, message)
@@ -180,6 +180,20 @@ def take(warm: WarmRun, message: Message) -> bool:
     return kind in OUTCOMES and _take_result(machine, promise, message)
 
 
+def is_for_next_hook(warm: WarmRun, message: Message) -> bool:
+    """Whether a message that was refused is a signal to topic and key, whose hook was gone when it came."""
+    return is_matched(message, warm.chain or warm.run_id) and not _has_come(warm, message)
+
+
+def is_matched(message: Message, origin: RunId) -> bool:
+    """Whether it came to its run, of a chain that began with `origin`, by a hook: it was sent to a mailbox."""
+    return message.step is not None and guid_run(message.guid) not in (message.run_id, origin)
+
+
+def _has_come(warm: WarmRun, message: Message) -> bool:
+    return _is_taken(warm, message) or warm.machine.has_unread(message.guid)
+
+
 def _is_taken(warm: WarmRun, message: Message) -> bool:
     """Whether its work is done. Where parts commit apart, a crash may have left its entry alone."""
     balance = warm.journal.state.balances.get(message_account(message.guid), 0)
@@ -187,7 +201,7 @@ def _is_taken(warm: WarmRun, message: Message) -> bool:
 
 
 def _take_signal(machine: RunMachine, message: Message, topic: str) -> bool:
-    if not machine.takes_signal(topic, message.step):
+    if not machine.takes_signal(message.step):
         return False
     name = machine.signal_name(topic, message.step)
     number = machine.next_delivery(name)

@@ -92,13 +92,16 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[]
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: forward
--- Commits: pending messages, under their GUIDs, to other runs. One that is there already stays.
+-- Commits: pending messages, under their GUIDs, to other runs. One that is there already stays. With a step: only
+-- what is for that step goes, and is for none from then on.
 -- Locks: the messages; who comes second finds them gone.
 WITH moved AS (
     DELETE FROM perdure.message AS message
-    USING unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, guid, to_run)
+    USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS b (run_id, guid, to_run, step)
     WHERE message.run_id = b.run_id AND message.guid = b.guid AND message.state = 'pending'
-    RETURNING b.to_run, message.guid, kind, step, payload, due_at_ms, arrival
+      AND (b.step IS NULL OR message.step = b.step)
+    RETURNING b.to_run, message.guid, kind, CASE WHEN b.step IS NULL THEN message.step END AS step,
+              payload, due_at_ms, arrival
 )
 INSERT INTO perdure.message (run_id, guid, kind, step, payload, due_at_ms, arrival)
 SELECT * FROM moved

@@ -47,17 +47,21 @@ VALUES :rows
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: forward
--- Commits: pending messages, under their GUIDs, to other runs. One that is there already stays.
--- `forget` takes them from where they were.
+-- Commits: pending messages, under their GUIDs, to other runs. One that is there already stays. With a step: only
+-- what is for that step goes, and is for none from then on. `forget` takes them from where they were.
 INSERT INTO perdure_message (run_id, guid, kind, step, payload, due_at_ms, arrival)
-SELECT b.column3, m.guid, m.kind, m.step, m.payload, m.due_at_ms, m.arrival
+SELECT b.column3, m.guid, m.kind, CASE WHEN b.column4 IS NULL THEN m.step END, m.payload, m.due_at_ms, m.arrival
 FROM (VALUES :rows) AS b CROSS JOIN perdure_message AS m ON m.run_id = b.column1 AND m.guid = b.column2
-WHERE m.state = 'pending'
+WHERE m.state = 'pending' AND (b.column4 IS NULL OR m.step = b.column4)
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: forget
--- Commits: pending messages are gone.
-DELETE FROM perdure_message WHERE state = 'pending' AND (run_id, guid) IN (VALUES :rows)
+-- Commits: the messages that `forward` has sent on are gone from where they were.
+DELETE FROM perdure_message WHERE (run_id, guid) IN (
+    SELECT m.run_id, m.guid
+    FROM (VALUES :rows) AS b CROSS JOIN perdure_message AS m ON m.run_id = b.column1 AND m.guid = b.column2
+    WHERE m.state = 'pending' AND (b.column4 IS NULL OR m.step = b.column4)
+)
 
 -- name: acknowledge
 -- Commits: messages are gone.

@@ -108,8 +108,9 @@ def _write(connection: apsw.Connection, group: Group) -> None:
     run("post", posting_rows(group))
     run("enqueue", message_rows(group))
     if group.forwarded:
-        run("forward", forwarded_rows(group))
-        run("forget", list(group.forwarded))
+        rows = forwarded_rows(group)
+        run("forward", rows)
+        run("forget", rows)
     run("acknowledge", group.acknowledged)
     run("mark", group.marked)
     run("drop_work", list(group.dropped))

@@ -1,0 +1,123 @@
+"""A signal to topic and key whose hook is gone when it comes is for the next hook: none is lost, none heard twice."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from perdure import Engine, GraphProgram, RunCancelled
+from perdure.core.graph import model as m
+from perdure.core.ids import RunId
+from perdure.core.journal import events as e
+from tests.client.engines import opened, recorded, store_of, until_store
+
+COUNT = 40
+
+
+def tried(name: str) -> Any:
+    """A graph that waits for a signal by its key `k`, but not longer than `t` seconds."""
+    return GraphProgram(
+        m.Graph(
+            name,
+            (
+                m.Trigger(name="start"),
+                m.Hook(name="heard", topic="turn", key="k", sleep="t"),
+                m.Output(name="out", value="heard"),
+                m.Output(name="late", value="'late'"),
+            ),
+            (
+                m.Edge("start", "heard"),
+                m.Edge("heard", "out"),
+                m.Edge("heard", "late", on="timeout"),
+            ),
+            input={"k": m.FieldType("str"), "t": m.FieldType("float")},
+        )
+    )
+
+
+hears_or_not = tried("hears_or_not")
+
+listens_in_turns = GraphProgram[..., Any](
+    m.Graph(
+        "listens_in_turns",
+        (
+            m.Trigger(name="start"),
+            m.Hook(name="again", cycle=True),
+            m.Hook(name="heard", topic="turn", key="k", sleep="0.02"),
+            m.Assign(name="keep", set={}, job={"all": "job.get('all', []) + [heard]"}),
+            m.Cycle(name="more", to="again"),
+            m.Cycle(name="idle", to="again"),
+            m.Output(name="out", value="job.all"),
+        ),
+        (
+            m.Edge("start", "again"),
+            m.Edge("again", "heard"),
+            m.Edge("heard", "keep"),
+            m.Edge("keep", "out", when="heard == 'stop'"),
+            m.Edge("keep", "more", when="heard != 'stop'"),
+            m.Edge("heard", "idle", on="timeout"),
+        ),
+        input={"k": m.FieldType("str")},
+    )
+)
+
+
+async def has_signal(engine: Engine, run_id: RunId) -> bool:
+    """Whether there is a signal to the run, taken or not."""
+    stored = await store_of(engine).messages(run_id)
+    return any(message.kind.startswith("signal:") for message, *_ in stored)
+
+
+async def test_nothing_is_lost_where_a_loop_hardly_ever_waits(engine_url: str) -> None:
+    async with opened(engine_url) as engine:
+        run = await engine.start(listens_in_turns(k="loop"))
+        for value in range(COUNT):
+            await engine.send("turn", "loop", value)
+            await asyncio.sleep(0.01)
+        heard: list[int] = []
+        async with asyncio.timeout(20):
+            while len(heard) < COUNT:
+                await asyncio.sleep(0.05)
+                received = await recorded(engine, run, e.SignalReceived)
+                heard = [json.loads(event.payload or b"") for event in received]
+        await engine.send("turn", "loop", "stop")
+        assert await run.result(20) == [*heard, "stop"]
+        assert sorted(heard) == list(range(COUNT))
+
+
+async def test_who_waits_next_hears_what_came_too_late_for_the_first(shared_url: str) -> None:
+    """Two runs of each key, of which the first gives up as the signal comes."""
+    async with opened(shared_url) as here, opened(shared_url) as there:
+
+        async def both(number: int) -> list[str]:
+            key = f"k{number}"
+            first = await here.start(hears_or_not(k=key, t=0.2))
+            second = await there.start(hears_or_not(k=key, t=20.0))
+            await asyncio.sleep(0.19 + number % 20 * 0.001)
+            await (here if number % 2 else there).send("turn", key, "heard")
+            came = await first.result(20)
+            if came == "heard":
+                await there.send("turn", key, "later")
+            return [came, await second.result(20)]
+
+        for came in await asyncio.gather(*map(both, range(COUNT))):
+            assert came in (["heard", "later"], ["late", "heard"])
+
+
+async def test_a_run_that_is_over_keeps_no_signal(shared_url: str) -> None:
+    """The signal is matched to its hook, and the run is cancelled before anybody hands it on."""
+    async with opened(shared_url) as engine:
+        first = await engine.start(hears_or_not(k="k", t=20.0))
+        assert engine._hosting is not None
+        host = engine._hosting.host
+        tell, host.on_message = host.on_message, lambda _: None
+        await engine.send("turn", "k", "heard", id="once")
+        await until_store(lambda: has_signal(engine, first.run_id))
+        host.on_message = tell
+        await first.cancel()
+        with pytest.raises(RunCancelled):
+            await first.result(20)
+        second = await engine.start(hears_or_not(k="k", t=20.0))
+        assert await second.result(20) == "heard"
+        assert not await has_signal(engine, first.run_id)
