@@ -234,9 +234,9 @@ class Handle(Generic[R]):
         """Answer a step of a graph whose task responded with 202; returns when the answer is durable.
 
         `step` is its id, or the name of its activity if that is under way once. It goes on with `value`, and with code
-        202 it stays open for more. An answer may come before the 202 does. Two with the same `id` are one. Of several final
-        ones that are sent before the first is taken the others come late, and so does any to a task that ends without
-        a 202: they are kept as stale messages or in the journal, and lead to nothing.
+        202 it stays open for more. An answer may come before the 202 does. Two with the same `id` are one. Of
+        several final ones that are sent before the first is taken the others lead to nothing, and so does any to a task
+        that ends without a 202.
         """
         host = self._hosting.host
         given = require_text("a step", step, MAX_STEP_BYTES)

@@ -164,7 +164,8 @@ async def _send(run: Handle[Any], message: Message, after_s: int) -> None:
     host = run._hosting.host
     now = host.sources.now_ms()
     bundle = Bundle()
-    bundle.enqueue(msgspec.structs.replace(message, due_at_ms=now + 1000 * after_s, arrival=now))
+    due = now + 1000 * after_s
+    bundle.enqueue(msgspec.structs.replace(message, due_at_ms=due, arrival=due))
     await host.store.commit(bundle)
 
 
