@@ -10,7 +10,7 @@ from perdure import Engine, GraphProgram, RunCancelled
 from perdure.core.graph import model as m
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
-from tests.client.engines import opened, recorded, store_of, until_store
+from tests.client.engines import opened, recorded, store_of, until_recorded, until_store
 
 COUNT = 40
 
@@ -38,29 +38,36 @@ def tried(name: str) -> Any:
 
 hears_or_not = tried("hears_or_not")
 
-listens_in_turns = GraphProgram[..., Any](
-    m.Graph(
-        "listens_in_turns",
-        (
-            m.Trigger(name="start"),
-            m.Hook(name="again", cycle=True),
-            m.Hook(name="heard", topic="turn", key="k", sleep="0.02"),
-            m.Assign(name="keep", set={}, job={"all": "job.get('all', []) + [heard]"}),
-            m.Cycle(name="more", to="again"),
-            m.Cycle(name="idle", to="again"),
-            m.Output(name="out", value="job.all"),
-        ),
-        (
-            m.Edge("start", "again"),
-            m.Edge("again", "heard"),
-            m.Edge("heard", "keep"),
-            m.Edge("keep", "out", when="heard == 'stop'"),
-            m.Edge("keep", "more", when="heard != 'stop'"),
-            m.Edge("heard", "idle", on="timeout"),
-        ),
-        input={"k": m.FieldType("str")},
+
+def in_turns(name: str, seconds: str) -> Any:
+    """A graph that waits for signals by its key `k`, each time no longer than that, until one says stop."""
+    return GraphProgram[..., Any](
+        m.Graph(
+            name,
+            (
+                m.Trigger(name="start"),
+                m.Hook(name="again", cycle=True),
+                m.Hook(name="heard", topic="turn", key="k", sleep=seconds),
+                m.Assign(name="keep", set={}, job={"all": "job.get('all', []) + [heard]"}),
+                m.Cycle(name="more", to="again"),
+                m.Cycle(name="idle", to="again"),
+                m.Output(name="out", value="job.all"),
+            ),
+            (
+                m.Edge("start", "again"),
+                m.Edge("again", "heard"),
+                m.Edge("heard", "keep"),
+                m.Edge("keep", "out", when="heard == 'stop'"),
+                m.Edge("keep", "more", when="heard != 'stop'"),
+                m.Edge("heard", "idle", on="timeout"),
+            ),
+            input={"k": m.FieldType("str")},
+        )
     )
-)
+
+
+listens_in_turns = in_turns("listens_in_turns", "0.02")
+listens_long_in_turns = in_turns("listens_long_in_turns", "20")
 
 
 async def has_signal(engine: Engine, run_id: RunId) -> bool:
@@ -121,3 +128,13 @@ async def test_a_run_that_is_over_keeps_no_signal(shared_url: str) -> None:
         second = await engine.start(hears_or_not(k="k", t=20.0))
         assert await second.result(20) == "heard"
         assert not await has_signal(engine, first.run_id)
+
+
+async def test_a_signal_that_comes_again_leaves_its_hook_to_be_found(shared_url: str) -> None:
+    async with opened(shared_url) as engine:
+        run = await engine.start(listens_long_in_turns(k="k"))
+        await engine.send("turn", "k", 1, id="one")
+        await until_recorded(engine, run, e.SignalReceived)
+        await engine.send("turn", "k", 1, id="one")
+        await engine.send("turn", "k", "stop", id="two")
+        assert await run.result(20) == [1, "stop"]

@@ -9,7 +9,7 @@ from perdure.authoring.program import Program
 from perdure.core.codec import Codec
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
-from perdure.engine.replay.effects import Change, Effect
+from perdure.engine.replay.effects import Change, Effect, Hook
 from perdure.engine.replay.patches import Patches
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.record import IsSame, Record
@@ -91,6 +91,10 @@ class RunMachine(ABC):
     def takes_signal(self, step: StepId | None) -> bool:  # noqa: ARG002 - as above
         """Whether there is any use in it."""
         return True
+
+    def hook_again(self, step: StepId | None) -> Hook | None:  # noqa: ARG002 - as above
+        """How the step is found that a signal was matched to in vain, if it waits on: the match has taken it out."""
+        return None
 
     def has_unread(self, guid: Guid) -> bool:  # noqa: ARG002 - as above
         """Whether a signal has come of which the ledger does not tell yet."""

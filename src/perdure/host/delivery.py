@@ -9,6 +9,7 @@ from perdure.core.ids import RunId, guid_run
 from perdure.core.journal.state import Status
 from perdure.core.messages import Message
 from perdure.engine.replay import facts
+from perdure.engine.replay.effects import Hook
 from perdure.engine.replay.parked import ParkedRun
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.forwarding import forward, is_asked_for
@@ -63,15 +64,19 @@ class Delivery:
         """Let its run take the message, or put it where it belongs. False if the run is not ours to advance."""
         refused_under: Fence | None = None
         is_early = is_for_next_hook = False
+        again: Hook | None = None
 
         def take(run: WarmRun) -> None:
-            nonlocal refused_under, is_early, is_for_next_hook
+            nonlocal refused_under, is_early, is_for_next_hook, again
             refused_under = None
             # Its last commit is under way: when that is durable the run is closed.
             is_early = run.machine.is_over and not run.machine.record.changes
             if is_early or facts.take(run, message):
                 return
             refused_under = run.fence
+            again = None
+            if message.kind.startswith("signal:"):
+                again = run.machine.hook_again(message.step)
             is_for_next_hook = facts.is_for_next_hook(run, message)
             # That the hook is gone must be durable first: else it would wait, and nobody find it.
             is_early = is_for_next_hook and run.in_flight > 0
@@ -83,7 +88,7 @@ class Delivery:
             if refused_under is not None and is_for_next_hook:
                 await self._give_back(message, refused_under)
             elif refused_under is not None:
-                await self._mark(message, refused_under, "stale", "it came late, or again")
+                await self._mark(message, refused_under, "stale", "it came late, or again", again)
             return True
         return False
 
@@ -134,10 +139,22 @@ class Delivery:
         await self._write(message, fence, bundle)
         self._host.on_hooks()
 
-    async def _mark(self, message: Message, fence: Fence, state: str, reason: str) -> None:
+    async def _mark(
+        self,
+        message: Message,
+        fence: Fence,
+        state: str,
+        reason: str,
+        again: Hook | None = None,
+    ) -> None:
+        """Keep the message for whoever looks. The hook that it was matched to in vain waits for another."""
         bundle = Bundle()
         bundle.mark(fence, message.guid, state, reason)
+        if again is not None:
+            bundle.hook(fence, *again)
         await self._write(message, fence, bundle)
+        if again is not None:
+            self._host.on_hooks()
 
     async def _write(self, message: Message, fence: Fence, bundle: Bundle) -> None:
         try:

@@ -305,6 +305,10 @@ class GraphMachine(RunMachine):
         found = self.steps[step] = Step(begun, step)
         return found
 
+    def hook_again(self, step: StepId | None) -> Hook | None:
+        found = None if step is None else self.steps.get(step)
+        return None if found is None or found.key is None else self.hook_of(found)
+
     def hook_of(self, step: Step) -> Hook:
         """How others find the step: by topic and key."""
         request = step.vertex.request
