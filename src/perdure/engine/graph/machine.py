@@ -357,6 +357,7 @@ class GraphMachine(RunMachine):
         effects: tuple[Effect, ...] = ()
         if not answer.is_pending:
             del self.steps[step.step]
+            self.signals.forget(self.signal_name(RESPOND, step.step))
             if step.key is not None:
                 effects = (Unhook(step.step),)
         elif step.key is not None:

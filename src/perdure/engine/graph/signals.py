@@ -46,6 +46,12 @@ class Waiting:
             if not waiting:
                 del self._waiting[name]
 
+    def forget(self, name: str) -> None:
+        """Nobody will ever ask for that name."""
+        for event in self._kept.pop(name, ()):
+            if event.guid is not None:
+                self._unread.discard(event.guid)
+
     def __contains__(self, step: StepId) -> bool:
         """Whether the step waits for a signal."""
         return step in self._names
