@@ -520,7 +520,7 @@ async def corpus_signal_in_time(seconds: float) -> Any:
     except TimeoutError as e:
         return f"late: {e}"
     try:
-        more: Any = await amounts.receive(timeout=timedelta(milliseconds=20))
+        more: Any = await amounts.receive(timeout=timedelta(milliseconds=1500))
     except TimeoutError as e:
         more = str(e)
     return [ok, more]
