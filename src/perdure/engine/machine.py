@@ -9,6 +9,7 @@ from perdure.authoring.program import Program
 from perdure.core.codec import Codec
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
+from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.engine.replay.effects import Change, Effect, Hook
 from perdure.engine.replay.patches import Patches
 from perdure.engine.replay.promise import DurablePromise
@@ -65,6 +66,33 @@ class RunMachine(ABC):
     @abstractmethod
     def _place(self) -> str:
         """Where the program is, for people."""
+
+    # Facts that mean the same to every program
+
+    def on_invoke_started(self, event: e.InvokeStarted) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.attempt = event.attempt
+            promise.is_running = True
+            promise.retry_at_ms = 0
+
+    def on_retrying(self, event: e.InvokeRetrying) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.is_running = False
+            promise.retry_at_ms = event.retry_at_ms
+
+    def on_posted(self, event: e.Posted) -> None:
+        """Steps were in doubt, if that is what it says."""
+        resolution = resolution_of(event)
+        if resolution is not None:
+            for step, count in doubted_steps(event):
+                promise = self.promises.get(step)
+                if promise is not None:
+                    promise.doubt(count, resolution, is_stopped=is_stopped(event))
+
+    def ignore(self, event: e.Event) -> None:  # noqa: B027 - as it says
+        """A fact that means nothing to the program."""
 
     def take_changes(self) -> list[Change]:
         """What is to be committed, in order."""

@@ -6,14 +6,14 @@ comes. What the walk finds is committed by whoever asked for it; the plan of a r
 """
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from perdure.core.codec import Codec
-from perdure.core.errors import InputError, ReadinessOverflow
+from perdure.core.errors import ReadinessOverflow
 from perdure.core.expressions import Expression
+from perdure.core.graph.joining import joined, joined_variables, stored_form
 from perdure.core.graph.model import DONE, ERROR, PENDING, TIMEOUT
 from perdure.core.graph.state import GraphState, Join, Loop, Scope
 from perdure.core.graph.trouble import Trouble, bound_trouble, named_trouble, trouble_of
@@ -223,7 +223,7 @@ class Walk:
         if join.resolved == join.required:
             del self._state.joins[key]
             self._forget(join, step)
-            self._resolve(target, plane, _joined(join), join.held)
+            self._resolve(target, plane, joined(join), join.held)
 
     def _count(self, join: Join, step: StepId, *, is_told: bool = True) -> None:
         if join.resolved >= join.required:
@@ -293,7 +293,7 @@ class Walk:
         if part.resolved < required:
             return None
         del join.parts[item]
-        return _joined(part)
+        return joined(part)
 
     def _resolve(self, vertex: Vertex, plane: Plane, scope: Scope | None, held: Held = ()) -> None:
         """All that leads to the vertex is known: it begins, or is skipped."""
@@ -458,43 +458,7 @@ class Walk:
             turn.unresolved += exits
 
 
-def stored_form(codec: Codec, value: Any) -> bytes | None:
-    """How a value is kept in the index; None if it has no stored form, such as an infinity: the run needs none."""
-    try:
-        return codec.encode(value)
-    except InputError:
-        return None
-
-
-def joined_variables(arrow: Arrow, scope: Scope) -> list[str]:
-    """What a path brings to a join that was set on it, and that anybody reads from there on."""
-    return [name for name in sorted(arrow.variables & arrow.target.needs) if name in scope]
-
-
 def _listed(items: Any) -> list[Any]:
     if isinstance(items, dict | str):
         return list(items)
     raise TypeError(f"a spread over {type(items).__name__}, which has no items")
-
-
-def _joined(join: Join) -> Scope | None:
-    """The scopes of the paths that were taken, as one: what each path set counts, the later arrow's last."""
-    found: Iterable[tuple[Arrow, Scope]] = (join.scopes[order] for order in sorted(join.scopes))
-    merged: Scope | None = None
-    for arrow, scope in found:
-        if merged is None:
-            merged = dict(scope)
-            continue
-        base: Scope = {} if arrow.since is None else scope[arrow.since]
-        for name in scope:
-            if name not in merged or (name in arrow.variables and _is_set(name, scope, base)):
-                merged[name] = scope[name]
-    return merged
-
-
-def _is_set(name: str, scope: Scope, base: Scope) -> bool:
-    """Whether the value is another one than before."""
-    if name not in base:
-        return True
-    value, before = scope[name], base[name]
-    return type(value) is not type(before) or bool(value != before)

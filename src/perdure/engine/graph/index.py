@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from perdure.core.graph.identity import mailbox_of
+from perdure.core.graph.joining import joined_variables, stored_form
 from perdure.core.graph.state import Join
 from perdure.core.graph.vertex import Primitive, SignalRequest, Vertex
-from perdure.core.graph.walk import NOT_AN_ITEM, joined_variables, stored_form
+from perdure.core.graph.walk import NOT_AN_ITEM
 from perdure.core.ids import RunId, StepId
 from perdure.engine.replay.effects import (
     Change,

@@ -32,9 +32,9 @@ from perdure.core.ledger import (
     SPAWNED,
     AccountId,
     message_account,
+    settle,
     step_account,
 )
-from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.engine.graph.answers import (
     answer_of,
     failure_of,
@@ -209,19 +209,6 @@ class GraphMachine(RunMachine):
             found.append(Publish("job", self.codec.encode(self.state.job)))
         return found
 
-    def _on_invoke_started(self, event: e.InvokeStarted) -> None:
-        promise = self.promises.get(event.promise_id)
-        if promise is not None:
-            promise.attempt = event.attempt
-            promise.is_running = True
-            promise.retry_at_ms = 0
-
-    def _on_retrying(self, event: e.InvokeRetrying) -> None:
-        promise = self.promises.get(event.promise_id)
-        if promise is not None:
-            promise.is_running = False
-            promise.retry_at_ms = event.retry_at_ms
-
     def on_completed(self, event: e.InvokeCompleted) -> None:
         step = self.steps[event.promise_id]
         promise = self.promises.pop(event.promise_id)
@@ -256,19 +243,11 @@ class GraphMachine(RunMachine):
         self.cancel_reason = event.reason
         stop(self, event)
 
-    def _on_posted(self, event: e.Posted) -> None:
+    def on_posted(self, event: e.Posted) -> None:
         if event.label == ENTERED:
             self._on_entered(self.steps[_step_of(event.postings[0].account)])
             return
-        resolution = resolution_of(event)
-        if resolution is not None:
-            for step, count in doubted_steps(event):
-                promise = self.promises.get(step)
-                if promise is not None:
-                    promise.doubt(count, resolution, is_stopped=is_stopped(event))
-
-    def _ignore(self, event: e.Event) -> None:
-        """A fact that means nothing to a graph."""
+        super().on_posted(event)
 
     # Going on
 
@@ -378,18 +357,18 @@ class GraphMachine(RunMachine):
         if walk.trouble is not None:
             fail(self, walk.trouble)
             return
-        delta = len(walk.begun) - (not stays)
-        self.state.semaphore += delta
-        closes = not self.state.semaphore
-        digits = SPAWNED + CLOSED if closes else SPAWNED
+        # One that stays is among its own children.
+        settlement = settle(self.state.semaphore, len(walk.begun) + stays)
+        self.state.semaphore = settlement.after
+        digits = SPAWNED + settlement.closed * CLOSED
         self.record.emit(
-            posted("spawn", (message_account(guid), digits), semaphore=delta),
+            posted("spawn", (message_account(guid), digits), semaphore=settlement.delta),
             *effects,
             *self._indexed(walk),
         )
         self._skip(walk)
         self._queue.extend(walk.begun)
-        if closes:
+        if settlement.closed:
             complete(self, guid, None if vertex.is_reentrant else step)
 
     def _indexed(self, walk: Walk) -> list[Effect]:
@@ -427,16 +406,16 @@ def _never_same(_: e.Event, __: e.Event) -> bool:
 
 _FACTS: Handlers = {
     e.ExecutionStarted: GraphMachine._on_started,
-    e.InvokeStarted: GraphMachine._on_invoke_started,
-    e.InvokeRetrying: GraphMachine._on_retrying,
+    e.InvokeStarted: GraphMachine.on_invoke_started,
+    e.InvokeRetrying: GraphMachine.on_retrying,
     e.InvokeCompleted: GraphMachine.on_completed,
     e.TimerFired: GraphMachine._on_fired,
     e.SignalDelivered: GraphMachine._on_delivered,
     e.CancelRequested: GraphMachine._on_cancel,
-    e.Posted: GraphMachine._on_posted,
-    e.RunApproved: GraphMachine._ignore,
-    e.RunPaused: GraphMachine._ignore,
-    e.RunResumed: GraphMachine._ignore,
-    e.SignalAccepted: GraphMachine._ignore,
-    e.SignalRejected: GraphMachine._ignore,
+    e.Posted: GraphMachine.on_posted,
+    e.RunApproved: GraphMachine.ignore,
+    e.RunPaused: GraphMachine.ignore,
+    e.RunResumed: GraphMachine.ignore,
+    e.SignalAccepted: GraphMachine.ignore,
+    e.SignalRejected: GraphMachine.ignore,
 }

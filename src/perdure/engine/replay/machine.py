@@ -28,7 +28,6 @@ from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
 from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
-from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import signal_guid
 from perdure.engine.machine import Handlers, RunMachine
 from perdure.engine.replay.abandoning import abandon_leaf
@@ -152,19 +151,6 @@ class Machine(RunMachine):
         self.add_fiber(Fiber(coroutine, "root", 0))
         self._inherits = event.inherited
 
-    def _on_invoke_started(self, event: e.InvokeStarted) -> None:
-        promise = self.promises.get(event.promise_id)
-        if promise is not None:
-            promise.attempt = event.attempt
-            promise.is_running = True
-            promise.retry_at_ms = 0
-
-    def _on_retrying(self, event: e.InvokeRetrying) -> None:
-        promise = self.promises.get(event.promise_id)
-        if promise is not None:
-            promise.is_running = False
-            promise.retry_at_ms = event.retry_at_ms
-
     def _on_completed(self, event: e.InvokeCompleted) -> None:
         promise = self.promises.get(event.promise_id)
         if promise is not None:
@@ -190,17 +176,6 @@ class Machine(RunMachine):
         for promise in list(self.promises.values()):
             if promise.place is not Place.BRANCH and promise.owner in disturbed:
                 abandon_leaf(self, promise)
-
-    def _on_posted(self, event: e.Posted) -> None:
-        resolution = resolution_of(event)
-        if resolution is not None:
-            for step, count in doubted_steps(event):
-                promise = self.promises.get(step)
-                if promise is not None:
-                    promise.doubt(count, resolution, is_stopped=is_stopped(event))
-
-    def _ignore(self, event: e.Event) -> None:
-        """A fact that means nothing to the program."""
 
     def next_delivery(self, name: str) -> int:
         return self.signals.next_delivery(name)
@@ -463,16 +438,16 @@ class Machine(RunMachine):
 
 _FACTS: Handlers = {
     e.ExecutionStarted: Machine._on_started,
-    e.InvokeStarted: Machine._on_invoke_started,
-    e.InvokeRetrying: Machine._on_retrying,
+    e.InvokeStarted: Machine.on_invoke_started,
+    e.InvokeRetrying: Machine.on_retrying,
     e.InvokeCompleted: Machine._on_completed,
     e.TimerFired: Machine._on_fired,
     e.SignalDelivered: Machine._on_delivered,
     e.CancelRequested: Machine._on_cancel,
-    e.Posted: Machine._on_posted,
-    e.RunApproved: Machine._ignore,
-    e.RunPaused: Machine._ignore,
-    e.RunResumed: Machine._ignore,
-    e.SignalAccepted: Machine._ignore,
-    e.SignalRejected: Machine._ignore,
+    e.Posted: Machine.on_posted,
+    e.RunApproved: Machine.ignore,
+    e.RunPaused: Machine.ignore,
+    e.RunResumed: Machine.ignore,
+    e.SignalAccepted: Machine.ignore,
+    e.SignalRejected: Machine.ignore,
 }
