@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 import perdure
-from perdure import Engine, RunDiverged, RunStatus, Signal, Workflow, task, workflow
+from perdure import Engine, Handle, RunDiverged, RunStatus, Signal, Workflow, task, workflow
 from perdure.authoring import registry
 from perdure.core.journal import events as e
 from tests.client.engines import journal, opened, until_recorded, until_status
@@ -228,10 +229,9 @@ async def test_a_run_whose_workflow_is_not_registered_is_parked(
         async with opened(shared_url) as engine:
             run = engine.handle(run_id)
             assert await run.status() is RunStatus.PARKED
-            with pytest.raises(
-                RunDiverged, match=r"no workflow or graph 'divergence\.changing' is registered"
-            ):
-                await run.result(10)
+            why = r"not over after 0\.2 s: it is parked: unknown-name: no workflow or graph 'divergence\.ch"
+            with pytest.raises(TimeoutError, match=why):
+                await run.result(0.2)
     async with opened(shared_url) as engine:
         again = engine.handle(run_id)
         await again.signal(word, "found")
@@ -257,3 +257,27 @@ async def test_a_parked_run_does_not_keep_its_engine_busy(
         monkeypatch.setattr(engine._hosting.poller, "_deliver_due", counted)
         await asyncio.sleep(0.5)
     assert polls <= 2
+
+
+async def test_who_waits_for_a_run_waits_for_a_process_that_has_its_workflow(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await _crash(shared_url, old_code()())
+    async with AsyncExitStack() as stack:
+        with monkeypatch.context() as patched:
+            patched.delitem(registry._known, ("program", "divergence.changing"))
+            reader = await stack.enter_async_context(opened(shared_url))
+            await until_status(reader.handle(run_id), RunStatus.PARKED)
+            result = asyncio.create_task(reader.handle(run_id).result(30))
+            chunks = asyncio.create_task(_chunks(reader.handle(run_id)))
+            await asyncio.sleep(1.5)
+            assert not result.done()
+            assert not chunks.done()
+        worker = await stack.enter_async_context(opened(shared_url))
+        await worker.handle(run_id).signal(word, "found")
+        assert await result == "old code heard found"
+        assert await chunks == []
+
+
+async def _chunks(run: Handle[Any]) -> list[Any]:
+    return [chunk async for chunk in run.stream("words", of=str)]

@@ -84,6 +84,8 @@ class Handle(Generic[R]):
         self._workflow = workflow
         self._joined = joined
         """The transaction that the run was started in."""
+        self._parked: str | None = None
+        """Why nothing came of the run when its ending was looked for last."""
 
     def __repr__(self) -> str:
         return f"<Handle {self.run_id}>"
@@ -104,8 +106,10 @@ class Handle(Generic[R]):
         except TimeoutError:
             if not limit.expired():
                 raise
+            parked = self._parked
+            fate = "it goes on, ask again later" if parked is None else f"it is parked: {parked}"
             raise TimeoutError(
-                f"run {self.run_id} is not over after {limit_s:g} s: it goes on, ask again later"
+                f"run {self.run_id} is not over after {limit_s:g} s: {fate}"
             ) from None
         return await self._outcome(run_id, ending)
 
@@ -160,6 +164,7 @@ class Handle(Generic[R]):
         run = await self._row(run_id)
         if run.status in TERMINAL:
             return await self._read_ending(run)
+        self._parked = run.parked
         await require_unparked(self._store, run)
         return None
 

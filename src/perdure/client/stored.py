@@ -1,6 +1,6 @@
 """A run as its row in the store says."""
 
-from perdure.core.errors import RunDiverged, UnknownRun
+from perdure.core.errors import RunDiverged, UnknownName, UnknownRun
 from perdure.core.ids import RunId
 from perdure.core.journal.state import TERMINAL
 from perdure.store.records import Run
@@ -16,8 +16,11 @@ async def stored_run(store: Store, run_id: RunId) -> Run:
 
 
 async def require_unparked(store: Store, run: Run) -> None:
-    """A clear error if nothing comes of the run until somebody mends it. A cancel is all that it takes."""
-    if run.parked is None or run.status in TERMINAL:
+    """A clear error if nothing comes of the run until somebody mends it. A cancel is all that it takes.
+
+    What is unknown where the run was last may be known to another process, now or after a restart.
+    """
+    if run.parked is None or run.status in TERMINAL or run.parked.startswith(UnknownName.code):
         return
     messages = await store.messages(run.run_id)
     if not any(each.kind == "cancel" for each, state, _ in messages if state == "pending"):

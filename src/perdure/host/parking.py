@@ -2,7 +2,7 @@
 
 import logging
 
-from perdure.core.errors import BundleRefused, StaleFence
+from perdure.core.errors import BundleRefused, StaleFence, UnknownName
 from perdure.core.ids import HostId, RunId
 from perdure.engine.replay.facts import Outcome
 from perdure.engine.replay.parked import ParkedRun
@@ -52,7 +52,9 @@ class Parking:
         if run.parked == reason and bundle is None:
             return
         if reason is not None:
-            log.error("run %s is parked: %s", run.run_id, reason)
+            # What is unknown here may be known to another process.
+            level = logging.WARNING if reason.startswith(UnknownName.code) else logging.ERROR
+            log.log(level, "run %s is parked: %s", run.run_id, reason)
         bundle = bundle or Bundle()
         bundle.park(Fence(run.run_id, run.epoch), reason)
         await self._store.commit(bundle)
