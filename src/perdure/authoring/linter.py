@@ -24,6 +24,7 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from perdure.core.errors import InputError, NotDeterministic
+from perdure.core.syntax import parse_module
 
 Mode = Literal["error", "warn", "off"]
 
@@ -188,7 +189,7 @@ def _definitions(source: str) -> dict[tuple[int, str], list[_Definition]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the import has warned of the user's source already
-            tree = ast.parse(source)
+            tree = parse_module(source)
     except (SyntaxError, ValueError, RecursionError):
         return {}
     found: dict[tuple[int, str], list[_Definition]] = {}

@@ -1,6 +1,5 @@
 """Whether what workers pass fits the tasks that this process has. Of others nothing is known."""
 
-import ast
 import types
 from collections.abc import Iterator
 from inspect import Parameter
@@ -17,6 +16,7 @@ from perdure.core.graph.model import Graph, Problem, Type, Worker
 from perdure.core.graph.scopes import Scope, Scopes, known_type
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import Survey
+from perdure.core.syntax import literal_value
 
 _TYPES: Final[dict[Any, Type]] = {
     str: "str",
@@ -86,7 +86,7 @@ class _Passing:
             return
         place = (self._node.name, f"input.{name}")
         try:
-            value = ast.literal_eval(parsed.text)
+            value = literal_value(parsed.text)
         except ValueError:  # it is no literal
             given = known_type(self._survey, text, self._scope)
             if all(clashes(given, kind) for kind in _types_of(wanted)):

@@ -13,6 +13,7 @@ from perdure.core.expressions.compiling import Compiler
 from perdure.core.expressions.nesting import require_shallow
 from perdure.core.expressions.plain import CONTAINERS, measure
 from perdure.core.limits import MAX_EXPRESSION_LENGTH, MAX_PAYLOAD_BYTES
+from perdure.core.syntax import parse_expression, parse_module
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Import: ("an import", "the functions of expressions are there without one"),
@@ -94,7 +95,7 @@ def _tree_of(text: str) -> ast.expr:
         )
     require_shallow(text)
     try:
-        return ast.parse(text, "<expression>", "eval").body
+        return parse_expression(text, "<expression>")
     except SyntaxError as error:
         raise _unreadable(text, error) from error
     except (MemoryError, RecursionError, ValueError) as error:
@@ -106,7 +107,7 @@ def _tree_of(text: str) -> ast.expr:
 def _unreadable(text: str, error: SyntaxError) -> ExpressionProblem:
     """What is wrong with a text that is no expression; it may be a statement."""
     try:
-        statements = ast.parse(text, "<expression>", "exec").body
+        statements = parse_module(text, "<expression>").body
     except (SyntaxError, MemoryError, RecursionError, ValueError):
         statements = []
     if statements:

@@ -33,6 +33,7 @@ from perdure.core.graph.placing import AWAIT_IT, misplaced, problems_in_place
 from perdure.core.graph.scopes import Scopes, known_type
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import Survey
+from perdure.core.syntax import parse_expression
 
 Find = Callable[[str], m.Graph | None]
 
@@ -290,7 +291,7 @@ def with_names(text: str, rename: Callable[[str], str]) -> str:
     names = _reads(text)
     if not names:
         return text
-    tree = ast.parse(text.strip(), mode="eval")
+    tree = parse_expression(text.strip())
     return ast.unparse(_Renamer(names, rename).visit(tree))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from perdure.core.graph.model import FieldType, Type
+from perdure.core.syntax import parse_expression
 
 _CONSTANTS: Final[dict[type, Type]] = {
     str: "str",
@@ -47,7 +48,7 @@ def type_of(text: str, scope: Types) -> Type:
 
 def tree_of(text: str) -> ast.expr:
     """The syntax tree of an expression that is known to be one."""
-    return ast.parse(text.strip(), mode="eval").body
+    return parse_expression(text.strip())
 
 
 def clashes(given: Type, wanted: Type) -> bool:

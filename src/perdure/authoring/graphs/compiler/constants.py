@@ -4,6 +4,8 @@ import ast
 import math
 from typing import Any, Final
 
+from perdure.core.syntax import parse_expression
+
 _PLAIN: Final = (bool, int, str, type(None))
 
 
@@ -20,7 +22,7 @@ def is_plain(value: Any) -> bool:
 
 def literal(value: Any, place: ast.AST) -> ast.expr:
     """Plain data as an expression that stands at `place`."""
-    made = ast.parse(repr(value), mode="eval").body
+    made = parse_expression(repr(value))
     for node in ast.walk(made):
         if isinstance(node, ast.expr):
             ast.copy_location(node, place)

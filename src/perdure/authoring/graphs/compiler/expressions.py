@@ -15,6 +15,7 @@ from perdure.core.errors import ExpressionProblem
 from perdure.core.expressions import from_ast
 from perdure.core.expressions.functions import FUNCTIONS
 from perdure.core.graph.model import Graph
+from perdure.core.syntax import parse_expression
 
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -209,7 +210,7 @@ class _Writing(ast.NodeTransformer):
 
 
 def _message(variable: str, place: ast.AST) -> ast.expr:
-    made = ast.parse(f"{variable}['message']", mode="eval").body
+    made = parse_expression(f"{variable}['message']")
     for node in ast.walk(made):
         if isinstance(node, ast.expr):
             ast.copy_location(node, place)

@@ -7,6 +7,7 @@ from perdure.authoring.graphs.compiler.calls import Called, called
 from perdure.authoring.graphs.compiler.unit import Unit, is_timeless
 from perdure.authoring.graphs.compiler.unpacking import listed
 from perdure.core.graph import model as m
+from perdure.core.syntax import parse_expression
 
 InOrder = Callable[[Unit, list[ast.expr]], list[ast.expr]]
 """Makes the awaits in expressions that are evaluated one after the other."""
@@ -129,7 +130,7 @@ def _spread(
     failures = f"[each[1] for each in {every.id} if each[1] is not None]"
     drawing.assign({first.id: f"({failures} + [None])[0]"}, "failures", can_fail=False)
     _raise_first(unit, [first.id])
-    results = ast.parse(f"[each[0] for each in {every.id}]", mode="eval").body
+    results = parse_expression(f"[each[0] for each in {every.id}]")
     return _result(unit, results, starred, into)
 
 

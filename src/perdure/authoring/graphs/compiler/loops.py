@@ -8,6 +8,7 @@ from perdure.authoring.graphs.compiler.handlers import Block
 from perdure.authoring.graphs.compiler.unit import Loop, Unit
 from perdure.authoring.graphs.compiler.unpacking import give, listed
 from perdure.core.graph import model as m
+from perdure.core.syntax import parse_expression
 
 
 def compile_while(unit: Unit, node: ast.While, block: Block) -> None:
@@ -27,7 +28,7 @@ def compile_for(unit: Unit, node: ast.For, block: Block) -> None:
     hook = _begin(unit, node, "for")
     more = f"{index.id} < len({items.id})"
     unit.drawing.open, ends = unit.drawing.branch(more, can_fail=False)
-    item = ast.parse(f"{items.id}[{index.id}]", mode="eval").body
+    item = parse_expression(f"{items.id}[{index.id}]")
     if not isinstance(node.target, ast.Name):
         item = unit.keep(ast.copy_location(item, node), "item")
     give(unit, node.target, ast.copy_location(item, node), _length_of_items(unit, node.iter))

@@ -5,6 +5,7 @@ import inspect
 from types import FunctionType
 
 from perdure.core.errors import InputError
+from perdure.core.syntax import parse_module
 
 
 def tree_of(fn: FunctionType) -> ast.AsyncFunctionDef:
@@ -28,7 +29,7 @@ def tree_of(fn: FunctionType) -> ast.AsyncFunctionDef:
     # An indented definition is put into a block. To dedent it would change the texts in it.
     text = "".join(lines)
     is_indented = text[:1].isspace()
-    module = ast.parse("if True:\n" + text if is_indented else text)
+    module = parse_module("if True:\n" + text if is_indented else text)
     ast.increment_lineno(module, first - 1 - is_indented)
     for node in ast.walk(module):
         if isinstance(node, ast.AsyncFunctionDef) and node.name == fn.__name__:

@@ -4,6 +4,7 @@ import ast
 
 from perdure.authoring.graphs.compiler.unit import Unit, is_timeless
 from perdure.core.graph import model as m
+from perdure.core.syntax import parse_expression
 
 _ITEM = "build a new value: `{0} = {{**{0}, key: value}}`, or a list with a comprehension"
 
@@ -46,7 +47,7 @@ def _unpack(unit: Unit, target: ast.Tuple | ast.List, value: ast.expr, length: i
         _require_length(unit, items, len(parts) - len(stars), is_open=bool(stars))
     for part, place in zip(parts, _places(len(parts), stars), strict=True):
         inner = part.value if isinstance(part, ast.Starred) else part
-        item = ast.parse(f"{items.id}[{place}]", mode="eval").body
+        item = parse_expression(f"{items.id}[{place}]")
         give(unit, inner, ast.copy_location(item, value))
 
 

@@ -1,6 +1,5 @@
 """Options of nodes: which go together, and which values they may have."""
 
-import ast
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -9,6 +8,7 @@ from perdure.core.graph import model as m
 from perdure.core.graph.model import Problem
 from perdure.core.graph.survey import Survey
 from perdure.core.limits import MAX_ATTEMPTS
+from perdure.core.syntax import literal_value
 
 _CODES: Final = range(100, 1000)
 
@@ -67,7 +67,7 @@ def _hook(node: m.Hook) -> Iterator[Finding]:
 
 def _literal_seconds(field: str, text: str) -> Iterator[Finding]:
     try:
-        value = ast.literal_eval(text)
+        value = literal_value(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return  # no literal, or no expression at all: others say so
     if isinstance(value, bool) or not isinstance(value, int | float):
