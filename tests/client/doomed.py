@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 
 import perdure
 from perdure import Engine, StepInDoubt, task, workflow
@@ -15,16 +16,21 @@ from perdure import Engine, StepInDoubt, task, workflow
 BYSTANDERS = 5
 STEPS = 12
 
+PATIENCE_S = 0.4
+"""How long it lives with the killer: long enough for a step of a bystander, which else may be under way each time."""
+
 
 @task(name="doomed.kill")
 def kill() -> None:
     os.write(log, f"{perdure.key()}\n".encode())
+    time.sleep(PATIENCE_S)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @task(name="doomed.kill_there", queue="doomed")
 async def kill_there() -> None:
     os.write(log, f"{perdure.key()}\n".encode())
+    await asyncio.sleep(PATIENCE_S)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
