@@ -1,6 +1,7 @@
 """Several things at once: all of them, the first of them, each as it comes."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ import perdure
 from perdure import Engine, StepCancelled, task, workflow
 from perdure.core.errors import InputError, JoinSetClosed
 from perdure.core.journal import events as e
+from perdure.core.messages import Message
 from tests.client.engines import ALWAYS_REPLAY, journal, opened, recorded
 
 NOTHING: tuple[str, ...] = ()
@@ -128,6 +130,30 @@ async def test_a_workflow_may_have_200_branches(engine_url: str, replays: bool) 
 
     async with opened(engine_url, ALWAYS_REPLAY if replays else None) as engine:
         assert await (await engine.start(wide())).result(60) == sum(range(200))
+
+
+async def test_what_is_due_at_once_is_asked_for_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    @workflow
+    async def child(number: int) -> int:
+        return number
+
+    @workflow
+    async def parent() -> int:
+        return len(await perdure.gather(*map(child, range(1_200))))
+
+    async with opened("sqlite:///:memory:") as engine:
+        assert engine._hosting is not None
+        store, asked = engine._hosting.host.store, 0
+        due_messages = store.due_messages
+
+        async def counted(*args: Any) -> list[Message]:
+            nonlocal asked
+            asked += 1
+            return await due_messages(*args)
+
+        monkeypatch.setattr(store, "due_messages", counted)
+        assert await (await engine.start(parent())).result(60) == 1_200
+        assert asked < 40
 
 
 async def test_first_returns_whatever_is_over_first(engine: Engine) -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from perdure.core.errors import StaleFence
-from perdure.core.ids import RunId, guid_run
+from perdure.core.ids import Guid, RunId, guid_run
 from perdure.core.journal.state import Status
 from perdure.core.messages import Message
 from perdure.engine.replay import facts
@@ -28,21 +28,25 @@ class Delivery:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._delivering: set[str] = set()
+        self._delivering: dict[Guid, asyncio.Event] = {}
+        """What is under way, and how to wait for it."""
         self._lines: WeakValueDictionary[RunId, asyncio.Lock] = WeakValueDictionary()
         """Where the messages of a run, or of a chain, queue by the run that they were first sent to: one that
         finds its run in memory must not overtake those that wait for it to be loaded, or are forwarded."""
 
     async def deliver(self, message: Message) -> None:
-        """Hand a message that is due to its run, if that is ours."""
-        if message.guid in self._delivering:
+        """Hand a message that is due to its run, if that is ours. Returns when it is dealt with, by whomsoever."""
+        under_way = self._delivering.get(message.guid)
+        if under_way is not None:
+            await under_way.wait()
             return
-        self._delivering.add(message.guid)
+        done = self._delivering[message.guid] = asyncio.Event()
         try:
             async with self._line(guid_run(message.guid)):
                 await self._deliver(message)
         finally:
-            self._delivering.discard(message.guid)
+            del self._delivering[message.guid]
+            done.set()
 
     async def go_on(self, run: WarmRun) -> None:
         """Write what is decided of a run that continued at once, when those before it in its line are through.
