@@ -89,8 +89,8 @@ class Host:
         """Called with each message that this host sent and that is durable."""
         self._mode = Mode.STEPWISE if settings.stepwise else Mode.FUSED
         self.max_doubts = settings.max_doubts
-        self.parking = Parking(store, host_id, self.watchers, sources)
         self.catalogue = Catalogue(store, self.programs)
+        self.parking = Parking(store, host_id, self.watchers, sources, self.catalogue.claims)
         self.loader = Loader(store, host_id, residents, self.parking, self._replay, self.catalogue)
         self.on_work: Callable[[Work], None] = lambda _: None
         """Called with each task that this host put on a queue, when that is durable."""

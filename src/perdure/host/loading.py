@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from perdure.core.errors import PerdureError, UnknownName
+from perdure.core.errors import PerdureError
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.engine.replay.warm import WarmRun
@@ -11,7 +11,6 @@ from perdure.host.catalogue import Catalogue
 from perdure.host.parking import Parking
 from perdure.host.reading import Reader
 from perdure.host.residents import Residents
-from perdure.store.primitives import Fence
 from perdure.store.records import Run
 from perdure.store.store import Store
 
@@ -42,7 +41,6 @@ class Loader:
         replay: Replay,
         catalogue: Catalogue,
     ) -> None:
-        self._store = store
         self._reader = Reader(store)
         self.host_id = host_id
         """Whose runs may be loaded."""
@@ -98,10 +96,7 @@ class Loader:
         try:
             warm = self._replay(run, entries)
         except PerdureError as problem:
-            await self._parking.park(run, f"{problem.code}: {problem}")
-            if isinstance(problem, UnknownName) and not self._catalogue.claims(run.program):
-                # Another host may have it. This one would claim it again.
-                await self._store.release_run(Fence(run.run_id, run.epoch))
+            await self._parking.give_up(run, problem)
             return None
         if run.parked is not None:
             await self._parking.park(run, None)

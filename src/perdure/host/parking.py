@@ -1,8 +1,9 @@
 """Parked runs: those that this host can't advance, why, and what of them must not be lost all the same."""
 
 import logging
+from collections.abc import Callable
 
-from perdure.core.errors import BundleRefused, StaleFence, UnknownName
+from perdure.core.errors import BundleRefused, PerdureError, StaleFence, UnknownName
 from perdure.core.ids import HostId, RunId
 from perdure.engine.replay.facts import Outcome
 from perdure.engine.replay.parked import ParkedRun
@@ -30,11 +31,20 @@ class Parking:
     be: it is what its program asks for next that can't be written. To try again would fail again.
     """
 
-    def __init__(self, store: Store, host_id: HostId, watchers: Watchers, sources: Sources) -> None:
+    def __init__(
+        self,
+        store: Store,
+        host_id: HostId,
+        watchers: Watchers,
+        sources: Sources,
+        claims: Callable[[str], bool],
+    ) -> None:
+        """`claims` tells whether this host takes up runs of a program."""
         self._store = store
         self.host_id = host_id
         self._watchers = watchers
         self._sources = sources
+        self._claims = claims
         self._set_aside: dict[RunId, int] = {}
         """Under which epoch."""
 
@@ -63,23 +73,34 @@ class Parking:
             # Who waits for its result is not told in vain to look: it may never come.
             self._watchers.ended(run.run_id, None)
 
+    async def give_up(self, run: Run, problem: PerdureError, bundle: Bundle | None = None) -> None:
+        """Commits: this host can't advance the run, and why; and what is in the bundle.
+
+        Another host may have what is unknown here. Unless this one would claim the run again, it is nobody's.
+        """
+        await self.park(run, f"{problem.code}: {problem}", bundle)
+        if self._is_for_others(run, problem):
+            await self._store.release_run(Fence(run.run_id, run.epoch))
+
+    def _is_for_others(self, run: Run, problem: Exception) -> bool:
+        return isinstance(problem, UnknownName) and not self._claims(run.program)
+
     async def set_aside(self, run_id: RunId, problem: Exception, told: Told | None = None) -> None:
         """Commits: what the program of a run decided can't be written, and the outcome that it was told.
 
         It waits for another program, or to be cancelled. What else of it is under way is in doubt: no second outcome
         can be written before the program has answered to the first.
         """
-        log.error("run %s can't be written", run_id, exc_info=problem)
         while (run := await self._store.run(run_id)) is not None:
             if run.owner != self.host_id or run.closed_at_ms is not None:
                 return
-            reason = (
-                f"unwritable: what {run.program!r} does after entry {run.seq - 1} can't be written "
-                f"({type(problem).__name__}: {problem}): mend it, and start the engine again; or cancel the run"
-            )
             kept = None if told is None else await self.completion(*told)
             try:
-                await self.park(run, reason, kept)
+                if isinstance(problem, UnknownName) and self._is_for_others(run, problem):
+                    await self.give_up(run, problem, kept)
+                    return
+                log.error("run %s can't be written", run_id, exc_info=problem)
+                await self.park(run, _unwritable(run, problem), kept)
             except StaleFence:
                 # A commit that was under way came between, or another host.
                 continue
@@ -99,6 +120,13 @@ class Parking:
                 parked = ParkedRun(run, entries)
                 return parked.complete(info.step, info.attempt, outcome, self._sources)
         return None
+
+
+def _unwritable(run: Run, problem: Exception) -> str:
+    return (
+        f"unwritable: what {run.program!r} does after entry {run.seq - 1} can't be written "
+        f"({type(problem).__name__}: {problem}): mend it, and start the engine again; or cancel the run"
+    )
 
 
 def _plain(reason: str) -> str:
