@@ -76,6 +76,16 @@ async def has_signal(engine: Engine, run_id: RunId) -> bool:
     return any(message.kind.startswith("signal:") for message, *_ in stored)
 
 
+@pytest.mark.parametrize("limit_s", [0.0, 0.002])
+async def test_a_signal_that_was_sent_before_comes_before_the_end_of_the_time(
+    engine: Engine, limit_s: float
+) -> None:
+    for number in range(5):
+        await engine.send("turn", str(number), number)
+        run = await engine.start(hears_or_not(k=str(number), t=limit_s))
+        assert await run.result(30) == number
+
+
 async def test_nothing_is_lost_where_a_loop_hardly_ever_waits(engine_url: str) -> None:
     async with opened(engine_url) as engine:
         run = await engine.start(listens_in_turns(k="loop"))

@@ -120,6 +120,10 @@ class RunMachine(ABC):
         """Whether there is any use in it."""
         return True
 
+    def has_key(self, step: StepId | None) -> bool:  # noqa: ARG002 - as above
+        """Whether the step waits for signals to a topic and key."""
+        return False
+
     def hook_again(self, step: StepId | None) -> Hook | None:  # noqa: ARG002 - as above
         """How the step is found that a signal was matched to in vain, if it waits on: the match has taken it out."""
         return None

@@ -13,6 +13,7 @@ from perdure.engine.replay.effects import Hook
 from perdure.engine.replay.parked import ParkedRun
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.forwarding import forward, is_asked_for
+from perdure.host.hooks import Matcher
 from perdure.host.host import Host, nothing
 from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
@@ -23,11 +24,46 @@ _COMMIT_S = 0.001
 """How long to leave a run alone that is about to be over."""
 
 
+class _Offer:
+    """A message that is offered to its run, and what came of it."""
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.must_wait_for_mail: bool | None = None
+        """Whether signals go first, and may not have found their hook; `None` as long as that is not known."""
+        self.is_early = False
+        """Whether it is to be offered again when a commit that is under way is durable."""
+        self.refused_under: Fence | None = None
+        """What the run was when it had no use for the message."""
+        self.is_for_next_hook = False
+        self.again: Hook | None = None
+        """The hook that it was matched to in vain, and that waits on."""
+
+    def take(self, run: WarmRun) -> None:
+        message, self.refused_under = self.message, None
+        if self.must_wait_for_mail is None:
+            self.must_wait_for_mail = message.kind == "timer" and run.machine.has_key(message.step)
+        if self.must_wait_for_mail:
+            return
+        # Its last commit is under way: when that is durable the run is closed.
+        self.is_early = run.machine.is_over and not run.machine.record.changes
+        if self.is_early or facts.take(run, message):
+            return
+        self.refused_under = run.fence
+        self.again = None
+        if message.kind.startswith("signal:"):
+            self.again = run.machine.hook_again(message.step)
+        self.is_for_next_hook = facts.is_for_next_hook(run, message)
+        # That the hook is gone must be durable first: else it would wait, and nobody find it.
+        self.is_early = self.is_for_next_hook and run.in_flight > 0
+
+
 class Delivery:
     """Hands messages that are due to their runs, each once at a time."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, matcher: Matcher) -> None:
         self._host = host
+        self._matcher = matcher
         self._delivering: dict[Guid, asyncio.Event] = {}
         """What is under way, and how to wait for it."""
         self._lines: WeakValueDictionary[RunId, asyncio.Lock] = WeakValueDictionary()
@@ -66,35 +102,30 @@ class Delivery:
 
     async def _offer(self, message: Message) -> bool:
         """Let its run take the message, or put it where it belongs. False if the run is not ours to advance."""
-        refused_under: Fence | None = None
-        is_early = is_for_next_hook = False
-        again: Hook | None = None
-
-        def take(run: WarmRun) -> None:
-            nonlocal refused_under, is_early, is_for_next_hook, again
-            refused_under = None
-            # Its last commit is under way: when that is durable the run is closed.
-            is_early = run.machine.is_over and not run.machine.record.changes
-            if is_early or facts.take(run, message):
-                return
-            refused_under = run.fence
-            again = None
-            if message.kind.startswith("signal:"):
-                again = run.machine.hook_again(message.step)
-            is_for_next_hook = facts.is_for_next_hook(run, message)
-            # That the hook is gone must be durable first: else it would wait, and nobody find it.
-            is_early = is_for_next_hook and run.in_flight > 0
-
-        while await self._host.advance(message.run_id, take):
-            if is_early:
+        offer = _Offer(message)
+        while await self._host.advance(message.run_id, offer.take):
+            if offer.must_wait_for_mail:
+                await self._deliver_mail(message)
+                offer.must_wait_for_mail = False
+            elif offer.is_early:
                 await asyncio.sleep(_COMMIT_S)
-                continue
-            if refused_under is not None and is_for_next_hook:
-                await self._give_back(message, refused_under)
-            elif refused_under is not None:
-                await self._mark(message, refused_under, "stale", "it came late, or again", again)
-            return True
+            elif offer.refused_under is None:
+                return True
+            elif offer.is_for_next_hook:
+                await self._give_back(message, offer.refused_under)
+                return True
+            else:
+                reason = "it came late, or again"
+                await self._mark(message, offer.refused_under, "stale", reason, offer.again)
+                return True
         return False
+
+    async def _deliver_mail(self, timer: Message) -> None:
+        """What was sent to the hook comes before the end of its time, though nobody has matched the two yet."""
+        await self._matcher.look_now()
+        for message, state, _ in await self._host.store.messages(timer.run_id):
+            if state == "pending" and message.step == timer.step and message.guid != timer.guid:
+                await self.deliver(message)
 
     async def _dismiss(self, message: Message) -> Message | None:
         """A message to a run that is over will never be taken; a parked run can only be cancelled.

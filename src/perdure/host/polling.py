@@ -41,8 +41,8 @@ class Poller:
         self._census = census
         self._glance: Glance | None = None
         self._is_shown = False
-        self._delivery = Delivery(host)
         self._matcher = Matcher(host)
+        self._delivery = Delivery(host, self._matcher)
         self._interval_ms = interval_ms
         self._next_census_ms = 0
         self._next_due_ms: int | None = None

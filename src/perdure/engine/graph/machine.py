@@ -284,9 +284,12 @@ class GraphMachine(RunMachine):
         found = self.steps[step] = Step(begun, step)
         return found
 
-    def hook_again(self, step: StepId | None) -> Hook | None:
+    def has_key(self, step: StepId | None) -> bool:
         found = None if step is None else self.steps.get(step)
-        return None if found is None or found.key is None else self.hook_of(found)
+        return found is not None and found.key is not None
+
+    def hook_again(self, step: StepId | None) -> Hook | None:
+        return self.hook_of(self.steps[step]) if step is not None and self.has_key(step) else None
 
     def hook_of(self, step: Step) -> Hook:
         """How others find the step: by topic and key."""
