@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Engine, GraphProgram, InputError, ResponseError, RunInterrupted, task
+from perdure import Engine, GraphProgram, InputError, ResponseError, RunInterrupted, Signal, task
 from perdure.authoring.response import Response
 from perdure.core.graph import model as m
+from perdure.core.journal import events as e
 from perdure.testing.checkers import assert_sound
-from tests.client.engines import store_of
+from tests.client.engines import recorded, store_of, until_recorded
 
 pytestmark = pytest.mark.asyncio
 
@@ -32,6 +33,11 @@ async def troubles_peculiar() -> None:
 @task
 async def troubles_not_found() -> Any:
     return Response("nothing", 404)
+
+
+@task
+async def troubles_more_later() -> Any:
+    return Response(0, 202)
 
 
 def graph(name: str, nodes: list[Any], edges: list[Any], **fields: m.FieldType) -> Any:
@@ -191,3 +197,122 @@ async def test_clients_are_told_the_code(engine: Engine) -> None:
     with pytest.raises(ResponseError, match="code 404: nothing") as missed:
         await (await engine.start(misses())).result(10)
     assert missed.value.status == 404
+
+
+# Answers that leave a step open, if all goes well
+
+
+TENTH = {"q": "10 // result"}
+
+in_parts = graph(
+    "in_parts",
+    [
+        m.Assign(name="begin", set={"n": "0"}),
+        m.Hook(name="turn", cycle=True),
+        m.Hook(name="h", topic="troubles.in_parts", key="'k'", pending=True, output=TENTH),
+        m.Assign(name="bad", set={}, job={"bad": "1"}),
+        m.Cycle(name="again", to="turn", input={"n": "n + 1"}),
+        m.Output(name="done", value="n"),
+    ],
+    [
+        ("t", "begin"),
+        ("begin", "turn"),
+        ("turn", "h"),
+        m.Edge("h", "bad", "error"),
+        m.Edge("h", "again", when="n < 1"),
+        m.Edge("h", "done", when="n >= 1"),
+    ],
+)
+
+
+async def test_an_answer_in_parts_whose_map_fails_ends_its_step(engine: Engine) -> None:
+    run = await engine.start(in_parts())
+    await engine.send("troubles.in_parts", "k", 0, code=202)
+    assert await run.result(10) == {"bad": 1}
+    # What is sent now is for the next one.
+    for _ in range(2):
+        await engine.send("troubles.in_parts", "k", 1)
+    assert await (await engine.start(in_parts())).result(10) == 1
+    await assert_sound(store_of(engine))
+
+
+async def test_an_answer_in_parts_that_leads_nowhere_leaves_its_step_open(engine: Engine) -> None:
+    run = await engine.start(in_parts())
+    await engine.send("troubles.in_parts", "k", 5, code=202)
+    for _ in range(2):
+        await engine.send("troubles.in_parts", "k", 1)
+    assert await run.result(10) == 1
+    await assert_sound(store_of(engine))
+
+
+unmarked = graph(
+    "unmarked",
+    [
+        m.Hook(name="h", topic="troubles.unmarked", key="k", output=TENTH),
+        m.Assign(name="bad", set={"q": "-1"}),
+        m.Worker(name="j", task="troubles_same", input={"of": "q"}),
+        m.Hook(name="end", topic="troubles.end"),
+        m.Output(name="o", value="[j, end]"),
+    ],
+    [("t", "h"), m.Edge("h", "bad", "error"), ("bad", "j"), ("h", "j"), ("j", "end"), ("end", "o")],
+    k=ANY,
+)
+
+
+@pytest.mark.parametrize(("first", "found"), [(0, -1), (1, 2)])
+async def test_what_follows_a_step_that_is_not_said_to_be_pending_begins_once(
+    first: int, found: int, engine: Engine
+) -> None:
+    run = await engine.start(unmarked(k=first))
+    await engine.send("troubles.unmarked", str(first), first, code=202)
+    await engine.send("troubles.unmarked", str(first), 5)
+    await run.signal(Signal("troubles.end", int), 7)
+    assert await run.result(10) == [found, 7]
+    scheduled = await recorded(engine, run, e.InvokeScheduled)
+    assert [event.promise_id for event in scheduled] == ["j,0,0,0"]
+    await assert_sound(store_of(engine))
+
+
+each = graph(
+    "each",
+    [
+        m.Spread(name="s", items="['a', 'b']", item="k"),
+        m.Hook(name="h", topic="troubles.each", key="k", output=TENTH),
+        m.Assign(name="bad", set={"q": "-1"}),
+        m.Aggregate(name="g", of="s", collect="q", into="got"),
+        m.Output(name="o", value="got"),
+    ],
+    [("t", "s"), ("s", "h"), m.Edge("h", "bad", "error"), ("bad", "g"), ("h", "g"), ("g", "o")],
+)
+
+
+async def test_an_item_that_answers_in_parts_comes_to_its_end_once(engine: Engine) -> None:
+    run = await engine.start(each())
+    await engine.send("troubles.each", "a", 0, code=202)
+    await engine.send("troubles.each", "a", 5)
+    await engine.send("troubles.each", "b", 1, code=202)
+    await engine.send("troubles.each", "b", 5)
+    assert await run.result(10) == [-1, 2]
+    await assert_sound(store_of(engine))
+
+
+asks = graph(
+    "asks",
+    [
+        m.Worker(name="w", task="troubles_more_later", pending=True, output=TENTH),
+        m.Assign(name="bad", set={}, job={"bad": "1"}),
+        m.Hook(name="end", topic="troubles.end"),
+    ],
+    [("t", "w"), m.Edge("w", "bad", "error"), ("bad", "end"), ("w", "end")],
+)
+
+
+async def test_a_response_comes_late_once_a_map_has_failed(engine: Engine) -> None:
+    run = await engine.start(asks())
+    await until_recorded(engine, run, e.InvokeCompleted)
+    await run.respond("w", 5)
+    await run.signal(Signal("troubles.end", int), 7)
+    assert await run.result(10) == {"bad": 1}
+    received = await recorded(engine, run, e.SignalReceived)
+    assert [event.signal_name for event in received] == ["troubles.end"]
+    await assert_sound(store_of(engine))

@@ -123,6 +123,33 @@ def test_an_error_of_an_expression_has_the_code_of_one() -> None:
     assert (bound["type"], bound["of"]) == ("ZeroDivisionError", "builtins:ZeroDivisionError")
 
 
+@pytest.mark.parametrize(
+    ("result", "code", "stays", "begun"),
+    [
+        (5, 202, True, "part"),
+        (0, 202, False, "caught"),
+        (2, 202, False, "caught"),
+        (5, 200, False, "fine"),
+        (0, 200, False, "caught"),
+    ],
+)
+def test_a_step_stays_for_more_only_if_all_goes_well_with_its_answer(
+    result: int, code: int, stays: bool, begun: str
+) -> None:
+    run = Run(
+        graph(
+            worker("work", pending=True, output={"q": "10 // result"}),
+            *map(worker, ("part", "fine", "caught")),
+            m.Edge("work", "part", on="pending", when="1 // (q - 5) or True"),
+            m.Edge("work", "caught", on="error"),
+            *(("work", "fine"), ("begin", "work")),
+        )
+    )
+    walk = run.answer("work,0,0", result, code=code)
+    assert walk.stays is stays
+    assert [each.vertex.name for each in walk.begun] == [begun]
+
+
 def test_what_was_caught_is_raised_again() -> None:
     run = Run(
         graph(

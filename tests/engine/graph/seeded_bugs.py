@@ -17,6 +17,7 @@ from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
 from perdure.core.ledger import message_account
 from perdure.core.messages import Message
+from perdure.core.replay.identity import timer_guid
 from perdure.engine.graph import beginning, ending, machine
 from perdure.engine.graph.effects import index_effects
 from perdure.engine.graph.machine import GraphMachine
@@ -40,9 +41,10 @@ def parent_stays_open() -> Iterator[None]:
     """A step that has children counts them, and not that it is through."""
     spawn = GraphMachine.spawn
 
-    def forgetful(self: GraphMachine, *args: Any, **options: Any) -> None:
+    def forgetful(self: GraphMachine, *args: Any) -> None:
         walk: Walk = args[3]
-        spawn(self, *args, **{**options, "stays": bool(walk.begun)})
+        walk.stays = bool(walk.begun)
+        spawn(self, *args)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GraphMachine, "spawn", forgetful)
@@ -163,17 +165,32 @@ def signal_and_limit_both_win() -> Iterator[None]:
     """A hook that has its signal still takes the end of its time."""
     answered = GraphMachine.answered
 
-    def greedy(self: GraphMachine, step: Step, guid: Guid, answer: Answer) -> None:
+    def greedy(self: GraphMachine, step: Step, guid: Guid, walk: Walk) -> None:
         promise = step.promise
-        answered(self, step, guid, answer)
+        answered(self, step, guid, walk)
         if isinstance(step.vertex.request, SignalRequest) and promise and not self.is_over:
-            if not answer.is_timeout:
+            if guid != timer_guid(self.info.run_id, step.step):
                 self.steps[step.step] = step
                 self.promises[step.step] = promise
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GraphMachine, "answered", greedy)
         patch.setattr(Waiting, "give_up", lambda *_: None)
+        yield
+
+
+@contextmanager
+def failed_answer_leaves_step_open() -> Iterator[None]:
+    """A step whose answer says that more will come stays, though what was made of the answer failed."""
+    leave = GraphMachine._leave
+
+    def credulous(self: GraphMachine, step: Step, answer: Answer) -> Walk:
+        walk = leave(self, step, answer)
+        walk.stays = answer.is_pending
+        return walk
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GraphMachine, "_leave", credulous)
         yield
 
 
@@ -228,6 +245,11 @@ BUGS = {
         Bug(readiness_counted_twice, "spread: in order", "has the rows"),
         Bug(inbox_not_cleared, "join: one is late", "has the rows"),
         Bug(signal_and_limit_both_win, "hook: signal and limit at once", "TimerFired is refused"),
+        Bug(
+            failed_answer_leaves_step_open,
+            "202 whose output fails: hook that is not said to be pending",
+            "j,0,0,0 is taken",
+        ),
         Bug(in_flight_not_cancelled, "failure: what is in flight is cancelled", "is left"),
     )
 }

@@ -15,6 +15,7 @@ from perdure.testing.interlude import Script
 from tests.engine.graph.building import START, add, chain, graph, out, say, to_run, to_topic
 from tests.engine.graph.flowing import loops, spreads, stops_itself, stops_other_alone
 from tests.engine.graph.phases import phases_of
+from tests.engine.graph.staying import heard
 from tests.engine.graph.waiting import hears, hears_by_key, lasting_run, patient_run, sleeps
 from tests.engine.graph.working import (
     awaits_graph,
@@ -193,6 +194,13 @@ CASES = {
             "001100000000002 000011000000002 0",
         ),
         say(to_run("go", 5, 202), to_run("go", 7)),
+    ),
+    "hook: 202 whose output fails": Case(
+        heard,
+        "a,0,0",
+        sent("go", 0),
+        (*LEG1, *LEG2, "001100000000001 000011000000001 0"),
+        say(to_run("go", 0, 202)),
     ),
     "hook: pass-through": Case(
         passing,

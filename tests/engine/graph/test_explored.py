@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from perdure.testing.workflows import Check, Ended, Race, explore_workflow
-from tests.engine.graph import flowing, waiting, working
+from tests.engine.graph import flowing, staying, waiting, working
 from tests.engine.graph.building import Case
 from tests.engine.replay.emptied import emptied
 
 Record = Callable[[str, object], None]
 
-CASES = working.CASES | waiting.CASES | flowing.CASES
+CASES = working.CASES | waiting.CASES | staying.CASES | flowing.CASES
 
 
 def check(case: Case) -> Check | Race:

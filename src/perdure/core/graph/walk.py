@@ -38,6 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def is_pending(self) -> bool:
+        """Whether it says that more will come. The walk tells whether the step stays for that."""
         return self.trouble is None and self.code == 202
 
     def specials(self) -> dict[str, Any]:
@@ -83,12 +84,17 @@ class Walk:
         self.ready: list[StepId] = []
         """Joins that were waiting, and are not any more."""
         self.trouble: Trouble | None = None
+        self.stays = False
+        """Whether the step that it left stays open for another answer."""
         self._queue: deque[tuple[Arrow, Plane, Scope | None, Held]] = deque()
 
     # The way on
 
     def leave(self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer) -> None:
-        """The step at `vertex` has its answer. `plane` is that of what follows it."""
+        """The step at `vertex` has its answer. `plane` is that of what follows it.
+
+        What goes wrong with the answer ends the step as an error does, whether or not more were to come.
+        """
         if answer.trouble is not None:
             self._go_wrong(vertex, plane, scope, answer, answer.trouble)
         else:
@@ -99,6 +105,7 @@ class Walk:
                 trouble = trouble_of(error)
                 self._go_wrong(vertex, plane, scope, Answer(trouble=trouble), trouble)
             else:
+                self.stays = answer.is_pending
                 self._go(vertex, plane, scope, answer, chosen)
         self._run()
 

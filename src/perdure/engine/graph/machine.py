@@ -220,10 +220,11 @@ class GraphMachine(RunMachine):
             what = f"{'run' if promise.place is Place.CHILD else 'task'} {promise.name!r} (step {step.step})"
             answer = failure_of(self.codec, event.payload, what)
         assert event.guid is not None  # noqa: S101 - `_enter` gave it one
-        if answer.is_pending:
+        walk = self._leave(step, answer)
+        if walk.stays:
             # Whatever else it has to say comes as a signal to the step itself.
             self.signals.expect(step.step, (self.signal_name(RESPOND, step.step),))
-        self.answered(step, event.guid, answer)
+        self.answered(step, event.guid, walk)
         self.receive(step)
 
     def _on_fired(self, event: e.TimerFired) -> None:
@@ -232,7 +233,8 @@ class GraphMachine(RunMachine):
         self.promises.pop(event.promise_id).is_settled = True
         is_limit = step.step in self.signals
         self.signals.give_up(step.step)
-        self.answered(step, event.guid, timed_out(f"hook {step.step}") if is_limit else PASSED)
+        answer = timed_out(f"hook {step.step}") if is_limit else PASSED
+        self.answered(step, event.guid, self._leave(step, answer))
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         waiting = self.signals.deliver(event)
@@ -299,52 +301,56 @@ class GraphMachine(RunMachine):
         return hook(self, step.step, "wait", request.topic, step.key)
 
     def receive(self, step: Step) -> None:
-        """Take the oldest signal that the step waits for, if there is one; of a 202, the next one too."""
+        """Take the oldest signal that the step waits for, if there is one; if it stays, the next one too."""
         while step.step in self.steps and not self.is_over:
             event = self.signals.take(step.step)
             if event is None:
                 return
             guid = event.guid or message_guid(self.info.run_id, "signal", event.signal_name)
-            answer = answer_of(self.codec, event.payload)
             if not step.is_entered:
                 self.record.emit(self.entry(step, guid))
             self._on_entered(step)
+            walk = self._leave(step, answer_of(self.codec, event.payload))
             received = e.SignalReceived(
                 step.step,
                 event.signal_name,
                 event.delivery_id,
                 guid,
                 True,
-                answer.is_pending,
+                walk.stays,
                 payload=event.payload,
             )
             promise = self.promises.get(step.step)
             effects: tuple[Effect, ...] = ()
-            if not answer.is_pending:
+            if not walk.stays:
                 self.signals.give_up(step.step)
                 if promise is not None:  # its time limit
                     del self.promises[step.step]
                     promise.is_settled = True
                     effects = (undo(self, promise),)
             self.record.emit(received, *effects)
-            self.answered(step, guid, answer)
+            self.answered(step, guid, walk)
 
-    def answered(self, step: Step, guid: Guid, answer: Answer) -> None:
-        """Leg 2: the answer is known, and leads to what follows."""
-        step.is_entered = False
+    def _leave(self, step: Step, answer: Answer) -> Walk:
+        """What follows from the answer, and whether the step stays for another one."""
         vertex = step.vertex
         plane = (*step.plane, step.entries - 1) if vertex.opens_planes else step.plane
         walk = Walk(self.state, self.codec)
         walk.leave(vertex, plane, step.scope, answer)
+        return walk
+
+    def answered(self, step: Step, guid: Guid, walk: Walk) -> None:
+        """Leg 2: the answer is known, and leads to what follows."""
+        step.is_entered = False
         effects: tuple[Effect, ...] = ()
-        if not answer.is_pending:
+        if not walk.stays:
             del self.steps[step.step]
             self.signals.forget(self.signal_name(RESPOND, step.step))
             if step.key is not None:
                 effects = (Unhook(step.step),)
         elif step.key is not None:
             effects = (self.hook_of(step),)  # whoever found it took it out of the index
-        self.spawn(vertex, step.step, guid, walk, effects, stays=answer.is_pending)
+        self.spawn(step.vertex, step.step, guid, walk, effects)
 
     def spawn(
         self,
@@ -353,15 +359,13 @@ class GraphMachine(RunMachine):
         guid: Guid,
         walk: Walk,
         effects: tuple[Effect, ...] = (),
-        *,
-        stays: bool = False,
     ) -> None:
         """Steps 2 and 3: the children open, the step closes, and with the last one the run."""
         if walk.trouble is not None:
             fail(self, walk.trouble)
             return
         # One that stays is among its own children.
-        settlement = settle(self.state.semaphore, len(walk.begun) + stays)
+        settlement = settle(self.state.semaphore, len(walk.begun) + walk.stays)
         self.state.semaphore = settlement.after
         digits = SPAWNED + settlement.closed * CLOSED
         self.record.emit(
