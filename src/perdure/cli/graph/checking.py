@@ -1,11 +1,7 @@
 """`perdure graph check`: all that is wrong with graphs, with places."""
 
-import sys
-
-from perdure.cli.graph.source import Source, read_source
-
-WRONG = 1
-"""Exit code if a graph has problems."""
+from perdure.cli.graph.source import read_source
+from perdure.cli.graph.telling import WRONG, print_problems
 
 
 def check_all(names: tuple[str, ...]) -> int:
@@ -17,9 +13,3 @@ def check_all(names: tuple[str, ...]) -> int:
             version = f" version {graph.version}" if graph.version else ""
             print(f"{source.name}: {graph.name}{version}: {len(graph.nodes)} nodes, all is well")
     return WRONG if any(source.problems for source in sources) else 0
-
-
-def print_problems(source: Source) -> None:
-    for problem in source.problems:
-        place = "" if problem.where is not None else f"{source.name}: "
-        print(f"{place}{problem}", file=sys.stderr)

@@ -1,8 +1,6 @@
 """The commands of `perdure graph`."""
 
 import asyncio
-import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from perdure.cli.graph import checking, deploying, drawing
+from perdure.cli.graph.telling import print_refusal
 from perdure.core.errors import PerdureError
 
 Source = Annotated[str, Parameter(help="A YAML file, or module:name of a graph in Python code.")]
@@ -19,9 +18,6 @@ Url = Annotated[
         name="--store", help="The URL of the store: 'sqlite:///orders.db', 'postgresql://...'."
     ),
 ]
-
-REFUSED = 2
-"""Exit code of what can't be done. Nothing was changed."""
 
 
 def check(*sources: Source) -> int:
@@ -70,7 +66,4 @@ def _run(command: Callable[[], int]) -> int:
     try:
         return command()
     except PerdureError as error:
-        if error.__cause__ is not None:  # the user's own code raised
-            traceback.print_exception(error.__cause__)
-        print(f"perdure graph: {error}", file=sys.stderr)
-        return REFUSED
+        return print_refusal(error)

@@ -1,13 +1,16 @@
 """The graphs that a command was given: those in a YAML file, or one in the user's code."""
 
 from pathlib import Path
+from traceback import walk_tb
 from typing import NamedTuple
+
+import msgspec
 
 from perdure import GraphInvalid, GraphProgram, InputError
 from perdure.authoring.graphs.yaml import read_graphs
 from perdure.cli.importing import import_named, kind_of
 from perdure.client.graphs import checked
-from perdure.core.graph.model import Graph, Problem
+from perdure.core.graph.model import Graph, Place, Problem
 
 _SUFFIXES = (".yaml", ".yml")
 _FORMS = "pass a YAML file, or a module and a graph in it: 'orders.graphs:order'"
@@ -27,7 +30,7 @@ def read_source(name: str) -> Source:
         graphs = _written(name)
         return Source(name, [checked(graph, graphs) for graph in graphs], [])
     except GraphInvalid as error:
-        return Source(name, [], list(error.problems))
+        return Source(name, [], _placed(error))
 
 
 def one_graph(name: str) -> Source:
@@ -36,6 +39,20 @@ def one_graph(name: str) -> Source:
     if not source.problems and len(source.graphs) != 1:
         raise InputError(f"{name} holds {len(source.graphs)} graphs", "pass a file with one")
     return source
+
+
+def _placed(error: GraphInvalid) -> list[Problem]:
+    """What is wrong. If the user's code raised it, that is the place of what has none."""
+    frames = walk_tb(error.__traceback__)
+    raised = [
+        Place(frame.f_code.co_filename, line, 1)
+        for frame, line in frames
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "perdure"
+    ]
+    where = raised[-1] if raised else None
+    return [
+        msgspec.structs.replace(problem, where=problem.where or where) for problem in error.problems
+    ]
 
 
 def _written(name: str) -> list[Graph]:
