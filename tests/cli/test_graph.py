@@ -101,6 +101,30 @@ def test_check_tells_every_problem_with_its_place(
     assert "greet version 1: 3 nodes, all is well" in said.out
 
 
+def test_check_goes_on_where_one_can_not_be_read(
+    graph: Command, greet: Path, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(WRONG_GRAPH)
+    said = graph("check", "nowhere.yaml", wrong, "nothing", greet)
+    assert said.code == REFUSED
+    assert said.out == f"{greet}: greet version 1: 3 nodes, all is well\n"
+    starts = (
+        "perdure graph: nowhere.yaml can't",
+        f"{wrong}:5:",
+        f"{wrong}:6:",
+        "perdure graph: 'no",
+    )
+    for line, start in zip(said.err.splitlines(), starts, strict=True):
+        assert line.startswith(start)
+
+
+def test_to_check_nothing_is_refused(graph: Command) -> None:
+    said = graph("check")
+    assert (said.code, said.out) == (REFUSED, "")
+    assert "there is nothing to check: pass a YAML file, or a module" in said.err
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [

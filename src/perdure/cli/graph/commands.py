@@ -21,7 +21,10 @@ Url = Annotated[
 
 
 def check(*sources: Source) -> int:
-    """Check graphs, and print all that is wrong, with file, line and column. The exit code is 1 if anything is."""
+    """Check graphs, and print all that is wrong, with file, line and column.
+
+    The exit code is 1 if anything is wrong with a graph, and 2 if one can't be read.
+    """
     return _run(lambda: checking.check_all(sources))
 
 

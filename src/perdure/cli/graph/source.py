@@ -13,7 +13,7 @@ from perdure.client.graphs import checked
 from perdure.core.graph.model import Graph, Place, Problem
 
 _SUFFIXES = (".yaml", ".yml")
-_FORMS = "pass a YAML file, or a module and a graph in it: 'orders.graphs:order'"
+FORMS = "pass a YAML file, or a module and a graph in it: 'orders.graphs:order'"
 
 
 class Source(NamedTuple):
@@ -61,14 +61,14 @@ def _written(name: str) -> list[Graph]:
         return _in_file(Path(name))
     if module and attribute.isidentifier():
         return [_in_code(name, module, attribute)]
-    raise InputError(f"{name!r} names no graph", _FORMS)
+    raise InputError(f"{name!r} names no graph", FORMS)
 
 
 def _in_file(path: Path) -> list[Graph]:
     try:
         found = read_graphs(path)
     except OSError as error:
-        raise InputError(f"{path} can't be read ({error.strerror})", _FORMS) from None
+        raise InputError(f"{path} can't be read ({error.strerror})", FORMS) from None
     if not found:
         raise InputError(f"{path} holds no graph", "write one")
     return found
@@ -79,7 +79,7 @@ def _in_code(target: str, module_name: str, attribute: str) -> Graph:
     try:
         found: object = getattr(module, attribute)
     except AttributeError:
-        raise InputError(f"module {module_name!r} has no {attribute!r}", _FORMS) from None
+        raise InputError(f"module {module_name!r} has no {attribute!r}", FORMS) from None
     model = found.model if isinstance(found, GraphProgram) else found
     if not isinstance(model, Graph):
         raise InputError(f"{target} is {kind_of(found)}", "name a graph")
