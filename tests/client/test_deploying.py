@@ -89,6 +89,33 @@ async def test_deploying_the_same_again_changes_nothing(engine: Engine) -> None:
     assert again.state is DeploymentState.ACTIVE
 
 
+async def test_what_is_deployed_sets_variables_in_the_order_of_its_text(engine: Engine) -> None:
+    later = m.Assign(name="later", set={"z": "x + 1", "y": "z * 10"}, job={"b": "z", "a": "y"})
+    await engine.deploy(
+        graph("order", later, m.Output(name="out", value="y"), edges="start later out", x="int")
+    )
+    run = await engine.start_graph("order", {"x": 1}, version="1")
+    assert await run.result(10) == 20
+
+
+def test_the_order_of_other_entries_is_no_difference() -> None:
+    one, other = ({"a": "x", "b": "1"}, {"b": "1", "a": "x"})
+    digests = {
+        GraphProgram(
+            graph(
+                "order",
+                m.Worker(name="total", task="deployable.add", input=entries),
+                edges="start total",
+                **fields,
+            ),
+            is_registered=False,
+        ).digest
+        for entries in (one, other)
+        for fields in ({"x": "int", "k": "str"}, {"k": "str", "x": "int"})
+    }
+    assert len(digests) == 1
+
+
 async def test_a_version_never_changes(engine: Engine) -> None:
     await engine.deploy(quick("order"))
     before = await engine.graphs()
