@@ -11,8 +11,7 @@ import pytest
 
 from perdure import Engine
 from perdure.cli.app import run_command
-from perdure.cli.graph.checking import WRONG
-from perdure.cli.graph.commands import REFUSED
+from perdure.cli.graph.telling import REFUSED, WRONG
 from perdure.store.opening import open_store
 from tests.cli.test_demo import COMMAND
 
@@ -102,6 +101,30 @@ def test_check_tells_every_problem_with_its_place(
     assert "greet version 1: 3 nodes, all is well" in said.out
 
 
+def test_check_goes_on_where_one_can_not_be_read(
+    graph: Command, greet: Path, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(WRONG_GRAPH)
+    said = graph("check", "nowhere.yaml", wrong, "nothing", greet)
+    assert said.code == REFUSED
+    assert said.out == f"{greet}: greet version 1: 3 nodes, all is well\n"
+    starts = (
+        "perdure graph: nowhere.yaml can't",
+        f"{wrong}:5:",
+        f"{wrong}:6:",
+        "perdure graph: 'no",
+    )
+    for line, start in zip(said.err.splitlines(), starts, strict=True):
+        assert line.startswith(start)
+
+
+def test_to_check_nothing_is_refused(graph: Command) -> None:
+    said = graph("check")
+    assert (said.code, said.out) == (REFUSED, "")
+    assert "there is nothing to check: pass a YAML file, or a module" in said.err
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [
@@ -119,6 +142,54 @@ def test_what_holds_no_graph_is_refused(
     said = graph(command, source)
     assert said.code == REFUSED
     assert re.search(text, said.err), said.err
+
+
+REFUSED_MODULES = {
+    "refused_function": (
+        "from perdure import graph\n\n\n@graph\nasync def order(n: int) -> int:\n"
+        "    seen = {n}\n    return len(seen)\n",
+        "6:12: a set can't be used in an expression; write a list: [...]",
+    ),
+    "refused_builder": (
+        "from perdure import GraphBuilder\n\nbuilder = GraphBuilder('order', input={'n': int})\n"
+        "builder.output('out', 'nn')\norder = builder.build()\n",
+        "5:1: out.value: there is no variable 'nn'; did you mean 'n'?",
+    ),
+}
+
+
+@pytest.mark.parametrize("module", REFUSED_MODULES)
+@pytest.mark.parametrize("command", ["check", "draw", "deploy"])
+def test_a_graph_that_its_module_refuses_is_told_like_one_in_a_file(
+    graph: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, module: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / f"{module}.py"
+    code, problem = REFUSED_MODULES[module]
+    path.write_text(code)
+    store = ("--store", f"sqlite:///{tmp_path}/orders.db") if command == "deploy" else ()
+    said = graph(command, f"{module}:order", *store)
+    assert said == Said(WRONG, "", f"{path}:{problem}\n")
+
+
+def test_a_module_that_fails_otherwise_is_told_with_its_traceback(
+    graph: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "graphs_that_break.py").write_text("1 / 0\n")
+    said = graph("check", "graphs_that_break:order")
+    assert said.code == REFUSED
+    assert 'graphs_that_break.py", line 1' in said.err
+    assert said.err.splitlines()[-1].endswith("division by zero: see the traceback")
+
+
+def test_a_store_that_is_none_is_told_without_a_traceback(graph: Command, tmp_path: Path) -> None:
+    text = tmp_path / "text.db"
+    text.write_text("This is no database. " * 100)
+    said = graph("list", "--store", f"sqlite:///{text}")
+    assert (said.code, said.out) == (REFUSED, "")
+    (line,) = said.err.splitlines()
+    assert re.match(r"perdure graph: .*text.db is not a SQLite database: ", line)
 
 
 def test_a_graph_is_deployed_activated_and_listed(

@@ -1,5 +1,8 @@
 """Graphs that are deployed to a store: versions, activation, and runs that are started by name."""
 
+from hashlib import sha256
+
+import msgspec
 import pytest
 
 from perdure import (
@@ -87,6 +90,89 @@ async def test_deploying_the_same_again_changes_nothing(engine: Engine) -> None:
     again = await engine.deploy(GraphProgram(quick("order"), is_registered=False))
     assert (again.digest, again.deployed_at_ms) == (first.digest, first.deployed_at_ms)
     assert again.state is DeploymentState.ACTIVE
+
+
+async def test_what_is_deployed_sets_variables_in_the_order_of_its_text(engine: Engine) -> None:
+    later = m.Assign(name="later", set={"z": "x + 1", "y": "z * 10"}, job={"b": "z", "a": "y"})
+    await engine.deploy(
+        graph("order", later, m.Output(name="out", value="y"), edges="start later out", x="int")
+    )
+    run = await engine.start_graph("order", {"x": 1}, version="1")
+    assert await run.result(10) == 20
+
+
+def test_the_order_of_other_entries_is_no_difference() -> None:
+    one, other = ({"a": "x", "b": "1"}, {"b": "1", "a": "x"})
+    digests = {
+        GraphProgram(
+            graph(
+                "order",
+                m.Worker(name="total", task="deployable.add", input=entries),
+                edges="start total",
+                **fields,
+            ),
+            is_registered=False,
+        ).digest
+        for entries in (one, other)
+        for fields in ({"x": "int", "k": "str"}, {"k": "str", "x": "int"})
+    }
+    assert len(digests) == 1
+
+
+def spelled(by: str, value: str, when: str, version: str = "1") -> m.Graph:
+    """The sum of `x` and `by`, with expressions as they are written."""
+    written = graph(
+        "order",
+        m.Worker(name="total", task="deployable.add", input={"a": "x", "b": by}),
+        m.Assign(name="next", set={"z": value, "y": "z"}),
+        m.Output(name="out", value="y"),
+        edges="start total next out",
+        version=version,
+        x="int",
+    )
+    first, *edges = written.edges
+    return msgspec.structs.replace(
+        written, edges=(first, m.Edge("total", "next", when=when), *edges[1:])
+    )
+
+
+async def test_another_spelling_is_the_same_graph(engine: Engine) -> None:
+    first = await engine.deploy(spelled("x+1", "total", "x>0"))
+    again = await engine.deploy(spelled("x   +  (1)", " (total)", "(x > 0)"))
+    assert again == first
+    run = await engine.start_graph("order", {"x": 1}, version="1")
+    assert await run.result(10) == 3
+
+
+@pytest.mark.parametrize(
+    "other", [("x+2", "total", "x>0"), ("x+1", "x", "x>0"), ("x+1", "total", "x>=0")]
+)
+async def test_another_expression_is_another_graph(
+    engine: Engine, other: tuple[str, str, str]
+) -> None:
+    await engine.deploy(spelled("x+1", "total", "x>0"))
+    with pytest.raises(VersionExists):
+        await engine.deploy(spelled(*other))
+
+
+async def test_what_says_more_than_can_be_read_is_another_graph(engine: Engine) -> None:
+    content = GraphProgram(quick("order"), is_registered=False).content
+    newer = (content.replace(b"{", b'{"from_tomorrow":true,', 1), b"[]")
+    for version, stored in enumerate(newer):
+        digest = sha256(stored).hexdigest()
+        await store_of(engine).deploy_program("order", f"{version}", digest, stored.decode(), 0)
+        with pytest.raises(VersionExists):
+            await engine.deploy(quick("order", version=f"{version}"))
+
+
+async def test_another_order_of_what_is_set_is_another_graph(engine: Engine) -> None:
+    one, other = (
+        graph("order", m.Assign(name="both", set=entries), edges="start both", x="int")
+        for entries in ({"a": "x", "b": "2"}, {"b": "2", "a": "x"})
+    )
+    await engine.deploy(one)
+    with pytest.raises(VersionExists):
+        await engine.deploy(other)
 
 
 async def test_a_version_never_changes(engine: Engine) -> None:

@@ -3,16 +3,23 @@
 from importlib import import_module
 from types import ModuleType
 
-from perdure import InputError
+from perdure import GraphInvalid, InputError
+
+
+class CodeFailed(InputError):
+    """The user's own code raised: its exception is the cause, with the traceback."""
 
 
 def import_named(name: str, where: str) -> ModuleType:
-    """The module of that name. Raises `InputError`; if the user's own code raised, that is its cause.
+    """The module of that name. Raises `InputError`: `CodeFailed` if the user's own code raised.
 
-    `where` says what to do in the folder that holds it.
+    If a graph is refused there, `GraphInvalid` is raised as it is. `where` says what to do in the folder that holds
+    the module.
     """
     try:
         return import_module(name)
+    except GraphInvalid:
+        raise
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise InputError(
@@ -24,8 +31,8 @@ def import_named(name: str, where: str) -> ModuleType:
         raise failed(f"module {name!r}", error) from error
 
 
-def failed(what: str, error: Exception) -> InputError:
-    return InputError(f"{what} raised {type(error).__name__}: {error}", "see the traceback")
+def failed(what: str, error: Exception) -> CodeFailed:
+    return CodeFailed(f"{what} raised {type(error).__name__}: {error}", "see the traceback")
 
 
 def kind_of(found: object) -> str:

@@ -8,10 +8,16 @@ import msgspec
 
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.arguments import argument_problems
-from perdure.authoring.graphs.program import GraphProgram, registered_graph
+from perdure.authoring.graphs.program import (
+    GraphProgram,
+    content_of,
+    program_from,
+    registered_graph,
+)
 from perdure.authoring.registry import names
 from perdure.authoring.texts import require_text
-from perdure.core.errors import InputError, NotActive, UnknownName
+from perdure.core.errors import InputError, NotActive, UnknownName, VersionExists
+from perdure.core.graph.canonical import canonical
 from perdure.core.graph.checking import invalid, problems_of
 from perdure.core.graph.expansion import expand
 from perdure.core.graph.model import Graph
@@ -48,14 +54,32 @@ class GraphVersion(msgspec.Struct, frozen=True):
 
 
 async def deploy(store: Store, graph: object, now_ms: int) -> GraphVersion:
-    """Commits: a version of a graph, if all is well with it. The same again changes nothing.
+    """Commits: a version of a graph, if all is well with it. The same again changes nothing, however it is spelled.
 
     Raises `GraphInvalid` with everything that is wrong, or `VersionExists`.
     """
     program = deployable(graph)
-    content = program.content.decode()
-    await store.deploy_program(program.name, program.version, program.digest, content, now_ms)
-    return await _stored(store, program.name, program.version)
+    name, version, content = program.name, program.version, program.content.decode()
+    try:
+        await store.deploy_program(name, version, program.digest, content, now_ms)
+    except VersionExists:
+        found = await store.program(name, version)
+        if found is None or not _says_the_same(found, program):
+            raise
+    return await _stored(store, name, version)
+
+
+def _says_the_same(stored: Program, program: GraphProgram[..., Any]) -> bool:
+    """Whether they differ in how expressions are spelled alone. Of what can't be read as a whole nobody knows."""
+    try:
+        there = program_from(stored.content.encode())
+        return there.digest == stored.digest and _meaning(there) == _meaning(program)
+    except Exception:  # a newer Perdure may have written anything
+        return False
+
+
+def _meaning(program: GraphProgram[..., Any]) -> bytes:
+    return content_of(canonical(program.model))
 
 
 def deployable(graph: object) -> GraphProgram[..., Any]:

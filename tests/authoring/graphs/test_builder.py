@@ -1,3 +1,6 @@
+import enum
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -164,3 +167,111 @@ def test_what_has_no_name_is_refused() -> None:
     thing: Any = 3
     with pytest.raises(InputError, match="3 has no name"):
         GraphBuilder("a").worker("w", thing)
+
+
+def problems_of(add: Callable[[GraphBuilder], object]) -> list[str]:
+    builder = GraphBuilder("wrong", input={})
+    add(builder)
+    with pytest.raises(GraphInvalid) as caught:
+        builder.build()
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("add", "told"),
+    [
+        (lambda b: b.hook("h", "topic", timeout=-3), "h.timeout: -3 seconds; use"),
+        (lambda b: b.sleep("h", -3), "h.seconds: -3 seconds; use"),
+        (lambda b: b.sleep("h", None), "h.seconds: None is not a number of seconds; use"),
+        (lambda b: b.assign("a", {"x": "1 +"}), "a.variables.x: this is no Python"),
+    ],
+)
+def test_problems_name_what_was_written(add: Callable[[GraphBuilder], object], told: str) -> None:
+    (problem,) = problems_of(add)
+    assert problem.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("duration", "text", "number"),
+    [(timedelta(minutes=2), "120", 120.0), (timedelta(0, 0.5), "0.5", 0.5)],
+)
+def test_durations_may_be_timedeltas(duration: timedelta, text: str, number: float) -> None:
+    builder = GraphBuilder("patient")
+    builder.worker("work", "some_task", timeout=duration)
+    builder.hook("answer", "topic", timeout=duration)
+    builder.sleep("pause", duration)
+    work, answer, pause = builder.build().nodes[1:]
+    assert isinstance(work, m.Worker)
+    assert work.timeout == number
+    assert isinstance(answer, m.Hook)
+    assert isinstance(pause, m.Hook)
+    assert (answer.sleep, pause.sleep) == (text, text)
+
+
+@pytest.mark.parametrize("timeout", ["30", True])
+def test_a_time_limit_that_is_no_duration_is_told(timeout: Any) -> None:
+    told = problems_of(lambda b: b.worker("w", "some_task", timeout=timeout))
+    assert told == [
+        f"w.timeout: {timeout!r} is not a number of seconds; pass a number, or a timedelta"
+    ]
+
+
+class Size(enum.IntEnum):
+    LARGE = 3
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "None"),
+        (-1.5, "-1.5"),
+        (Size.LARGE, "3"),
+        ([1, "n", ()], "[1, 'n', ()]"),
+        ({"a": (True,), 2: {}}, "{'a': (True,), 2: {}}"),
+    ],
+)
+def test_values_stand_for_themselves(value: Any, text: str) -> None:
+    builder = GraphBuilder("plain")
+    builder.output("out", value)
+    assert builder.build().nodes[1] == m.Output(name="out", value=text)
+
+
+def doubled(times: int) -> Any:
+    value: Any = 0
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (float("inf"), "the number inf has no form in an expression; use a finite number"),
+        ([float("nan")], "the number nan has no form in an expression; use a finite number"),
+        (
+            timedelta(1),
+            "a value of type timedelta has no form in an expression; pass its total_sec",
+        ),
+        ({1, 2}, "a value of type set has no form in an expression; pass text, numbers"),
+        (1 << 16_609, "the integer has 16,610 bits; use at most 4,096"),
+        (["x" * 10_001], "the text has 10,001 characters; use at most 10,000"),
+        (doubled(40), "the value has more than 1,000 parts; compute it in a task"),
+        (ENDLESS, "the value nests too deep; make it in several steps"),
+    ],
+    ids=["inf", "nan", "timedelta", "set", "integer", "text", "doubled", "endless"],
+)
+def test_values_without_a_form_are_told(value: Any, told: str) -> None:
+    (argument,) = problems_of(lambda b: b.worker("w", "some_task", input={"n": value}))
+    assert argument.startswith(f"w.input.n: {told}")
+
+    def conditional(builder: GraphBuilder) -> None:
+        builder.branch("way")
+        builder.output("out", 1)
+        builder.edge("way", "out", when=value)
+
+    (condition,) = problems_of(conditional)
+    assert condition.startswith(f"edge 0.when: {told}")

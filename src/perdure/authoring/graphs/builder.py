@@ -1,20 +1,25 @@
 """Graphs made by programs: a builder with a method for each kind of node."""
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from itertools import pairwise
 from types import NoneType
 from typing import Any, Final, TypeAlias, TypedDict, Unpack, get_args
 
+import msgspec
+
+from perdure.authoring.durations import Duration
 from perdure.authoring.graphs.arguments import argument_problems
 from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.graphs.values import seconds_of, spelled
 from perdure.authoring.program import Program
 from perdure.authoring.signal import Signal
 from perdure.authoring.task import Task
-from perdure.core.errors import InputError
+from perdure.core.errors import ExpressionProblem, InputError
 from perdure.core.graph import model as m
 from perdure.core.graph.checking import invalid, problems_of
 from perdure.core.graph.fields import ARGUMENTS, EXPRESSIONS, VARIABLE_MAPS
-from perdure.core.graph.model import FieldType, Graph, RetryRule, Type
+from perdure.core.graph.model import FieldType, Graph, Problem, RetryRule, Type
 from perdure.core.graph.starting import started
 from perdure.core.graph.suggestions import did_you_mean
 
@@ -36,6 +41,9 @@ _TYPES: Final[dict[Any, Type]] = {
     NoneType: "none",
 }
 
+_OPTIONAL: Final = frozenset(("emit", "key", "run", "target"))
+"""Expressions that need not be given; of these None is none."""
+
 
 class TriggerOptions(TypedDict, total=False):
     keys: Expressions
@@ -54,7 +62,7 @@ class ResponseOptions(TypedDict, total=False):
 class WorkerOptions(ResponseOptions, total=False):
     input: Expressions
     retry: RetryRule
-    timeout: float
+    timeout: Duration
     pending: bool
 
 
@@ -65,7 +73,7 @@ class AwaitOptions(ResponseOptions, total=False):
 
 class HookOptions(ResponseOptions, total=False):
     key: Expression
-    timeout: Expression
+    timeout: Expression | timedelta
     cycle: bool
     pending: bool
 
@@ -140,6 +148,9 @@ class GraphBuilder:
         self._source = source
         self._nodes: list[m.AnyNode] = []
         self._edges: list[m.Edge] = []
+        self._problems: list[Problem] = []
+        self._words: dict[tuple[str, str], str] = {}
+        """By node and field of the model: what it is called here, if that is another word."""
         self.input = Inputs(self._input or ())
 
     # Activities
@@ -165,13 +176,16 @@ class GraphBuilder:
     ) -> str:
         """Waits for a signal, up to `timeout` seconds; without a topic for nothing. `cycle` lets cycles return here."""
         given: dict[str, Any] = {**options}
-        if "timeout" in given:
-            given["sleep"] = given.pop("timeout")
-        return self._add(m.Hook, name, given, topic=None if topic is None else _name_of(topic))
+        limit = given.pop("timeout", None)
+        sleep = None if limit is None else self._wait(name, "timeout", limit)
+        topic = None if topic is None else _name_of(topic)
+        return self._add(m.Hook, name, given, topic=topic, sleep=sleep)
 
-    def sleep(self, name: str, seconds: Expression, **options: Unpack[ResponseOptions]) -> str:
+    def sleep(
+        self, name: str, seconds: Expression | timedelta, **options: Unpack[ResponseOptions]
+    ) -> str:
         """Waits for a time."""
-        return self._add(m.Hook, name, options, sleep=_expression(seconds))
+        return self._add(m.Hook, name, options, sleep=self._wait(name, "seconds", seconds))
 
     def signal(self, name: str, topic: Signal[Any] | str, **options: Unpack[SignalOptions]) -> str:
         """Sends a signal: by `key`, to a `run`, or to all runs whose search key `all` has the value of `key`."""
@@ -202,6 +216,7 @@ class GraphBuilder:
 
     def assign(self, name: str, variables: Expressions, *, job: Expressions | None = None) -> str:
         """Sets variables, one after the other."""
+        self._words[name, "set"] = "variables"
         return self._add(m.Assign, name, {"set": variables, "job": job or {}})
 
     def branch(self, name: str) -> str:
@@ -247,12 +262,13 @@ class GraphBuilder:
     def edge(self, source: str, target: str, **options: Unpack[EdgeOptions]) -> None:
         """From a node to the next: when it is done, or as `on` says, and if `when` holds."""
         when = options.get("when")
+        place = f"edge {len(self._edges)}"
         self._edges.append(
             m.Edge(
                 source,
                 target,
                 str(options.get("on", m.DONE)),
-                None if when is None else _expression(when),
+                None if when is None else self._expression(place, "when", when),
                 tuple(map(_error, options.get("errors", ()))),
                 options.get("bind"),
             )
@@ -276,30 +292,63 @@ class GraphBuilder:
                 self._source,
             )
         )
-        problems = [*problems_of(graph), *argument_problems(graph)]
+        problems = self._told([*problems_of(graph), *argument_problems(graph)])
         if problems:
             raise invalid(self._name, problems)
         return graph
 
+    def _told(self, found: Iterable[Problem]) -> list[Problem]:
+        """All problems, in the words of this builder. What could not be read is told, and not what stands for it."""
+        unread = {(problem.node, problem.field) for problem in self._problems}
+        others = (problem for problem in found if (problem.node, problem.field) not in unread)
+        return [self._worded(problem) for problem in (*self._problems, *others)]
+
+    def _worded(self, problem: Problem) -> Problem:
+        field, dot, rest = problem.field.partition(".")
+        word = self._words.get((problem.node, field), field)
+        return msgspec.structs.replace(problem, field=f"{word}{dot}{rest}")
+
     def _add(
         self, kind: type[m.AnyNode], name: str, options: Mapping[str, Any], **fixed: Any
     ) -> str:
-        given = {field: _read(field, value) for field, value in options.items()}
+        given = {field: self._read(name, field, value) for field, value in options.items()}
         node: Any = kind
         self._nodes.append(node(name=name, **given, **fixed))
         return name
 
+    def _read(self, node: str, field: str, value: Any) -> Any:
+        if field in ARGUMENTS | VARIABLE_MAPS:
+            return {
+                name: self._expression(node, f"{field}.{name}", item)
+                for name, item in value.items()
+            }
+        if field in EXPRESSIONS:
+            is_absent = value is None and field in _OPTIONAL
+            return None if is_absent else self._expression(node, field, value)
+        return self._seconds(node, value) if field == "timeout" else value
 
-def _read(field: str, value: Any) -> Any:
-    if field in ARGUMENTS | VARIABLE_MAPS:
-        return {name: _expression(text) for name, text in value.items()}
-    if field in EXPRESSIONS and value is not None:
-        return _expression(value)
-    return float(value) if field == "timeout" else value
+    def _wait(self, node: str, word: str, value: Expression | timedelta) -> str:
+        self._words[node, "sleep"] = word
+        seconds = seconds_of(value) if isinstance(value, timedelta) else value
+        return self._expression(node, "sleep", seconds)
 
+    def _expression(self, node: str, field: str, value: Expression) -> str:
+        if isinstance(value, str):
+            return value
+        try:
+            return spelled(value)
+        except ExpressionProblem as error:
+            self._problems.append(Problem(node, field, error.what, error.remedy))
+            return "None"
 
-def _expression(value: Expression) -> str:
-    return value if isinstance(value, str) else repr(value)
+    def _seconds(self, node: str, value: Any) -> float | None:
+        if isinstance(value, timedelta):
+            return value.total_seconds()
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            return None if value is None else float(value)
+        what = f"{value!r:.80} is not a number of seconds"
+        self._problems.append(Problem(node, "timeout", what, "pass a number, or a timedelta"))
+        return None
 
 
 def _name_of(thing: Any) -> str:

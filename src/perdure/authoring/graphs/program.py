@@ -14,6 +14,7 @@ from perdure.authoring.registry import find, names, register
 from perdure.authoring.texts import require_text
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
+from perdure.core.graph.canonical import ordered
 from perdure.core.graph.checking import invalid, problems_of
 from perdure.core.graph.expansion import expand
 from perdure.core.graph.inputs import input_faults
@@ -42,7 +43,7 @@ _TYPES: Final[dict[str, Any]] = {
     "dict": dict,
     "none": None,
 }
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encode = msgspec.json.Encoder().encode
 
 
 class GraphProgram(Program[P, R]):
@@ -70,8 +71,8 @@ class GraphProgram(Program[P, R]):
 
     @cached_property
     def content(self) -> bytes:
-        """The model as it is deployed: equal graphs have equal content."""
-        return _encode(msgspec.structs.replace(self.model, source=""))
+        """The model as it is deployed."""
+        return content_of(self.model)
 
     @cached_property
     def digest(self) -> str:
@@ -119,6 +120,11 @@ class GraphProgram(Program[P, R]):
         if self.model.input is None and not self._is_written_as_function and not args:
             return Call(self, dict(kwargs))  # whatever it is given is its input
         return super().__call__(*args, **kwargs)
+
+
+def content_of(graph: Graph) -> bytes:
+    """A graph as it is stored: equal graphs have equal content."""
+    return _encode(msgspec.structs.replace(ordered(graph), source=""))
 
 
 def registered_graph(name: str) -> Graph | None:

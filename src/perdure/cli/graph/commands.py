@@ -1,8 +1,6 @@
 """The commands of `perdure graph`."""
 
 import asyncio
-import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from perdure.cli.graph import checking, deploying, drawing
+from perdure.cli.graph.telling import print_refusal
 from perdure.core.errors import PerdureError
 
 Source = Annotated[str, Parameter(help="A YAML file, or module:name of a graph in Python code.")]
@@ -20,12 +19,12 @@ Url = Annotated[
     ),
 ]
 
-REFUSED = 2
-"""Exit code of what can't be done. Nothing was changed."""
-
 
 def check(*sources: Source) -> int:
-    """Check graphs, and print all that is wrong, with file, line and column. The exit code is 1 if anything is."""
+    """Check graphs, and print all that is wrong, with file, line and column.
+
+    The exit code is 1 if anything is wrong with a graph, and 2 if one can't be read.
+    """
     return _run(lambda: checking.check_all(sources))
 
 
@@ -70,7 +69,4 @@ def _run(command: Callable[[], int]) -> int:
     try:
         return command()
     except PerdureError as error:
-        if error.__cause__ is not None:  # the user's own code raised
-            traceback.print_exception(error.__cause__)
-        print(f"perdure graph: {error}", file=sys.stderr)
-        return REFUSED
+        return print_refusal(error)

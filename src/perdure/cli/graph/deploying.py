@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from rich.console import Console
 from rich.table import Table
 
-from perdure.cli.graph.checking import WRONG, print_problems
 from perdure.cli.graph.source import read_source
+from perdure.cli.graph.telling import print_problems
 from perdure.client import graphs
 from perdure.client.graphs import DeploymentState, GraphVersion
 from perdure.host.clock import HostSources
@@ -29,8 +29,7 @@ async def deploy_all(name: str, url: str) -> int:
     """Deploy the graphs that a file holds, all or none of them as far as they are wrong."""
     source = read_source(name)
     if source.problems:
-        print_problems(source)
-        return WRONG
+        return print_problems(source)
     for graph in source.graphs:
         graphs.deployable(graph)  # before any of them is written
     async with opened(url) as store:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from perdure import InputError
-from perdure.cli.graph.checking import WRONG, print_problems
 from perdure.cli.graph.source import one_graph
+from perdure.cli.graph.telling import print_problems
 from perdure.core.graph import drawing
 
 FORMS = {"text": drawing.text, "mermaid": drawing.mermaid, "svg": drawing.svg}
@@ -14,8 +14,7 @@ def draw_one(name: str, form: str, output: Path | None) -> int:
     """Write the picture to a file, or print it."""
     source = one_graph(name)
     if source.problems:
-        print_problems(source)
-        return WRONG
+        return print_problems(source)
     picture = FORMS[form](source.graphs[0]).rstrip("\n") + "\n"
     if output is None:
         print(picture, end="")

@@ -113,7 +113,11 @@ def _variable(node: str, field: str, name: str) -> Iterator[Problem]:
 
 
 def _readable(node: str, field: str, name: str) -> Iterator[Problem]:
-    """No expression reads what has the name of a function."""
+    """No expression reads what begins with an underscore, or has the name of a function."""
+    if name.startswith("_"):
+        what = f"{name!r} begins with an underscore, and such names are reserved"
+        yield Problem(node, field, what, "use a name without it")
+        return
     try:
         parse(name)
     except ExpressionProblem:

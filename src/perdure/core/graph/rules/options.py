@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from perdure.core.graph import model as m
 from perdure.core.graph.model import Problem
+from perdure.core.graph.rules.errors import name_faults
 from perdure.core.graph.survey import Survey
 from perdure.core.limits import MAX_ATTEMPTS
 from perdure.core.syntax import literal_value
@@ -121,6 +122,9 @@ def _raise(node: m.Raise) -> Iterator[Finding]:
             "it is not clear what is raised",
             "name the error, or set `again` to the variable of one that was caught",
         )
+    for field, names in (("error", (node.error,) if node.error else ()), ("bases", node.bases)):
+        for what, remedy in name_faults(names):
+            yield field, what, remedy
 
 
 _JUDGES: Final[dict[type[m.Node], Callable[[Any], Iterator[Finding]]]] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import ends_here, is_for_errors, kind_of
 from perdure.core.graph.model import Problem
+from perdure.core.graph.rules.errors import name_faults
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import NumberedEdge, Survey
 
@@ -76,18 +77,8 @@ def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
     for field in () if is_for_errors(edge.on) else ("errors", "bind"):
         if getattr(edge, field):
             yield Problem(place, field, f"{_arrow(edge)} is not for errors", f"set on={m.ERROR!r}")
-    yield from _errors(numbered)
-
-
-def _errors(numbered: NumberedEdge) -> Iterator[Problem]:
-    for name in numbered.edge.errors:
-        if not all(part.isidentifier() for part in name.replace(":", ".", 1).split(".")):
-            yield Problem(
-                numbered.place,
-                "errors",
-                f"{name!r} is no name of an error",
-                "write 'module:Name', or 'Name' for one of Python's own",
-            )
+    for what, remedy in name_faults(edge.errors):
+        yield Problem(place, "errors", what, remedy)
 
 
 def _article(word: str) -> str:

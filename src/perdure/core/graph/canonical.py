@@ -1,0 +1,52 @@
+"""One form for graphs that say the same."""
+
+from typing import Any
+
+import msgspec
+
+from perdure.core.expressions import parse
+from perdure.core.graph import model as m
+from perdure.core.graph.fields import Renaming, renamed
+
+_IN_ORDER = "set"
+"""The field whose entries are evaluated one after the other."""
+
+
+def ordered(graph: m.Graph) -> m.Graph:
+    """The graph with the entries of mappings in the order of their names, wherever their order means nothing."""
+    return msgspec.structs.replace(
+        graph,
+        nodes=tuple(map(_ordered_node, graph.nodes)),
+        input=None if graph.input is None else _sorted(graph.input),
+        output=None if graph.output is None else _sorted(graph.output),
+    )
+
+
+def canonical(graph: m.Graph) -> m.Graph:
+    """The graph with every expression in its canonical form, and the variable for each result said.
+
+    How Python spells that form differs between its releases: graphs are compared by it, and never stored.
+    """
+    spelling = Renaming(str, str, lambda text: parse(text).text)
+    return msgspec.structs.replace(
+        graph,
+        nodes=tuple(renamed(node, spelling) for node in graph.nodes),
+        edges=tuple(_canonical_edge(edge) for edge in graph.edges),
+    )
+
+
+def _canonical_edge(edge: m.Edge) -> m.Edge:
+    if edge.when is None:
+        return edge
+    return msgspec.structs.replace(edge, when=parse(edge.when).text)
+
+
+def _ordered_node(node: m.AnyNode) -> m.AnyNode:
+    fields = {field: getattr(node, field) for field in node.__struct_fields__ if field != _IN_ORDER}
+    maps = {field: _sorted(value) for field, value in fields.items() if isinstance(value, dict)}
+    again: m.AnyNode = msgspec.structs.replace(node, **maps)
+    return again
+
+
+def _sorted(entries: dict[str, Any]) -> dict[str, Any]:
+    return dict(sorted(entries.items()))
