@@ -114,6 +114,15 @@ async def corpus_elif(n: int) -> Any:
 
 
 @graph
+async def corpus_gather_before_loop(n: int) -> Any:
+    one, two = await gather(corpus_double(1), corpus_double(2))
+    if n:
+        while n < 9:
+            n = await corpus_add(n, one)
+    return n + two
+
+
+@graph
 async def corpus_while(n: int) -> Any:
     turns = 0
     while n > 0:
@@ -618,6 +627,7 @@ def _cases() -> list[Case]:
         (corpus_steps, [{"x": 0}, {"x": 7}]),
         (corpus_nothing, [{"x": 1}, {"x": 2}]),
         (corpus_elif, [{"n": n} for n in (-1, 0, 1, 2, 3, 4)]),
+        (corpus_gather_before_loop, [{"n": n} for n in (0, 1, 20)]),
         (corpus_while, [{"n": n} for n in (0, 1, 4, 6, 9)]),
         (corpus_while_await, [{"n": n} for n in (0, 3, 5)]),
         (corpus_forever, [{"n": n} for n in (0, 1, 60)]),
