@@ -249,6 +249,16 @@ async def never_set(x):
     return x
 
 
+async def never_set_behind_others(x):
+    first = x
+    second = y  #! the variable 'y' is read where nothing has set it; assign it before
+    third = await corpus_double(
+        second + z,  #! the variable 'z' is read where nothing has set it; assign it before
+    )
+    y, z = 1, third
+    return [first, y, z]
+
+
 async def perhaps_set(xs):
     for x in xs:  #! the variable 'last' may have no value when this loop goes on; assign it before the loop
         if x:

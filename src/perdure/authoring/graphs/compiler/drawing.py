@@ -91,11 +91,17 @@ class Drawing:
         if isinstance(last, m.Assign) and not self._handlers and not maps.keys() & last.set.keys():
             if [stub.source for stub in self.open] == [last.name]:
                 self._nodes[last.name] = msgspec.structs.replace(last, set={**last.set, **maps})
+                self._place_sets(last.name, maps)
                 return
         node = m.Assign(name=self.name(wanted), set=maps)
         self.add(node, can_fail=can_fail)
+        self._place_sets(node.name, maps)
         if not self._handlers:
             self._last_assign = node.name
+
+    def _place_sets(self, name: str, maps: m.Maps) -> None:
+        if self.at is not None:
+            self.places.update(dict.fromkeys((f"{name}.set.{each}" for each in maps), self.at))
 
     def branch(self, test: str, *, can_fail: bool = True) -> tuple[list[Stub], list[Stub]]:
         """Two ways: where the test holds, and where it does not."""

@@ -55,7 +55,7 @@ class Flow:
             for variable in sorted(reads - self._may[name] - _ALWAYS):
                 users = names.users(variable)
                 problems.add(
-                    self._places[name],
+                    self._place(name, variable),
                     f"the variable {users!r} is read where nothing has set it",
                     "assign it before",
                 )
@@ -77,6 +77,14 @@ class Flow:
                     )
             taken = {**node.input, **{each: each for each in wanted}}
             self._planes.nodes[cycle] = msgspec.structs.replace(node, input=taken)
+
+    def _place(self, name: str, variable: str) -> ast.AST:
+        """Where a node reads a variable."""
+        for reading in expressions_of(self._planes.nodes[name]):
+            place = self._places.get(f"{name}.{reading.field}")
+            if place is not None and variable in _names(reading.text):
+                return place
+        return self._places[name]
 
     def _loop(self, node: m.Cycle) -> ast.AST:
         return self._places.get(node.to, self._places[node.name])
