@@ -1,5 +1,5 @@
 # fmt: off
-# ruff: noqa: A002, B006, B007, E501, E722, E731, F401, F821, F841, PLC0415, PLE0704, PLR1704, PLW0602, RUF005, RET503, RET504, SIM105
+# ruff: noqa: A002, B006, B007, B905, E501, E722, E731, F401, F821, F841, PLC0415, PLE0704, PLR1704, PLW0602, RUF005, RUF059, RET503, RET504, SIM105
 # mypy: ignore-errors
 """Functions that can't be compiled. The comment at the end of a line is what is told of it: what; what to write instead."""
 
@@ -257,6 +257,28 @@ async def never_set_behind_others(x):
     )
     y, z = 1, third
     return [first, y, z]
+
+
+async def iterators_as_values(x, d):
+    pairs = zip([1, 2], [3, 4])  #! `zip([1, 2], [3, 4])` as a value, which Python goes through only once; write `list(zip([1, 2], [3, 4]))`
+    r = reversed(x)  #! `reversed(x)` as a value, which Python goes through only once; write `list(reversed(x))`
+    if zip([], []):  #! `zip([], [])` as a value, which Python goes through only once; write `list(zip([], []))`
+        return len(enumerate("ab"))  #! `enumerate('ab')` as a value, which Python goes through only once; write `list(enumerate('ab'))`
+    a, b = c = enumerate(x)  #! `enumerate(x)` as a value, which Python goes through only once; write `list(enumerate(x))`
+    y = await corpus_total(reversed(x))  #! `reversed(x)` as a value, which Python goes through only once; write `list(reversed(x))`
+    z = {"r": reversed(x)}  #! `reversed(x)` as a value, which Python goes through only once; write `list(reversed(x))`
+    z = list(reversed(enumerate(x)))  #! `enumerate(x)` as a value, which Python goes through only once; write `list(enumerate(x))`
+    for k in y or zip(x):  #! `zip(x)` as a value, which Python goes through only once; write `list(zip(x))`
+        z = max(a, zip(x))  #! `zip(x)` as a value, which Python goes through only once; write `list(zip(x))`
+    return zip(pairs, r)  #! `zip(pairs, r)` as a value, which Python goes through only once; write `list(zip(pairs, r))`
+
+
+async def views_shown(d):
+    a = str(range(3))  #! `range(3)` where a list would be something else; write `list(range(3))`
+    b = range(3) == [0, 1, 2]  #! `range(3)` where a list would be something else; write `list(range(3))`
+    c = f"{d.keys()}"  #! `d.keys()` where a list would be something else; write `list(d.keys())`
+    e = [0] + range(3)  #! `range(3)` where a list would be something else; write `list(range(3))`
+    return d.values()[0]  #! `d.values()` where a list would be something else; write `list(d.values())`
 
 
 async def perhaps_set(xs):

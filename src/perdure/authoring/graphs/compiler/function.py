@@ -8,6 +8,7 @@ from typing import Any, cast
 from perdure.authoring.graphs.compiler.drawing import Drawing
 from perdure.authoring.graphs.compiler.expressions import Expressions
 from perdure.authoring.graphs.compiler.flow import Flow
+from perdure.authoring.graphs.compiler.iterators import refuse_iterators
 from perdure.authoring.graphs.compiler.judging import Judge
 from perdure.authoring.graphs.compiler.names import Names
 from perdure.authoring.graphs.compiler.parameters import Parameters
@@ -31,6 +32,7 @@ def compile_function(fn: Callable[..., Any], *, name: str, version: str) -> m.Gr
     drawing = Drawing()
     expressions = Expressions(names, problems)
     unit = Unit(drawing, names, problems, expressions, _mutable(tree))
+    refuse_iterators(tree, names, problems)
     drawing.at = tree
     drawing.places.update(parameters.places)
     drawing.add(m.Trigger(name=drawing.name("start")), can_fail=False)
