@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import perdure
 from perdure import Signal, gather, sleep
-from tests.authoring.graphs.corpus_tasks import corpus_add, corpus_double, corpus_total
+from tests.authoring.graphs.corpus_tasks import corpus_add, corpus_double, corpus_fail, corpus_total
 
 OPENED = open  # a value that is no plain constant
 NOON = datetime.time(12)
@@ -286,6 +286,26 @@ async def perhaps_set(xs):
         if x:
             last = x
     return last
+
+
+class Holder:
+    async def method(
+        self,  #! the parameter 'self' of a method; move the function out of its class, and pass what it needs of 'self'
+        x,
+    ):
+        return self.y + x
+
+
+held = Holder.method
+
+
+async def unresolvable(
+    n: "int",
+    order: "NoSuchType",  #! the annotation of 'order' can't be resolved (name 'NoSuchType' is not defined); define or import what it names above the graph, or leave the annotation out
+):
+    return await corpus_fail(
+        n,  #! n is of type int, and 'kind' is str; convert it, or pass another value
+    )
 
 
 async def many_arguments(
