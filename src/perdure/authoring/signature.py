@@ -126,6 +126,12 @@ class Signature:
         """
         return self._placed(msgspec.structs.astuple(codec.decode(payload, self.stored)))
 
+    def restored(self, codec: Codec, packed: dict[str, Any]) -> dict[str, Any]:
+        """What `pack` gave, as it is when it has been stored."""
+        values = msgspec.structs.astuple(codec.decode(codec.encode(packed), self.stored))
+        named = zip(self._names, values, strict=True)
+        return {name: value for name, value in named if value is not UNSET}
+
     def completed(self, arguments: Arguments) -> Arguments:
         """The same call, with the defaults passed that were left out."""
         args, kwargs = arguments
