@@ -281,6 +281,17 @@ async def views_shown(d):
     return d.values()[0]  #! `d.values()` where a list would be something else; write `list(d.values())`
 
 
+async def fields_of_dicts(order: dict[str, int], other, d: "dict"):
+    made = {"a": 1}
+    mixed = {"a": 1}
+    mixed = other
+    d = other
+    x = made.a + other.a  #! `made.a`, a field of a dict; write `made['a']`
+    y = [order.total for d in other]  #! `order.total`, a field of a dict; write `order['total']`
+    z = {**other}.a  #! `{**other}.a`, a field of a dict; write `{**other}['a']`
+    return [x, y, z, mixed.a, d.a, made.get("a")]
+
+
 async def perhaps_set(xs):
     for x in xs:  #! the variable 'last' may have no value when this loop goes on; assign it before the loop
         if x:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, cast
 
+from perdure.authoring.graphs.compiler.dicts import refuse_fields_of_dicts
 from perdure.authoring.graphs.compiler.drawing import Drawing
 from perdure.authoring.graphs.compiler.expressions import Expressions
 from perdure.authoring.graphs.compiler.flow import Flow
@@ -33,6 +34,7 @@ def compile_function(fn: Callable[..., Any], *, name: str, version: str) -> m.Gr
     expressions = Expressions(names, problems)
     unit = Unit(drawing, names, problems, expressions, _mutable(tree))
     refuse_iterators(tree, names, problems)
+    refuse_fields_of_dicts(tree, problems)
     drawing.at = tree
     drawing.places.update(parameters.places)
     drawing.add(m.Trigger(name=drawing.name("start")), can_fail=False)
