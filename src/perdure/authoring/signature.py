@@ -43,7 +43,7 @@ class Signature:
     def __init__(self, fn: Callable[..., Any], given: int = 0) -> None:
         self._fn = fn
         self._name: str = getattr(fn, "__qualname__", repr(fn))
-        bare = _signature_without_resolving(fn)
+        bare = signature_without_resolving(fn)
         self._bare = bare.replace(parameters=list(bare.parameters.values())[given:])
         self._parameters = tuple(self._bare.parameters.values())
         self._names = tuple(p.name for p in self._parameters)
@@ -125,6 +125,12 @@ class Signature:
         has is ignored, because the code may have dropped it.
         """
         return self._placed(msgspec.structs.astuple(codec.decode(payload, self.stored)))
+
+    def restored(self, codec: Codec, packed: dict[str, Any]) -> dict[str, Any]:
+        """What `pack` gave, as it is when it has been stored."""
+        values = msgspec.structs.astuple(codec.decode(codec.encode(packed), self.stored))
+        named = zip(self._names, values, strict=True)
+        return {name: value for name, value in named if value is not UNSET}
 
     def completed(self, arguments: Arguments) -> Arguments:
         """The same call, with the defaults passed that were left out."""
@@ -222,12 +228,9 @@ class Signature:
     def _unresolvable(self, source: Callable[..., Any]) -> str:
         """The first parameter, or the result, whose annotation can't be resolved, for people."""
 
-        def alone() -> None: ...
-
         for what, annotation in self._annotations():
-            alone.__annotations__ = {"annotation": annotation}
             try:
-                get_type_hints(alone, getattr(source, "__globals__", {}), _names_inside(source))
+                resolved(source, annotation)
             except Exception:  # as above
                 return f"{what} of {self._name}()"
         return f"{self._name}()"
@@ -249,7 +252,18 @@ class Signature:
             )
 
 
-def _signature_without_resolving(fn: Callable[..., Any]) -> inspect.Signature:
+def resolved(fn: Callable[..., Any], annotation: Any) -> Any:
+    """The type that one annotation of `fn` names, without extras. It is an expression: it may raise anything."""
+
+    def alone() -> None: ...
+
+    alone.__annotations__ = {"annotation": annotation}
+    names = getattr(fn, "__globals__", {})
+    return get_type_hints(alone, names, _names_inside(fn))["annotation"]
+
+
+def signature_without_resolving(fn: Callable[..., Any]) -> inspect.Signature:
+    """The parameters of `fn`, with annotations that may be texts, or name what is not there yet."""
     try:
         if sys.version_info >= (3, 14):
             from annotationlib import Format  # noqa: PLC0415 - older Pythons do not have it

@@ -114,6 +114,36 @@ async def corpus_elif(n: int) -> Any:
 
 
 @graph
+async def corpus_gather_before_loop(n: int) -> Any:
+    one, two = await gather(corpus_double(1), corpus_double(2))
+    if n:
+        while n < 9:
+            n = await corpus_add(n, one)
+    return n + two
+
+
+@graph
+async def corpus_iterators(xs: list[int], d: dict[str, int]) -> Any:
+    total = 0
+    for number, (a, b) in enumerate(zip(xs, reversed(xs), strict=True)):
+        total += number * a * b
+    first, *others = reversed(xs)
+    kept = range(len(xs))
+    again = [k for _ in range(2) for k in kept]
+    keys = sorted(d.keys())
+    names = ",".join(reversed(keys))
+    found = 2 in d.values() and (0, first) in enumerate(xs[::-1])
+    for x in reversed(xs) if found else xs:
+        total += x
+    return [
+        *zip(xs, others, strict=False),
+        [total, again, names, found, dict(zip(sorted(d), xs, strict=False)), kept[-1]],
+        max(zip(xs, others, strict=False)),
+        await gather(*[corpus_add(a, b) for a, b in zip(xs, others, strict=False)]),
+    ]
+
+
+@graph
 async def corpus_while(n: int) -> Any:
     turns = 0
     while n > 0:
@@ -618,6 +648,11 @@ def _cases() -> list[Case]:
         (corpus_steps, [{"x": 0}, {"x": 7}]),
         (corpus_nothing, [{"x": 1}, {"x": 2}]),
         (corpus_elif, [{"n": n} for n in (-1, 0, 1, 2, 3, 4)]),
+        (corpus_gather_before_loop, [{"n": n} for n in (0, 1, 20)]),
+        (
+            corpus_iterators,
+            [{"xs": xs, "d": {"b": 2, "a": 1}} for xs in ([1, 2, 3], [4, 5], [])],
+        ),
         (corpus_while, [{"n": n} for n in (0, 1, 4, 6, 9)]),
         (corpus_while_await, [{"n": n} for n in (0, 3, 5)]),
         (corpus_forever, [{"n": n} for n in (0, 1, 60)]),

@@ -1,5 +1,5 @@
 # fmt: off
-# ruff: noqa: B006, B007, E501, E722, E731, F401, F821, F841, PLC0415, PLE0704, PLR1704, PLW0602, RET503, RET504, SIM105
+# ruff: noqa: A002, B006, B007, B905, E501, E722, E731, F401, F821, F841, PLC0415, PLE0704, PLR1704, PLW0602, RUF005, RUF059, RET503, RET504, SIM105
 # mypy: ignore-errors
 """Functions that can't be compiled. The comment at the end of a line is what is told of it: what; what to write instead."""
 
@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import perdure
 from perdure import Signal, gather, sleep
-from tests.authoring.graphs.corpus_tasks import corpus_add, corpus_double
+from tests.authoring.graphs.corpus_tasks import corpus_add, corpus_double, corpus_fail, corpus_total
 
 OPENED = open  # a value that is no plain constant
 NOON = datetime.time(12)
@@ -249,6 +249,49 @@ async def never_set(x):
     return x
 
 
+async def never_set_behind_others(x):
+    first = x
+    second = y  #! the variable 'y' is read where nothing has set it; assign it before
+    third = await corpus_double(
+        second + z,  #! the variable 'z' is read where nothing has set it; assign it before
+    )
+    y, z = 1, third
+    return [first, y, z]
+
+
+async def iterators_as_values(x, d):
+    pairs = zip([1, 2], [3, 4])  #! `zip([1, 2], [3, 4])` as a value, which Python goes through only once; write `list(zip([1, 2], [3, 4]))`
+    r = reversed(x)  #! `reversed(x)` as a value, which Python goes through only once; write `list(reversed(x))`
+    if zip([], []):  #! `zip([], [])` as a value, which Python goes through only once; write `list(zip([], []))`
+        return len(enumerate("ab"))  #! `enumerate('ab')` as a value, which Python goes through only once; write `list(enumerate('ab'))`
+    a, b = c = enumerate(x)  #! `enumerate(x)` as a value, which Python goes through only once; write `list(enumerate(x))`
+    y = await corpus_total(reversed(x))  #! `reversed(x)` as a value, which Python goes through only once; write `list(reversed(x))`
+    z = {"r": reversed(x)}  #! `reversed(x)` as a value, which Python goes through only once; write `list(reversed(x))`
+    z = list(reversed(enumerate(x)))  #! `enumerate(x)` as a value, which Python goes through only once; write `list(enumerate(x))`
+    for k in y or zip(x):  #! `zip(x)` as a value, which Python goes through only once; write `list(zip(x))`
+        z = max(a, zip(x))  #! `zip(x)` as a value, which Python goes through only once; write `list(zip(x))`
+    return zip(pairs, r)  #! `zip(pairs, r)` as a value, which Python goes through only once; write `list(zip(pairs, r))`
+
+
+async def views_shown(d):
+    a = str(range(3))  #! `range(3)` where a list would be something else; write `list(range(3))`
+    b = range(3) == [0, 1, 2]  #! `range(3)` where a list would be something else; write `list(range(3))`
+    c = f"{d.keys()}"  #! `d.keys()` where a list would be something else; write `list(d.keys())`
+    e = [0] + range(3)  #! `range(3)` where a list would be something else; write `list(range(3))`
+    return d.values()[0]  #! `d.values()` where a list would be something else; write `list(d.values())`
+
+
+async def fields_of_dicts(order: dict[str, int], other, d: "dict"):
+    made = {"a": 1}
+    mixed = {"a": 1}
+    mixed = other
+    d = other
+    x = made.a + other.a  #! `made.a`, a field of a dict; write `made['a']`
+    y = [order.total for d in other]  #! `order.total`, a field of a dict; write `order['total']`
+    z = {**other}.a  #! `{**other}.a`, a field of a dict; write `{**other}['a']`
+    return [x, y, z, mixed.a, d.a, made.get("a")]
+
+
 async def perhaps_set(xs):
     for x in xs:  #! the variable 'last' may have no value when this loop goes on; assign it before the loop
         if x:
@@ -256,8 +299,75 @@ async def perhaps_set(xs):
     return last
 
 
-async def many_arguments(*args, **kwargs):  #! the parameter '*args'; give each argument a parameter of its own
-    return 1
+class Holder:
+    async def method(
+        self,  #! the parameter 'self' of a method; move the function out of its class, and pass what it needs of 'self'
+        x,
+    ):
+        return self.y + x
+
+
+held = Holder.method
+
+
+async def unresolvable(
+    n: "int",
+    order: "NoSuchType",  #! the annotation of 'order' can't be resolved (name 'NoSuchType' is not defined); define or import what it names above the graph, or leave the annotation out
+):
+    return await corpus_fail(
+        n,  #! n is of type int, and 'kind' is str; convert it, or pass another value
+    )
+
+
+async def many_arguments(
+    *args,  #! the parameter '*args'; give each argument a parameter of its own
+    **kwargs,  #! the parameter '**kwargs'; give each argument a parameter of its own
+):
+    return [args, kwargs]
+
+
+async def arguments_of_other_types(n: str, items: list, len_: float):
+    x = await corpus_double("text")  #! 'text' is no value for 'x', which is int; pass a value of that type
+    y = await corpus_add(
+        a=n,  #! n is of type str, and 'a' is int; convert it, or pass another value
+        b=f"{x}",  #! f'{x}' is of type str, and 'b' is int; convert it, or pass another value
+    )
+    z = await gather(
+        corpus_double(
+            items + [y]  #! items + [y] is of type list, and 'x' is int; convert it, or pass another value
+        ),
+        corpus_total(n),  #! n is of type str, and 'numbers' is list[int]; convert it, or pass another value
+    )
+    return [z, await corpus_double(await corpus_double(None))]  #! None is no value for 'x', which is int; pass a value of that type
+
+
+async def all_in_one_round(x):
+    await sleep(-1)  #! -1 seconds; use a finite number, 0 or more
+    with x:  #! `with`; do it in a task
+        y = 1
+    await corpus_double("text")  #! 'text' is no value for 'x', which is int; pass a value of that type
+    await ready.receive(timeout="long")  #! 'long' is not a number of seconds; use an expression for a number
+    return y + z  #! the name 'z' is not known here; define it above the graph, or assign it first
+
+
+async def what_was_refused_is_of_no_type(x):
+    n = "text"
+    with x:  #! `with`; do it in a task
+        n = 1
+    await corpus_double(n)
+    n = helper(x)  #! a call of helper; make it a task and write `await helper(...)`, or use the functions of expressions
+    await corpus_double(n)
+    await corpus_double(await coroutine(x))  #! an await of coroutine(...); make it a task; await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`
+    while True:
+        raise x  #! `raise x`; raise an exception that is defined in a module; define it above the graph
+
+
+async def parameters_with_names_of_functions(
+    len,  #! 'len' is a function of expressions; use another name
+    x,
+    sum=0,  #! 'sum' is a function of expressions; use another name
+):
+    return len + x + sum
 
 
 async def mutable_default(x=[]):  #! the default [] of 'x'; use a text, a number, True, False or None

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import CannotCompile, gather, task
@@ -9,7 +10,14 @@ from perdure.authoring.graphs.compiler.function import compile_function
 from perdure.authoring.graphs.decorator import graph
 from perdure.core.graph import model as m
 from tests.authoring.graphs import corpus
-from tests.authoring.graphs.corpus_tasks import TooMuch, corpus_add, corpus_double
+from tests.authoring.graphs.corpus_tasks import (
+    Order,
+    TooMuch,
+    corpus_add,
+    corpus_double,
+    corpus_fail,
+    corpus_order,
+)
 
 
 def compiled(fn: Any) -> m.Graph:
@@ -143,6 +151,47 @@ def test_a_graph_without_loops_is_called_and_one_with_loops_is_awaited() -> None
 
     assert kinds(compiled(fn)) == ["Trigger", "Call", "Await", "Output"]
     assert "Call" not in kinds(graph(name="compiling_calls")(fn).model)
+
+
+@task
+async def compiling_takes(
+    anything: Any, either: int | str, order: Order, later: "DefinedLater | None" = None
+) -> None: ...
+
+
+class DefinedLater(msgspec.Struct):
+    name: str
+
+
+def test_arguments_that_may_fit_are_passed() -> None:
+    async def fn(n: str, untyped, either: int | str) -> Any:  # type: ignore[no-untyped-def]
+        order = await corpus_order(3)
+        await compiling_takes(n, n, order)
+        raw: Any = {"name": n, "total": untyped}
+        await compiling_takes([n], either, raw, raw)
+        x: Any = n
+        try:
+            x = int(n)
+            return [x]
+        except ValueError:
+            await corpus_fail(x)
+        for _ in range(2):
+            x = 1 if untyped else n
+            await corpus_double(x)
+            x = n
+        return await corpus_double(order.total + untyped)
+
+    assert len(of_kind(compiled(fn), m.Worker)) == 6
+
+
+def test_a_task_may_name_types_that_are_defined_later() -> None:
+    @task
+    async def compiling_early(later: "NotYet") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    async def fn(a: int) -> Any:
+        await compiling_early(a)
+
+    assert len(of_kind(compiled(fn), m.Worker)) == 1
 
 
 def test_comments_do_not_change_the_digest() -> None:

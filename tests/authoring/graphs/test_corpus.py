@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.core.errors import InputError
 from perdure.core.graph.checking import problems_of
 from tests.authoring.graphs.corpus import (
     CASES,
@@ -16,7 +15,6 @@ from tests.authoring.graphs.corpus import (
     Outcome,
     expected,
 )
-from tests.authoring.graphs.corpus_tasks import corpus_workflow
 from tests.authoring.graphs.interpreter import Failed, World, interpret
 
 
@@ -46,11 +44,6 @@ async def run_by_asyncio(case: Case) -> Outcome:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_function_does_the_same_in_an_event_loop(case: Case) -> None:
     assert await run_by_asyncio(case) == expected(case)
-
-
-async def test_only_graphs_run_inline() -> None:
-    with pytest.raises(InputError, match="is a workflow"):
-        await perdure.inline(corpus_workflow(1))
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)

@@ -1,6 +1,7 @@
 """What can't be compiled is refused with its line, what stands there, and what to write instead."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from perdure.authoring.graphs.decorator import graph
 from perdure.core.errors import CannotCompile
 from perdure.core.graph.model import Place
 from tests.authoring.graphs import refused
+from tests.authoring.graphs.corpus_tasks import corpus_double
 
 FUNCTIONS = [
     function
@@ -55,13 +57,29 @@ async def passes_text() -> int:
     return await whole("text")  # type: ignore[arg-type]
 
 
-def test_what_is_wrong_with_the_graph_is_told_at_the_function() -> None:
+def test_what_is_wrong_with_a_call_is_told_where_it_stands() -> None:
     with pytest.raises(CannotCompile) as caught:
         graph(passes_text)
     (problem,) = caught.value.problems
     assert problem.what == "'text' is of type str, and 'n' of the graph 'refusals_whole' is int"
-    assert problem.where == Place(__file__, passes_text.__code__.co_firstlineno, 1)
+    assert problem.where == Place(__file__, passes_text.__code__.co_firstlineno + 1, 24)
     assert str(caught.value).startswith("graph 'passes_text' can't be compiled: ")
+
+
+TOO_LONG = "\n".join(["async def long(x: int):", *["    x = await corpus_double(x)"] * 70])
+
+
+def test_a_path_that_is_too_long_is_told_where_it_becomes_so(tmp_path: Path) -> None:
+    file = tmp_path / "too_long.py"
+    file.write_text(TOO_LONG)
+    names: dict[str, Any] = {"corpus_double": corpus_double}
+    exec(compile(TOO_LONG, file, "exec"), names)
+    with pytest.raises(CannotCompile) as caught:
+        graph(names["long"])
+    (problem,) = caught.value.problems
+    assert problem.what == "this is step 61 on its path, and 60 is the most"
+    assert problem.remedy == "await some of it in a loop, or in a workflow"
+    assert problem.where == Place(str(file), 61, 9)
 
 
 def plain(x: int) -> int:

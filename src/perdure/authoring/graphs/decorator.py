@@ -4,15 +4,11 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
-import msgspec
-
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.compiler.function import compile_function
-from perdure.authoring.graphs.compiler.problems import cannot_compile
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.texts import require_text
-from perdure.core.errors import GraphInvalid, InputError
-from perdure.core.graph.model import Graph, Place
+from perdure.core.errors import InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,19 +18,6 @@ class GraphDecorator(Protocol):
     """`@graph(...)` with options."""
 
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> GraphProgram[P, R]: ...
-
-
-def make_program(fn: Callable[..., Any], model: Graph) -> GraphProgram[..., Any]:
-    """The program of a compiled function: with the graphs that it calls in place of the calls.
-
-    What is wrong with the graph is told at the beginning of the function.
-    """
-    try:
-        return GraphProgram(model, fn)
-    except GraphInvalid as error:
-        place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
-        found = (msgspec.structs.replace(each, where=place) for each in error.problems)
-        raise cannot_compile(model.name, found) from None
 
 
 @overload
@@ -54,6 +37,6 @@ def graph(
             raise InputError(f"{function!r} is not a function", "put @graph on a plain function")
         called = require_name("graph", function.__name__ if name is None else name)
         numbered = require_text("a version", version, least=0)
-        return make_program(function, compile_function(function, name=called, version=numbered))
+        return GraphProgram(compile_function(function, name=called, version=numbered), function)
 
     return made if fn is None else made(fn)

@@ -7,24 +7,32 @@ from typing import Any, TypeVar, cast
 
 from perdure.authoring.call import Branch, Call, Operation, Sleep
 from perdure.authoring.context import WORKFLOW, Wait, WorkflowContext
+from perdure.authoring.graphs.compiler.constants import is_plain
 from perdure.authoring.program import Program
 from perdure.authoring.signal import Receive
+from perdure.authoring.signature import Signature
+from perdure.core.codec import JsonCodec
 from perdure.core.errors import InputError, OutsideRun
 from perdure.core.journal.events import AwaitKind
 
 R = TypeVar("R")
 
+_codec = JsonCodec()
+
 
 async def inline(call: Call[R], *, signals: Iterable[tuple[str, Any]] = ()) -> R:
     """What the function of a graph returns or raises as plain Python: to try it out, and to compare.
 
-    Tasks run where they are awaited, once, with no retries; sleeps sleep. `signals` are those that it will receive:
-    names and values, in their order.
+    Tasks run where they are awaited, once, with no retries, and what they are given and return is as it comes from a
+    store; sleeps sleep. `signals` are those that it will receive: names and values, in their order.
     """
+    instead = "pass a call of a graph function"
+    if not isinstance(call, Call):
+        raise InputError(f"{call!r} is no call", instead)
     call.use()
     program = call.definition
     if not isinstance(program, Program) or program.noun != "graph":
-        raise InputError(f"{program.name!r} is a {program.noun}", "pass a call of a graph function")
+        raise InputError(f"{program.name!r} is a {program.noun}", instead)
     return cast("R", await _Inline(list(signals)).run(call))
 
 
@@ -59,6 +67,7 @@ class _Inline:
         work = asyncio.get_running_loop().create_task(
             self._done(operation), context=self._outside.copy()
         )
+        work.add_done_callback(_retrieve)
         return _Promised(work)
 
     def abandon(self, promises: Sequence[_Promised]) -> tuple[()]:
@@ -83,9 +92,14 @@ class _Inline:
         if not isinstance(operation, Call):
             raise OutsideRun(f"{operation!r} is awaited outside a run", "start the graph")
         operation.use()
-        if isinstance(operation.definition, Program):
+        definition = operation.definition
+        if isinstance(definition, Program) and definition.noun == "graph":
             return await self.run(operation)
-        return await operation.definition.run_outside(operation)
+        call = Call(definition, definition.signature.restored(_codec, operation.arguments))
+        call.use()
+        if isinstance(definition, Program):
+            return _restored(definition.signature, await self.run(call))
+        return _restored(definition.signature, await definition.run_outside(call))
 
     async def run(self, call: Call[Any]) -> Any:
         """The function that is called, driven here."""
@@ -105,6 +119,20 @@ class _Inline:
             return stopped.value
         finally:
             coroutine.close()
+
+
+def _restored(signature: Signature, result: Any) -> Any:
+    """A result as a graph gets it; but what is more than plain data keeps its type, for the sake of its fields."""
+    payload = _codec.encode(result)
+    if is_plain(result):
+        return _codec.decode(payload, object)
+    return signature.unpack_result(_codec, payload)
+
+
+def _retrieve(work: "asyncio.Future[Any]") -> None:
+    """Of several failures one is raised: asyncio shall not complain of the others."""
+    if not work.cancelled():
+        work.exception()
 
 
 async def _settled(wait: Wait) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 from perdure.core.errors import GraphInvalid
 from perdure.core.graph.model import Graph, Problem
 from perdure.core.graph.rules import naming, options, reading, results, returns, spreads, wiring
+from perdure.core.graph.rules.returns import TOO_MUCH
 from perdure.core.graph.scopes import Scopes
 from perdure.core.graph.survey import Survey
 
@@ -38,6 +39,13 @@ def problems_of(graph: Graph) -> list[Problem]:
     return sorted(dict.fromkeys(found), key=lambda problem: places[problem.node])
 
 
+def problems_of_parts(graph: Graph) -> list[Problem]:
+    """What is wrong with its fields and its nodes, and would be in any graph: for one that is not whole yet."""
+    survey = Survey(graph)
+    found = [*naming.problems(survey), *options.problems(survey), *returns.too_deep(survey)]
+    return _too_large(graph) or list(dict.fromkeys(found))
+
+
 def _too_large(graph: Graph) -> list[Problem]:
     counts = (("nodes", len(graph.nodes), MAX_NODES), ("edges", len(graph.edges), MAX_EDGES))
     return [
@@ -45,7 +53,7 @@ def _too_large(graph: Graph) -> list[Problem]:
             "",
             "",
             f"the graph has {count:,} {what}, and {most:,} is the most",
-            "move some into a graph of their own, and start that with an await",
+            TOO_MUCH,
         )
         for what, count, most in counts
         if count > most

@@ -35,7 +35,12 @@ class Scopes:
             self.after[name] = self._passed(node)
             for edge in leaving[name]:
                 bound: Scope = {} if edge.bind is None else {edge.bind: "dict"}
-                ways[edge.target].append(self.after[name] | bound)
+                ways[edge.target].append(self._left(edge) | bound)
+
+    def _left(self, edge: m.Edge) -> Scope:
+        """What there is behind an edge. A node that failed may have set its variables, or none of them."""
+        after = self.after[edge.source]
+        return after if edge.on == m.DONE else _joined([self.before[edge.source], after])
 
     def _passed(self, node: m.AnyNode) -> Scope:
         scope = dict(self.before[node.name])

@@ -32,7 +32,7 @@ def settled(unit: Unit, node: ast.expr) -> ast.expr:
     if isinstance(node, ast.Await):
         return perform(unit, node, None)
     if _refuse_conditional(unit, node):
-        return ast.copy_location(ast.Constant(None), node)
+        return unit.unknown(node)
     return with_parts(node, settled_in_order(unit, parts_of(node)))
 
 
@@ -63,13 +63,14 @@ def perform(unit: Unit, node: ast.Await, into: str | None) -> ast.expr:
                 return _received(unit, call, signal, into)
     found = called(unit, call)
     if found is None:
-        return ast.copy_location(ast.Constant(None), node)
+        return unit.unknown(node)
     values = settled_in_order(unit, list(found.arguments.values()))
     given = dict(zip(found.arguments, map(unit.expressions.text, values), strict=True))
     result = (
         ast.Name(into, ast.Load()) if into else unit.names.temporary(f"{_plain(found.name)}_result")
     )
     name = unit.drawing.name(found.name)
+    unit.drawing.wrote(name, node, found.fields)
     is_handled = unit.drawing.is_handled
     unit.drawing.add(found.node(name, given, {result.id: "result"}, is_handled=is_handled))
     return ast.copy_location(result, node)
@@ -89,6 +90,7 @@ def _slept(unit: Unit, call: ast.Call) -> ast.expr:
     if duration is not None:
         length = settled(unit, seconds(unit, duration))
         name = unit.drawing.name("sleep")
+        unit.drawing.wrote(name, call, {"sleep": duration})
         unit.drawing.add(m.Hook(name=name, sleep=unit.expressions.text(length), output={}))
     return ast.copy_location(ast.Constant(None), call)
 
@@ -107,6 +109,7 @@ def _received(unit: Unit, call: ast.Call, signal: Signal[object], into: str | No
         sleep=None if limit is None else unit.expressions.text(limit),
         output={result.id: "result"},
     )
+    unit.drawing.wrote(hook.name, call, {} if given is None else {"sleep": given})
     unit.drawing.add(hook)
     if limit is not None:
         _raise_when_late(unit, hook.name, signal.name, limit)

@@ -24,6 +24,11 @@ class Called(NamedTuple):
     def name(self) -> str:
         return str(self.definition.name)
 
+    @property
+    def fields(self) -> dict[str, ast.expr]:
+        """The arguments, by the fields of the node that they are."""
+        return {f"input.{name}": value for name, value in self.arguments.items()}
+
     def node(self, name: str, given: m.Maps, output: m.Maps, *, is_handled: bool) -> m.AnyNode:
         """The node for it. A graph is expanded in place if it can be, else it is a run of its own. `is_handled`: there
         is a `try` around it."""
@@ -103,5 +108,8 @@ def _expression(packed: Any, place: ast.AST) -> ast.expr:
         packed = ast.List(packed, ast.Load())
     elif isinstance(packed, dict):
         packed = ast.Dict([ast.Constant(key) for key in packed], list(packed.values()))
+    else:
+        argument: ast.expr = packed
+        return argument
     made: ast.expr = ast.fix_missing_locations(ast.copy_location(packed, place))
     return made

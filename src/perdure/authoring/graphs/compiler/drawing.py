@@ -1,7 +1,8 @@
 """The graph while it is drawn: nodes, and the beginnings of edges that wait for the node that comes next."""
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -35,8 +36,10 @@ class Drawing:
 
     def __init__(self) -> None:
         self.open: list[Stub] = []
-        self.line = 0
-        self.lines: dict[str, int] = {}
+        self.at: ast.AST | None = None
+        """What is compiled now."""
+        self.places: dict[str, ast.AST] = {}
+        """What was compiled to a node, and to `node.field` where that is known."""
         self.joins: dict[str, frozenset[str]] = {}
         """Nodes where all of several paths meet, and the variables that these have set together."""
         self._nodes: dict[str, m.AnyNode] = {}
@@ -74,7 +77,8 @@ class Drawing:
         """The same, but nothing follows it yet."""
         self._last_assign = None
         self._nodes[node.name] = node
-        self.lines[node.name] = self.line
+        if self.at is not None:
+            self.places[node.name] = self.at
         for stub in self.open:
             self._attach(stub, node.name)
         self.open = []
@@ -87,17 +91,28 @@ class Drawing:
         if isinstance(last, m.Assign) and not self._handlers and not maps.keys() & last.set.keys():
             if [stub.source for stub in self.open] == [last.name]:
                 self._nodes[last.name] = msgspec.structs.replace(last, set={**last.set, **maps})
+                self._place_sets(last.name, maps)
                 return
         node = m.Assign(name=self.name(wanted), set=maps)
         self.add(node, can_fail=can_fail)
+        self._place_sets(node.name, maps)
         if not self._handlers:
             self._last_assign = node.name
+
+    def _place_sets(self, name: str, maps: m.Maps) -> None:
+        if self.at is not None:
+            self.places.update(dict.fromkeys((f"{name}.set.{each}" for each in maps), self.at))
 
     def branch(self, test: str, *, can_fail: bool = True) -> tuple[list[Stub], list[Stub]]:
         """Two ways: where the test holds, and where it does not."""
         node = m.Branch(name=self.name("if"))
         self.put(node, can_fail=can_fail)
         return [self.stub(node.name, when=test)], [self.stub(node.name)]
+
+    def wrote(self, name: str, at: ast.AST, fields: Mapping[str, ast.AST]) -> None:
+        """The node of that name, which comes next, is what stands at `at`, and its fields what stands there."""
+        self.at = at
+        self.places.update({f"{name}.{field}": each for field, each in fields.items()})
 
     def stub(self, source: str, *, on: str = m.DONE, when: str | None = None) -> Stub:
         self._order += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.authoring.definition import Definition
 from perdure.authoring.graphs.compiler.constants import is_plain, literal
-from perdure.authoring.graphs.compiler.names import MISSING, Names
+from perdure.authoring.graphs.compiler.names import MISSING, UNKNOWN, Names
 from perdure.authoring.graphs.compiler.problems import Problems
 from perdure.core.errors import ExpressionProblem
 from perdure.core.expressions import from_ast
@@ -36,7 +36,7 @@ class Expressions:
             return from_ast(_Writing(self, self._names, self._problems).visit(node)).text
         except ExpressionProblem as problem:
             self._problems.add(problem, problem.what, problem.remedy)
-            return "None"
+            return UNKNOWN
 
     @contextmanager
     def handling(self, name: str | None, variable: str | None) -> Iterator[None]:
@@ -79,7 +79,7 @@ class _Writing(ast.NodeTransformer):
             return node
         if self._error(node) is not None:
             self._problems.add(node, f"the error {node.id!r} as a value", _USE_TEXT.format(node.id))
-            return node
+            return _unknown(node)
         if self._names.is_variable(node.id):
             node.id = self._names.spelled(node.id)
             return node
@@ -91,7 +91,7 @@ class _Writing(ast.NodeTransformer):
         if self._error(node.value) is not None:
             name = ast.unparse(node.value)
             self._problems.add(node, f"`{ast.unparse(node)}`", _USE_TEXT.format(name))
-            return ast.Constant(None)
+            return _unknown(node)
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -107,7 +107,7 @@ class _Writing(ast.NodeTransformer):
                 node.keywords = [self.visit(each) for each in node.keywords]
                 return node
         self._refuse_call(node, target)
-        return ast.copy_location(ast.Constant(None), node)
+        return _unknown(node)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
         variable = self._error(node.value)
@@ -179,7 +179,7 @@ class _Writing(ast.NodeTransformer):
         else:
             instead = "use texts, numbers, lists and dicts, or read it in a task"
             self._problems.add(node, f"{name!r} is no plain constant", instead)
-        return ast.copy_location(ast.Constant(None), node)
+        return _unknown(node)
 
     def _error(self, node: ast.AST) -> str | None:
         is_inner = isinstance(node, ast.Name) and node.id in self._inner
@@ -207,6 +207,11 @@ class _Writing(ast.NodeTransformer):
                 f"make it a task and write `await {name}(...)`, or use the functions of expressions"
             )
         self._problems.add(node, what, instead)
+
+
+def _unknown(place: ast.AST) -> ast.expr:
+    """In the place of what was refused."""
+    return ast.copy_location(ast.Name(UNKNOWN, ast.Load()), place)
 
 
 def _message(variable: str, place: ast.AST) -> ast.expr:

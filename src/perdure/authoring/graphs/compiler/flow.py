@@ -1,5 +1,6 @@
 """What flows where: which variables a node may read, and what a loop takes along to its next turn."""
 
+import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ class Flow:
     def __init__(self, planes: Planes, drawing: Drawing, inputs: Iterable[str]) -> None:
         self._planes = planes
         self._joins = drawing.joins
-        self._lines = drawing.lines
+        self._places = drawing.places
         self._reads = {name: _reads(node) for name, node in planes.nodes.items()}
         self._writes = {name: _writes(node) for name, node in planes.nodes.items()}
         for edge in planes.edges:
@@ -54,7 +55,7 @@ class Flow:
             for variable in sorted(reads - self._may[name] - _ALWAYS):
                 users = names.users(variable)
                 problems.add(
-                    self._lines.get(name, 0),
+                    self._place(name, variable),
                     f"the variable {users!r} is read where nothing has set it",
                     "assign it before",
                 )
@@ -70,15 +71,23 @@ class Flow:
                 if variable not in self._must[cycle]:
                     users = names.users(variable)
                     problems.add(
-                        self._loop_line(node),
+                        self._loop(node),
                         f"the variable {users!r} may have no value when this loop goes on",
                         "assign it before the loop",
                     )
             taken = {**node.input, **{each: each for each in wanted}}
             self._planes.nodes[cycle] = msgspec.structs.replace(node, input=taken)
 
-    def _loop_line(self, node: m.Cycle) -> int:
-        return self._lines.get(node.to, self._lines[node.name])
+    def _place(self, name: str, variable: str) -> ast.AST:
+        """Where a node reads a variable."""
+        for reading in expressions_of(self._planes.nodes[name]):
+            place = self._places.get(f"{name}.{reading.field}")
+            if place is not None and variable in _names(reading.text):
+                return place
+        return self._places[name]
+
+    def _loop(self, node: m.Cycle) -> ast.AST:
+        return self._places.get(node.to, self._places[node.name])
 
     def _way(self, edge: m.Edge) -> Way:
         sets = self._writes[edge.source] if edge.on == m.DONE else frozenset()

@@ -5,9 +5,12 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, cast
 
+from perdure.authoring.graphs.compiler.dicts import refuse_fields_of_dicts
 from perdure.authoring.graphs.compiler.drawing import Drawing
 from perdure.authoring.graphs.compiler.expressions import Expressions
 from perdure.authoring.graphs.compiler.flow import Flow
+from perdure.authoring.graphs.compiler.iterators import refuse_iterators
+from perdure.authoring.graphs.compiler.judging import Judge
 from perdure.authoring.graphs.compiler.names import Names
 from perdure.authoring.graphs.compiler.parameters import Parameters
 from perdure.authoring.graphs.compiler.planes import Planes
@@ -30,6 +33,10 @@ def compile_function(fn: Callable[..., Any], *, name: str, version: str) -> m.Gr
     drawing = Drawing()
     expressions = Expressions(names, problems)
     unit = Unit(drawing, names, problems, expressions, _mutable(tree))
+    refuse_iterators(tree, names, problems)
+    refuse_fields_of_dicts(tree, problems)
+    drawing.at = tree
+    drawing.places.update(parameters.places)
     drawing.add(m.Trigger(name=drawing.name("start")), can_fail=False)
     renamed = parameters.renamed(names)
     if renamed:
@@ -37,14 +44,12 @@ def compile_function(fn: Callable[..., Any], *, name: str, version: str) -> m.Gr
     compile_block(unit, tree.body)
     if drawing.open:
         finish(unit, ast.copy_location(ast.Constant(None), tree))
-    problems.require_none(name)
     planes = Planes({node.name: node for node in drawing.nodes}, list(drawing.edges))
     planes.separate(names)
     flow = Flow(planes, drawing, parameters.names)
     flow.report_unset(names, problems)
     flow.close_loops(names, problems)
-    problems.require_none(name)
-    return m.Graph(
+    graph = m.Graph(
         name=name,
         version=version,
         nodes=tuple(planes.nodes.values()),
@@ -52,6 +57,9 @@ def compile_function(fn: Callable[..., Any], *, name: str, version: str) -> m.Gr
         input=parameters.fields,
         source=f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}",
     )
+    Judge(graph, drawing.places, tree).report(problems)
+    problems.require_none(name)
+    return graph
 
 
 def _mutable(tree: ast.AsyncFunctionDef) -> frozenset[str]:

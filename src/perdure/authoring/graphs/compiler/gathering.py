@@ -18,7 +18,6 @@ _MEMBERS = "give it calls of tasks, workflows and graphs, or one `*[f(x) for x i
 
 def gathered(unit: Unit, call: ast.Call, into: str | None, in_order: InOrder) -> ast.expr:
     """The results, as a list in the variable `into` or as an expression."""
-    none = ast.copy_location(ast.List([], ast.Load()), call)
     starred = [each for each in call.args if isinstance(each, ast.Starred)]
     if call.keywords:
         what = f"gather with {call.keywords[0].arg}="
@@ -28,10 +27,10 @@ def gathered(unit: Unit, call: ast.Call, into: str | None, in_order: InOrder) ->
     elif starred and len(call.args) > 1:
         unit.problems.add(call, "gather of a list and more", "gather the list on its own")
     elif starred:
-        return _spread(unit, starred[0], into, in_order) or none
+        return _spread(unit, starred[0], into, in_order) or unit.unknown(call)
     else:
-        return _side_by_side(unit, call, into, in_order) or none
-    return none
+        return _side_by_side(unit, call, into, in_order) or unit.unknown(call)
+    return unit.unknown(call)
 
 
 def _side_by_side(
@@ -48,8 +47,10 @@ def _side_by_side(
     results: list[ast.Name] = []
     failures: list[str] = []
     ends = []
-    for member, maps, start in zip(found, given, drawing.fork(len(found)), strict=True):
+    starts = drawing.fork(len(found))
+    for member, maps, start, written in zip(found, given, starts, call.args, strict=True):
         name = drawing.name(member.name)
+        drawing.wrote(name, written, member.fields)
         result = unit.names.temporary(f"{name}_result")
         failure = unit.names.temporary(f"{name}_error")
         drawing.open = start
@@ -116,6 +117,7 @@ def _spread(
     spread = m.Spread(name=drawing.name("spread"), items=every_item.id, item=item.id)
     drawing.add(spread, can_fail=False)
     name = drawing.name(member.name)
+    drawing.wrote(name, made.elt, {})
     maps = {key: text.format(item.id) for key, text in given.items()}
     drawing.add(member.node_apart(name, maps, {outcome.id: "[result, None]"}), can_fail=False)
     ends = drawing.open

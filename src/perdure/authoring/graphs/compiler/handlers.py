@@ -22,6 +22,7 @@ def compile_try(unit: Unit, node: ast.Try, block: Block) -> None:
     with unit.drawing.handled_by(handlers):
         block(unit, node.body)
     block(unit, node.orelse)
+    unit.forget(*node.finalbody)
     ends = unit.drawing.open
     for each, handler in zip(node.handlers, handlers, strict=True):
         unit.drawing.open = handler.stubs

@@ -18,6 +18,7 @@ def compile_while(unit: Unit, node: ast.While, block: Block) -> None:
         unit.drawing.open, ends = unit.branch(settled(unit, node.test))
     _turn(unit, node.body, hook, block)
     unit.drawing.open += ends
+    unit.forget(*node.orelse)
 
 
 def compile_for(unit: Unit, node: ast.For, block: Block) -> None:
@@ -35,6 +36,7 @@ def compile_for(unit: Unit, node: ast.For, block: Block) -> None:
     unit.drawing.assign({index.id: f"{index.id} + 1"}, "next", can_fail=False)
     _turn(unit, node.body, hook, block)
     unit.drawing.open += ends
+    unit.forget(*node.orelse)
 
 
 def compile_break(unit: Unit) -> None:

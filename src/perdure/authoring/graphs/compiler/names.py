@@ -14,6 +14,9 @@ RESERVED: Final = frozenset(("input", "job", "result", "code", "error"))
 MISSING: Final = object()
 """Nothing: not even None."""
 
+UNKNOWN: Final = "input"
+"""An expression for something of which nothing is known, in a graph that is refused."""
+
 _SCOPES = (
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda),
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
@@ -95,14 +98,19 @@ class Names:
         return MISSING
 
 
+def parameters_of(arguments: ast.arguments) -> Iterator[ast.arg]:
+    """All of them, `*args` and `**kwargs` too."""
+    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    yield from filter(None, (arguments.vararg, arguments.kwarg))
+
+
 def _is_awkward(name: str) -> bool:
     return name in RESERVED or name in FUNCTIONS or name.startswith("_")
 
 
 def _assigned(tree: ast.AsyncFunctionDef) -> Iterator[str]:
     """The parameters, and the names that the function assigns in its own scope."""
-    arguments = tree.args
-    for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+    for each in parameters_of(tree.args):
         yield each.arg
     for node in _in_scope(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -1,13 +1,13 @@
 """Parameters: the fields of the graph's input."""
 
 import ast
-import inspect
 from inspect import Parameter
 from types import FunctionType
-from typing import Any, Final, get_origin, get_type_hints
+from typing import Any, Final, get_origin
 
-from perdure.authoring.graphs.compiler.names import RESERVED, Names
+from perdure.authoring.graphs.compiler.names import RESERVED, Names, parameters_of
 from perdure.authoring.graphs.compiler.problems import Problems
+from perdure.authoring.signature import CATCH_ALL, resolved, signature_without_resolving
 from perdure.core.graph import model as m
 
 _TYPES: Final[dict[Any, m.Type]] = {
@@ -27,17 +27,12 @@ class Parameters:
     them. `renamed` are variables that have another name than their field."""
 
     def __init__(self, fn: FunctionType, tree: ast.AsyncFunctionDef, problems: Problems) -> None:
-        self._hints = _hints(fn)
+        self._fn = fn
         self._fields: dict[str, m.FieldType] = {}
-        for parameter in inspect.signature(fn).parameters.values():
-            if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
-                what = f"the parameter {str(parameter).partition(':')[0]!r}"
-                problems.add(tree, what, "give each argument a parameter of its own")
-            elif type(parameter.default) in _DEFAULTS or parameter.default is Parameter.empty:
-                self._fields[parameter.name] = self._field(parameter)
-            else:
-                what = f"the default {parameter.default!r} of {parameter.name!r}"
-                problems.add(tree, what, "use a text, a number, True, False or None")
+        self._nodes = {each.arg: each for each in parameters_of(tree.args)}
+        self._problems = problems
+        for parameter in signature_without_resolving(fn).parameters.values():
+            self._fields[parameter.name] = self._field(parameter)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,6 +41,11 @@ class Parameters:
     @property
     def fields(self) -> dict[str, m.FieldType] | None:
         return None if self._fields.keys() & RESERVED else self._fields
+
+    @property
+    def places(self) -> dict[str, ast.AST]:
+        """Where the fields are written."""
+        return {f".input.{name}": node for name, node in self._nodes.items()}
 
     def renamed(self, names: Names) -> m.Maps:
         """The variables whose name in the graph is not that of their field, with what they are."""
@@ -61,19 +61,45 @@ class Parameters:
         return f"input[{name!r}]"
 
     def _field(self, parameter: Parameter) -> m.FieldType:
-        hint = self._hints.get(parameter.name, Any)
+        if parameter.kind in CATCH_ALL:
+            what = f"the parameter {str(parameter).partition(':')[0]!r}"
+            return self._refused(parameter, what, "give each argument a parameter of its own")
+        is_required = parameter.default is Parameter.empty
+        if not is_required and type(parameter.default) not in _DEFAULTS:
+            what = f"the default {parameter.default!r} of {parameter.name!r}"
+            return self._refused(parameter, what, "use a text, a number, True, False or None")
+        if self._is_of_instance(parameter):
+            what = f"the parameter {parameter.name!r} of a method"
+            instead = (
+                f"move the function out of its class, and pass what it needs of {parameter.name!r}"
+            )
+            return self._refused(parameter, what, instead)
+        try:
+            hint = self._hint(parameter)
+        except Exception as error:  # an annotation is an expression: it may raise anything
+            what = f"the annotation of {parameter.name!r} can't be resolved ({error})"
+            instead = "define or import what it names above the graph, or leave the annotation out"
+            return self._refused(parameter, what, instead)
         kind = _TYPES.get(get_origin(hint) or hint, "any")
-        if parameter.default is Parameter.empty:
+        if is_required:
             return m.FieldType(type=kind)
         is_fitting = _TYPES[type(parameter.default)] == kind
         return m.FieldType(
             type=kind if is_fitting else "any", required=False, default=parameter.default
         )
 
+    def _refused(self, parameter: Parameter, what: str, remedy: str) -> m.FieldType:
+        self._problems.add(self._nodes[parameter.name], what, remedy)
+        return m.FieldType()
 
-def _hints(fn: FunctionType) -> dict[str, Any]:
-    """The types of the parameters, as far as they can be told now."""
-    try:
-        return get_type_hints(fn)
-    except Exception:  # an annotation is an expression: it may raise anything
-        return {}
+    def _is_of_instance(self, parameter: Parameter) -> bool:
+        """Whether it is what a method is called on."""
+        around, _, _ = self._fn.__qualname__.rpartition(".")
+        is_in_class = bool(around) and not around.endswith("<locals>")
+        is_first = not self._fields
+        return is_in_class and is_first and parameter.name in {"self", "cls"}
+
+    def _hint(self, parameter: Parameter) -> Any:
+        if parameter.annotation is Parameter.empty:
+            return Any
+        return resolved(self._fn, parameter.annotation)

@@ -87,7 +87,7 @@ class Planes:
         self.variable = names.fresh("turn")
         first, self.hook, self.resume = (self._fresh(w) for w in ("first", "again", "resume"))
         (begin,) = (node.name for node in self.nodes.values() if isinstance(node, m.Trigger))
-        (edge,) = (edge for edge in self.edges if edge.source == begin)
+        entry = self._only_entry(begin)
         self.nodes = {
             begin: self.nodes.pop(begin),
             first: m.Assign(name=first, set={self.variable: "0"}),
@@ -95,13 +95,25 @@ class Planes:
             self.resume: m.Branch(name=self.resume),
             **self.nodes,
         }
-        self.edges.remove(edge)
+        self.edges = [edge for edge in self.edges if edge.source != begin]
         self.edges += [
             m.Edge(begin, first),
             m.Edge(first, self.hook),
             m.Edge(self.hook, self.resume),
-            m.Edge(self.resume, edge.target, when=f"{self.variable} == 0"),
+            m.Edge(self.resume, entry, when=f"{self.variable} == 0"),
         ]
+
+    def _only_entry(self, begin: str) -> str:
+        """What follows the trigger. If that is several nodes side by side, they get one before them."""
+        targets = [edge.target for edge in self.edges if edge.source == begin]
+        if len(targets) == 1:
+            return targets[0]
+        fork = self._fresh("fork")
+        self.nodes[fork] = m.Assign(name=fork, set={})
+        self.edges = [
+            replace(edge, source=fork) if edge.source == begin else edge for edge in self.edges
+        ]
+        return fork
 
     def _move(self, name: str) -> None:
         number = len(self.resuming) + 1

@@ -14,14 +14,14 @@ class Problems:
         self._file = file
         self._found: dict[Place, Problem] = {}
 
-    def add(self, at: ast.AST | ExpressionProblem | int, what: str, remedy: str) -> None:
-        """`at` is a node of the source, or a line. Of one place the first problem is told."""
-        if isinstance(at, int):
-            place = Place(self._file, at, 1)
-        else:
-            line, column = getattr(at, "lineno", 0), getattr(at, "col_offset", 0)
-            place = Place(self._file, line, column + 1)
+    def add(self, at: ast.AST | ExpressionProblem, what: str, remedy: str) -> None:
+        """`at` is a node of the source. Of one place the first problem is told."""
+        line, column = getattr(at, "lineno", 0), getattr(at, "col_offset", 0)
+        place = Place(self._file, line, column + 1)
         self._found.setdefault(place, Problem("", "", what, remedy, place))
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
 
     def require_none(self, name: str) -> None:
         """Raise all that was found."""

@@ -40,7 +40,7 @@ def compile_raise(unit: Unit, node: ast.Raise) -> None:
         message = _text(settled(unit, arguments[0])) if arguments else ast.Constant("")
         fail(unit, found, ast.copy_location(message, node))
         return
-    unit.drawing.open = []
+    fail(unit, Exception, ast.copy_location(ast.Constant(""), node))
 
 
 def compile_assert(unit: Unit, node: ast.Assert) -> None:
@@ -77,7 +77,7 @@ def _raise_again(unit: Unit, node: ast.Raise) -> None:
         again = unit.expressions.error(node.exc)
     if again is None:
         unit.problems.add(node, "`raise` outside of `except`", "name the exception to raise")
-        unit.drawing.open = []
+        fail(unit, Exception, ast.copy_location(ast.Constant(""), node))
         return
     unit.drawing.put(m.Raise(name=unit.drawing.name("raise"), again=again))
 

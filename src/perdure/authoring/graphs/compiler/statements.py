@@ -56,13 +56,14 @@ def compile_block(unit: Unit, statements: list[ast.stmt]) -> None:
     for statement in statements:
         if not unit.drawing.open:
             return
-        unit.drawing.line = statement.lineno
+        unit.drawing.at = statement
         compile_one = _STATEMENTS.get(type(statement))
         if compile_one is not None:
             compile_one(unit, statement)
         else:
             kind = type(statement).__name__
             unit.problems.add(statement, *REFUSED.get(kind, (f"`{kind}`", _TASK)))
+            unit.forget(statement)
 
 
 def _assign(unit: Unit, node: ast.Assign) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from perdure.authoring.graphs.compiler.drawing import Drawing, Stub
 from perdure.authoring.graphs.compiler.expressions import Expressions
-from perdure.authoring.graphs.compiler.names import Names
+from perdure.authoring.graphs.compiler.names import UNKNOWN, Names
 from perdure.authoring.graphs.compiler.problems import Problems
 
 
@@ -36,6 +36,23 @@ class Unit:
         kept = self.names.temporary(wanted)
         self.assign({kept.id: value}, wanted)
         return kept
+
+    def unknown(self, place: ast.AST) -> ast.expr:
+        """Stands for the value of what was refused: it is there, and nothing is known of it."""
+        kept = self.names.temporary("unknown")
+        self.drawing.assign({kept.id: UNKNOWN}, "unknown", can_fail=False)
+        return ast.copy_location(kept, place)
+
+    def forget(self, *refused: ast.stmt) -> None:
+        """Nothing is known any more of the variables that these statements set."""
+        names = {
+            self.names.spelled(node.id): UNKNOWN
+            for statement in refused
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        if names and self.drawing.open:
+            self.drawing.assign(names, "unknown", can_fail=False)
 
     def assign(self, values: dict[str, ast.expr], wanted: str) -> None:
         """Set variables of the graph."""

@@ -12,6 +12,8 @@ from perdure.core.graph.survey import Survey
 MAX_ADDRESS: Final = 60
 """Activities and spreads on one path: each is a number in the addresses of those behind it."""
 
+TOO_MUCH: Final = "move some into a graph of their own, and start that with an await"
+
 
 def problems(survey: Survey) -> Iterator[Problem]:
     for numbered in survey.returning:
@@ -27,7 +29,7 @@ def problems(survey: Survey) -> Iterator[Problem]:
     for node in survey.of_kind(m.Cycle):
         yield from _cycle(survey, node)
     yield from _strays(survey)
-    yield from _too_deep(survey)
+    yield from too_deep(survey)
 
 
 def _cycle(survey: Survey, node: m.Cycle) -> Iterator[Problem]:
@@ -88,7 +90,8 @@ def _stray(join: str, opener: str, within: str, outside: str) -> Problem:
     )
 
 
-def _too_deep(survey: Survey) -> Iterator[Problem]:
+def too_deep(survey: Survey) -> Iterator[Problem]:
+    """Where a path has become too long."""
     depths: dict[str, int] = {}
     for name in survey.in_order():
         node = survey.nodes[name]
@@ -99,5 +102,5 @@ def _too_deep(survey: Survey) -> Iterator[Problem]:
                 name,
                 "",
                 f"it is activity {depths[name]} on its path, and {MAX_ADDRESS} is the most",
-                "move some into a graph of their own, and start that with an await",
+                TOO_MUCH,
             )

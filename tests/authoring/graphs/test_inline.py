@@ -1,0 +1,71 @@
+"""The function of a graph as plain Python, beside its runs."""
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import InputError, gather, graph, task
+from tests.authoring.graphs.corpus_tasks import corpus_order, corpus_workflow
+from tests.client.engines import opened
+
+
+@task
+async def inline_shown(x: float) -> str:
+    return str(x)
+
+
+@task
+async def inline_whole(x: int) -> float:
+    return x
+
+
+@task
+async def inline_fails(x: int) -> tuple[int, int]:
+    if x:
+        raise ValueError(f"{x}")
+    return x, x
+
+
+@graph
+async def inline_stored(n: int) -> Any:
+    pair = await inline_fails(0)
+    order = await corpus_order(n)
+    return [await inline_shown(n), str(await inline_whole(n)), str(pair), order.name]
+
+
+@graph
+async def inline_all_fail(n: int) -> Any:
+    return await gather(inline_fails(n), inline_fails(n + 1), inline_fails(n + 2))
+
+
+async def test_values_are_as_they_come_from_a_store() -> None:
+    inside = await perdure.inline(inline_stored(3))
+    async with opened("sqlite:///:memory:") as engine:
+        run = await engine.start(inline_stored(3))
+        assert await run.result() == inside == ["3.0", "3", "[0, 0]", "order 3"]
+    assert await inline_whole(3) == 3
+    assert await inline_fails(0) == (0, 0)
+
+
+async def test_failures_beside_the_first_are_no_complaints() -> None:
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+    with pytest.raises(ValueError, match="4"):
+        await perdure.inline(inline_all_fail(4))
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []
+
+
+async def test_only_calls_run_inline() -> None:
+    for wrong in (5, inline_stored):
+        with pytest.raises(InputError, match="is no call: pass a call of a graph function"):
+            await perdure.inline(wrong)  # type: ignore[arg-type]
+
+
+async def test_only_graphs_run_inline() -> None:
+    with pytest.raises(InputError, match="is a workflow"):
+        await perdure.inline(corpus_workflow(1))
