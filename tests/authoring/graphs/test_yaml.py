@@ -271,6 +271,13 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         load_graph(path)
 
 
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(InputError, match=r"b'graph: a' is no text of a graph, .* decode bytes"):
+        load_graph(b"graph: a")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="None is no text of a graph"):
+        read_graphs(None)  # type: ignore[arg-type]
+
+
 def test_a_file_that_is_missing_is_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_graph(str(tmp_path / "nothing.yaml"))
