@@ -205,6 +205,19 @@ def test_on_stays_a_word_and_so_do_yes_and_no() -> None:
     assert (graph.name, graph.nodes[1]) == ("on", m.Worker(name="yes", task="no"))
 
 
+def output_of(written: str) -> m.AnyNode:
+    """The output of a graph, written so."""
+    return load_graph(f"graph: a\nactivities:\n  o:\n    output: {written}\n").nodes[1]
+
+
+def test_a_folded_text_is_what_yaml_says() -> None:
+    folded = ">-\n      'a long text\n      that is folded,\n      twice'"
+    assert output_of(folded) == m.Output(name="o", value="'a long text that is folded, twice'")
+    assert output_of(">-\n      [1,\n\n      2]") == m.Output(name="o", value="[1,\n2]")
+    assert output_of(">\n      [1,\n      2]") == m.Output(name="o", value="[1, 2]\n")
+    assert output_of("\"'\\a'\"") == m.Output(name="o", value="'\a'")
+
+
 def test_aliases_stand_for_what_they_name() -> None:
     graph = load_graph(
         "graph: a\nactivities:\n  v: {worker: t, retry: &twice {attempts: 2}}\n"

@@ -136,7 +136,8 @@ def _events(text: str, file: str) -> Iterator["Event"]:
             "install it: pip install 'perdure[yaml]'",
         ) from error
     try:
-        yield from YAML(pure=True).parse(text)
+        # "safe": the other reader marks where a text is folded, with a character in the text itself.
+        yield from YAML(typ="safe", pure=True).parse(text)
     except Exception as error:  # the parser fails in many ways on texts that are no YAML
         raise _Unreadable(_syntax_problem(error, text, file)) from error
 
