@@ -11,6 +11,7 @@ from perdure.authoring.graphs.yaml import load_graph, read_graphs
 from perdure.core.errors import GraphInvalid, InputError
 from perdure.core.graph import model as m
 from perdure.core.graph.checking import problems_of
+from perdure.core.limits import MAX_EXPRESSION_BITS
 
 ORDER = """\
 graph: order
@@ -216,6 +217,33 @@ def test_a_folded_text_is_what_yaml_says() -> None:
     assert output_of(">-\n      [1,\n\n      2]") == m.Output(name="o", value="[1,\n2]")
     assert output_of(">\n      [1,\n      2]") == m.Output(name="o", value="[1, 2]\n")
     assert output_of("\"'\\a'\"") == m.Output(name="o", value="'\a'")
+
+
+@pytest.mark.parametrize("digits", [20, 21, 30, 310, tree.MAX_DIGITS])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_whole_number_stays_exact(sign: str, digits: int) -> None:
+    number = sign + "123456789" * (digits // 9) + "9" * (digits % 9)
+    assert output_of(number) == m.Output(name="o", value=number)
+    graph = load_graph(
+        f"graph: a\ninput: {{n: {{type: int, default: {number}}}}}\nactivities: {{s: trigger}}\n"
+    )
+    assert graph.input == {"n": m.FieldType("int", required=False, default=int(number))}
+
+
+@pytest.mark.parametrize("digits", [tree.MAX_DIGITS + 1, 5_000])
+def test_a_whole_number_that_is_too_long_is_refused(digits: int) -> None:
+    number = "9" * digits
+    text = (
+        f"graph: a\ninput: {{n: {{type: int, default: {number}}}}}\n"
+        f"activities:\n  o: {{output: [-{number}]}}\n  w: {{worker: t, timeout: {number}}}\n"
+    )
+    told = f"the number has {digits:,} digits; use at most 1,233"
+    assert refused(text) == [f"2:33: {told}", f"4:16: {told}", f"5:27: {told}"]
+
+
+def test_as_many_digits_as_fit_are_read() -> None:
+    assert (10**tree.MAX_DIGITS - 1).bit_length() <= MAX_EXPRESSION_BITS
+    assert (10 ** (tree.MAX_DIGITS + 1) - 1).bit_length() > MAX_EXPRESSION_BITS
 
 
 def test_aliases_stand_for_what_they_name() -> None:

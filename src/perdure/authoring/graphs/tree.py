@@ -19,9 +19,11 @@ MAX_CHARACTERS: Final = 1_000_000
 MAX_VALUES: Final = 50_000
 """Values in a document, those counted again that aliases stand for."""
 MAX_NESTING: Final = 20
+MAX_DIGITS: Final = 1_233
+"""Of a whole number: as many as MAX_EXPRESSION_BITS hold."""
 
 _WORDS: Final = {"": None, "~": None, "null": None, "true": True, "false": False}
-_WHOLE: Final = re.compile(r"[-+]?[0-9]{1,20}")
+_WHOLE: Final = re.compile(r"[-+]?[0-9]+")
 _NUMBER: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
 _ENDLESS: Final = re.compile(r"([-+]?)\.inf|\.nan", re.IGNORECASE)
 
@@ -86,12 +88,17 @@ def _resolved(text: str) -> str | int | float | bool | None:
     if lowered in _WORDS:
         return _WORDS[lowered]
     if _WHOLE.fullmatch(text):
-        return int(text)
+        return 1 if _is_too_long(text) else int(text)
     if _NUMBER.fullmatch(text):
         return float(text)
     if _ENDLESS.fullmatch(text):
         return float(text.replace(".", "")) if "inf" in text.lower() else math.nan
     return text
+
+
+def _is_too_long(whole: str) -> bool:
+    """Whether a number is more than expressions hold. It is told, and another one stands in for it."""
+    return len(whole.lstrip("-+")) > MAX_DIGITS
 
 
 class _Unreadable(Exception):
@@ -184,6 +191,7 @@ class _Composer:
             self._add(value, None, value.size)
         elif name == "ScalarEvent":
             self._refuse_tag(event)
+            self._refuse_long(event)
             scalar = Scalar(self._place(event), event.value, is_plain=event.style is None)
             self._add(scalar, event.anchor)
         elif name in {"SequenceStartEvent", "MappingStartEvent"}:
@@ -202,6 +210,12 @@ class _Composer:
             self._problems.append(
                 _problem(self._place(event), f"the tag {event.tag} is not obeyed", "remove it")
             )
+
+    def _refuse_long(self, event: Any) -> None:
+        if event.style is None and _WHOLE.fullmatch(event.value) and _is_too_long(event.value):
+            what = f"the number has {len(event.value.lstrip('-+')):,} digits"
+            remedy = f"use at most {MAX_DIGITS:,}"
+            self._problems.append(_problem(self._place(event), what, remedy))
 
     def _aliased(self, event: Any) -> Value:
         value = self._anchors.get(event.anchor)
