@@ -62,6 +62,12 @@ class Scalar(Value):
         return names.get(type(self.value), "a text")
 
 
+class Lost(Scalar):
+    """Nothing, instead of what an alias should stand for."""
+
+    __slots__ = ()
+
+
 class Items(Value):
     """A list."""
 
@@ -73,14 +79,27 @@ class Items(Value):
 
 
 class Fields(Value):
-    """A mapping: the values by key, and where the keys are."""
+    """A mapping: the values by key, and where the keys are.
 
-    __slots__ = ("keys", "values")
+    `lost` are the keys whose value was left out, because they are there twice; '' for those that are none.
+    """
+
+    __slots__ = ("keys", "lost", "values")
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self.values: dict[str, Value] = {}
         self.keys: dict[str, Place] = {}
+        self.lost: set[str] = set()
+
+    def renamed(self, key: str, name: str) -> "Fields":
+        """The same with another name for a key."""
+        names = {key: name}
+        found = Fields(self.place)
+        found.values = {names.get(each, each): value for each, value in self.values.items()}
+        found.keys = {names.get(each, each): place for each, place in self.keys.items()}
+        found.lost = {names.get(each, each) for each in self.lost}
+        return found
 
 
 def _resolved(text: str) -> str | int | float | bool | None:
@@ -222,7 +241,7 @@ class _Composer:
         if value is None:
             what = f"there is nothing that &{event.anchor} names before"
             self._problems.append(_problem(self._place(event), what, "write it out"))
-            return Scalar(self._place(event), "", is_plain=True)
+            return Lost(self._place(event), "", is_plain=True)
         return value
 
     def _open(self, event: Any, kind: type[Items] | type[Fields]) -> None:
@@ -263,11 +282,13 @@ class _Composer:
         self._key[-1] = None
         name, place = key
         if name is None:
+            parent.lost.add("")
             return
         if name in parent.values:
             first = parent.keys[name]
             what = f"{name!r} is there twice, first in line {first.line}"
             self._problems.append(_problem(place, what, "remove one, or rename it"))
+            parent.lost.add(name)
             return
         parent.values[name] = value
         parent.keys[name] = place

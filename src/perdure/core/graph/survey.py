@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 from perdure.core.expressions import Expression, ExpressionProblem, parse
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import variables_of
+from perdure.core.graph.gaps import NO_GAPS, Gaps
 from perdure.core.graph.shape import Shape
 
 N = TypeVar("N", bound=m.Node)
@@ -30,8 +31,9 @@ class Survey:
     edges that close a circle nor what the trigger does not lead to, so that each fault is told once.
     """
 
-    def __init__(self, graph: m.Graph) -> None:
+    def __init__(self, graph: m.Graph, gaps: Gaps = NO_GAPS) -> None:
         self.graph = graph
+        self.gaps = gaps
         self.nodes: dict[str, m.AnyNode] = {}
         for node in graph.nodes:
             self.nodes.setdefault(node.name, node)
