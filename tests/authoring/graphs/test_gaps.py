@@ -59,7 +59,7 @@ def activity(text: str) -> tuple[str, str]:
         (*activity("c: {assign: {x: 1}, hue: {}}"), "c.hue: there is no field 'hue'"),
         (*activity("c: {asign: {x: 1}}"), "c: this does not say what it is"),
         (*activity("c: {hue: 1}"), "c: this does not say what it is"),
-        (*activity("c: brnch"), "c: this"),
+        (*activity("c: interupt"), "c: 'interupt' does not say"),
         (*activity("c: {worker: t, timeout: x}"), "c.timeout: this is a text"),
         (*activity("c: {worker: t, output: [x]}"), "c.output: this is a list"),
     ],

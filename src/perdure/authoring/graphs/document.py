@@ -195,6 +195,10 @@ class Document:
             wanted = f"{{{value.value}: ...}}: it has to say which {kind.main}"
             reader.tell(value.place, (name, ""), "this does not say enough", f"write {wanted}")
             return None
+        if isinstance(value, Scalar) and (meant := nearest(value.text, KINDS)) is not None:
+            what = f"{value.text!r} does not say what it is"
+            reader.tell(value.place, (name, ""), what, f"did you mean {meant!r}?")
+            return _made(KINDS[meant], name, {}) if KINDS[meant].is_bare else None
         fields = reader.fields(value, (name, ""), "what it is, such as {worker: name_of_a_task}")
         key = None if fields is None else self._key(name, fields)
         if fields is None or key is None:
@@ -322,6 +326,10 @@ class Document:
             if yaml not in known.values:
                 what = f"the field {yaml!r} of a transition is missing"
                 reader.tell(fields.place, ("", yaml), what, f"add `{yaml}:`")
+            elif given.get(_EDGE[yaml][0]) == ():
+                what, remedy = "this is an empty list", "name an activity, or more"
+                reader.tell(known.values[yaml].place, ("", yaml), what, remedy)
+                del given[_EDGE[yaml][0]]
         if not {"source", "target"} <= given.keys():
             self._losses.lose_edge(ANYTHING if "bind" in lost else given.get("bind"))
             return

@@ -71,7 +71,8 @@ def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
     elif edge.source not in survey.gaps.partial:
         what = _why_not_on(source, edge.on)
         if what is not None:
-            yield Problem(place, "on", what, f"use {_choices(source)}")
+            remedy = did_you_mean(edge.on, _endings(source), f"use {_choices(source)}")
+            yield Problem(place, "on", what, remedy)
     if edge.when is not None and isinstance(source, m.Spread):
         yield Problem(
             place, "when", "every item goes the same way from a spread", "put a branch behind it"
