@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.authoring.graphs.kinds import KINDS, Kind
 from perdure.authoring.graphs.losses import Losses
+from perdure.authoring.graphs.names import place_of
 from perdure.authoring.graphs.reading import MISSING, Known, Reader
 from perdure.authoring.graphs.tree import Fields, Items, Scalar, Value
 from perdure.core.graph.gaps import ANYTHING, Gaps
@@ -77,13 +78,16 @@ class Document:
         return bool(touched & unread) or any(repr(name) in told for name in unread)
 
     def located(self, problem: Problem) -> Problem:
-        """The problem with the place of its field, or of what the field belongs to."""
+        """The problem with the place of its variable, of its field, or of what the field belongs to."""
         places = self._reader.places
         node, field = problem.node, problem.field
         where, written = places.get((node, field), (None, field))
         while where is None and field:
             field = field.rpartition(".")[0]
             where = places.get((node, field), (None, ""))[0]
+        value = None if where is None else self._reader.expressions.get(where)
+        if problem.variable and value is not None:
+            where = place_of(problem.variable, value) or where
         return msgspec.structs.replace(problem, where=where or self.place, field=written)
 
     def _read(self, fields: Fields) -> Graph:
@@ -344,10 +348,9 @@ def _made(kind: Kind, name: str, fields: dict[str, Any]) -> AnyNode:
 
 
 def _places(value: Scalar, names: list[str]) -> Iterator[Place]:
-    """Where each name of a chain is: exactly, if it is on one line and not quoted."""
+    """Where each name of a chain is."""
     offset = 0
     for name in names:
         offset = value.text.index(name, offset)
-        shift = offset if value.is_plain and "\n" not in value.text else 0
-        yield Place(value.place.file, value.place.line, value.place.column + shift)
+        yield value.place_at(offset)
         offset += len(name)

@@ -29,12 +29,14 @@ class Known(NamedTuple):
 class Reader:
     """Reads values, keeps where each was, and collects what is wrong.
 
-    `places` lead from a node and a field of the model to the place in the text, and the field's name there.
+    `places` lead from a node and a field of the model to the place in the text, and the field's name there;
+    `expressions` from the place to the value that was read as one.
     """
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
         self.places: dict[tuple[str, str], tuple[Place, str]] = {}
+        self.expressions: dict[Place, Value] = {}
 
     def tell(self, place: Place, spot: tuple[str, str], what: str, remedy: str) -> None:
         self.problems.append(Problem(spot[0], self._written(spot), what, remedy, place))
@@ -115,6 +117,7 @@ class Reader:
 
     def expression(self, value: Value, spot: tuple[str, str]) -> Any:
         """Text is an expression as it is; numbers, lists and mappings are written as Python's."""
+        self.expressions[value.place] = value
         if isinstance(value, Lost):
             return _UNKNOWN
         if isinstance(value, Scalar):

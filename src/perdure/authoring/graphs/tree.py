@@ -44,15 +44,23 @@ class Value:
 
 
 class Scalar(Value):
-    """A text as it is written, and the value that it stands for."""
+    """A text, and the value that it stands for. `width` is how many columns it takes, if it is on one line."""
 
-    __slots__ = ("is_plain", "text", "value")
+    __slots__ = ("_quote", "text", "value")
 
-    def __init__(self, place: Place, text: str, *, is_plain: bool) -> None:
+    def __init__(self, place: Place, text: str, *, is_plain: bool, width: int = -1) -> None:
         super().__init__(place)
         self.text = text
         self.value = _resolved(text) if is_plain else text
-        self.is_plain = is_plain
+        quote = 0 if is_plain else 1
+        self._quote = quote if width == len(text) + 2 * quote else None
+
+    def place_at(self, offset: int) -> Place:
+        """Where a character of the text is: its beginning, if the text is not written as it is on one line."""
+        if self._quote is None or not offset:
+            return self.place
+        column = self.place.column + self._quote + offset
+        return Place(self.place.file, self.place.line, column)
 
     @property
     def noun(self) -> str:
@@ -211,14 +219,18 @@ class _Composer:
         elif name == "ScalarEvent":
             self._refuse_tag(event)
             self._refuse_long(event)
-            scalar = Scalar(self._place(event), event.value, is_plain=event.style is None)
-            self._add(scalar, event.anchor)
+            self._add(self._scalar(event), event.anchor)
         elif name in {"SequenceStartEvent", "MappingStartEvent"}:
             self._refuse_tag(event)
             self._open(event, Items if name[0] == "S" else Fields)
         elif name in {"SequenceEndEvent", "MappingEndEvent"}:
             self._close()
         return None
+
+    def _scalar(self, event: Any) -> Scalar:
+        start, end = event.start_mark, event.end_mark
+        width = end.column - start.column if end.line == start.line else -1
+        return Scalar(self._place(event), event.value, is_plain=event.style is None, width=width)
 
     def _place(self, event: Any) -> Place:
         mark = event.start_mark

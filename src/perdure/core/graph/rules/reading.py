@@ -105,9 +105,11 @@ def _unknown(
                 f"{name!r} is not known here",
                 "it is in the output, the job and the fitting edges of a node that responds: "
                 "map it to a variable there",
+                variable=name,
             )
         elif survey.graph.input is not None and ANYTHING not in known:
-            yield Problem(*place, f"there is no variable {name!r}", _remedy(survey, name, known))
+            remedy = _remedy(survey, name, known)
+            yield Problem(*place, f"there is no variable {name!r}", remedy, variable=name)
 
 
 def _remedy(survey: Survey, name: str, known: set[str]) -> str:
