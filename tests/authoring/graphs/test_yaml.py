@@ -295,6 +295,13 @@ def test_a_taken_name_is_not_given_to_a_trigger() -> None:
     )
 
 
+def test_job_data_may_be_the_output() -> None:
+    graph = load_graph(
+        "graph: a\noutput: {k: int}\nactivities: {w: {worker: t, job: {k: result}}}\n"
+    )
+    assert graph.output == {"k": m.FieldType("int")}
+
+
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     path = tmp_path / "order.yaml"
     path.write_text(ORDER)
