@@ -159,3 +159,16 @@ def test_activities_that_can_not_be_read_excuse_their_transitions() -> None:
     found = told(text.replace("[a -> b]", "[a -> b -> c]"))
     assert [each for each in found if "'c'" in each] == []
     assert found[0] == "a list is no key; use a word as the key"
+
+
+def test_edges_of_what_can_not_be_read_are_judged() -> None:
+    text = BASE.replace(
+        "transitions: [a -> b]", "  lost: {hue: 1}\ntransitions:\n  - a -> lots -> b"
+    )
+    found = told(f"{text}  - {{from: a, to: lost, when: mm, bind: e}}\n")
+    assert [each for each in found if each.startswith("edge")] == [
+        "edge 0: there is no node 'lots'; did you mean 'lost'?",
+        "edge 1: there is no node 'lots'; did you mean 'lost'?",
+        "edge 2.when: there is no variable 'mm'; set it before, or add it to the graph's input",
+        "edge 2.bind: a -> lost is not for errors; set on='error'",
+    ]

@@ -64,18 +64,17 @@ class Document:
         if graph is None:
             return
         for problem in judge(graph, self._losses.gaps()):
-            if not self._is_excused(graph, problem):
+            if not self._is_excused(problem):
                 yield self.located(problem)
 
-    def _is_excused(self, graph: Graph, problem: Problem) -> bool:
+    def _is_excused(self, problem: Problem) -> bool:
         """Whether it is about the name, or a node, that could not be read."""
         if (problem.node, problem.field) == ("", "name") and not self._has_name:
             return True
         unread = self._losses.unread
-        edge = graph.edges[int(problem.node[5:])] if problem.node.startswith("edge ") else None
-        touched = {problem.node} if edge is None else {edge.source, edge.target}
-        told = f"{problem.what} {problem.remedy}"
-        return bool(touched & unread) or any(repr(name) in told for name in unread)
+        if problem.variable or problem.node.startswith("edge "):
+            return False  # nothing of this follows from the kind of a node
+        return problem.node in unread or any(repr(name) in problem.what for name in unread)
 
     def located(self, problem: Problem) -> Problem:
         """The problem with the place of its variable, of its field, or of what the field belongs to."""
