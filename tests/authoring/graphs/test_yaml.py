@@ -11,6 +11,7 @@ from perdure.authoring.graphs.yaml import load_graph, read_graphs
 from perdure.core.errors import GraphInvalid, InputError
 from perdure.core.graph import model as m
 from perdure.core.graph.checking import problems_of
+from perdure.core.limits import MAX_EXPRESSION_BITS
 
 ORDER = """\
 graph: order
@@ -205,6 +206,46 @@ def test_on_stays_a_word_and_so_do_yes_and_no() -> None:
     assert (graph.name, graph.nodes[1]) == ("on", m.Worker(name="yes", task="no"))
 
 
+def output_of(written: str) -> m.AnyNode:
+    """The output of a graph, written so."""
+    return load_graph(f"graph: a\nactivities:\n  o:\n    output: {written}\n").nodes[1]
+
+
+def test_a_folded_text_is_what_yaml_says() -> None:
+    folded = ">-\n      'a long text\n      that is folded,\n      twice'"
+    assert output_of(folded) == m.Output(name="o", value="'a long text that is folded, twice'")
+    assert output_of(">-\n      [1,\n\n      2]") == m.Output(name="o", value="[1,\n2]")
+    assert output_of(">\n      [1,\n      2]") == m.Output(name="o", value="[1, 2]\n")
+    assert output_of("\"'\\a'\"") == m.Output(name="o", value="'\a'")
+
+
+@pytest.mark.parametrize("digits", [20, 21, 30, 310, tree.MAX_DIGITS])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_whole_number_stays_exact(sign: str, digits: int) -> None:
+    number = sign + "123456789" * (digits // 9) + "9" * (digits % 9)
+    assert output_of(number) == m.Output(name="o", value=number)
+    graph = load_graph(
+        f"graph: a\ninput: {{n: {{type: int, default: {number}}}}}\nactivities: {{s: trigger}}\n"
+    )
+    assert graph.input == {"n": m.FieldType("int", required=False, default=int(number))}
+
+
+@pytest.mark.parametrize("digits", [tree.MAX_DIGITS + 1, 5_000])
+def test_a_whole_number_that_is_too_long_is_refused(digits: int) -> None:
+    number = "9" * digits
+    text = (
+        f"graph: a\ninput: {{n: {{type: int, default: {number}}}}}\n"
+        f"activities:\n  o: {{output: [-{number}]}}\n  w: {{worker: t, timeout: {number}}}\n"
+    )
+    told = f"the number has {digits:,} digits; use at most 1,233"
+    assert refused(text) == [f"2:33: {told}", f"4:16: {told}", f"5:27: {told}"]
+
+
+def test_as_many_digits_as_fit_are_read() -> None:
+    assert (10**tree.MAX_DIGITS - 1).bit_length() <= MAX_EXPRESSION_BITS
+    assert (10 ** (tree.MAX_DIGITS + 1) - 1).bit_length() > MAX_EXPRESSION_BITS
+
+
 def test_aliases_stand_for_what_they_name() -> None:
     graph = load_graph(
         "graph: a\nactivities:\n  v: {worker: t, retry: &twice {attempts: 2}}\n"
@@ -254,6 +295,13 @@ def test_a_taken_name_is_not_given_to_a_trigger() -> None:
     )
 
 
+def test_job_data_may_be_the_output() -> None:
+    graph = load_graph(
+        "graph: a\noutput: {k: int}\nactivities: {w: {worker: t, job: {k: result}}}\n"
+    )
+    assert graph.output == {"k": m.FieldType("int")}
+
+
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     path = tmp_path / "order.yaml"
     path.write_text(ORDER)
@@ -269,6 +317,13 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"graph: \xff")
     with pytest.raises(GraphInvalid, match=r"the file is not UTF-8 \(byte 7\)"):
         load_graph(path)
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(InputError, match=r"b'graph: a' is no text of a graph, .* decode bytes"):
+        load_graph(b"graph: a")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="None is no text of a graph"):
+        read_graphs(None)  # type: ignore[arg-type]
 
 
 def test_a_file_that_is_missing_is_missing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from perdure.authoring.registry import find
 from perdure.authoring.signature import Signature
 from perdure.core.codec import JsonCodec
 from perdure.core.errors import ExpressionProblem, InputError
+from perdure.core.graph.gaps import NO_GAPS, Gaps
 from perdure.core.graph.inference import clashes
 from perdure.core.graph.model import Graph, Problem, Type, Worker
 from perdure.core.graph.scopes import Scope, Scopes, known_type
@@ -30,9 +31,9 @@ _TYPES: Final[dict[Any, Type]] = {
 _codec = JsonCodec()
 
 
-def argument_problems(graph: Graph) -> list[Problem]:
+def argument_problems(graph: Graph, gaps: Gaps = NO_GAPS) -> list[Problem]:
     """What the workers of a graph pass wrongly to tasks that are registered here."""
-    survey = Survey(graph)
+    survey = Survey(graph, gaps)
     tasks = {node.name: find("task", node.task) for node in survey.of_kind(Worker)}
     if not any(tasks.values()):
         return []
@@ -68,8 +69,9 @@ class _Passing:
             if kinds[field.encode_name] is not Parameter.VAR_KEYWORD
         }
         takes_any = Parameter.VAR_KEYWORD in kinds.values()
+        is_whole = node.name not in self._survey.gaps.partial
         for name, field in wanted.items():
-            if field.required and name not in node.input:
+            if is_whole and field.required and name not in node.input:
                 what = f"the argument {name!r} of the task {node.task!r} is missing"
                 yield Problem(node.name, "input", what, f"add {name!r} to the input")
         for name, text in node.input.items():

@@ -1,27 +1,42 @@
 """Values of YAML, read as what a field of a graph wants; what is not that is told with its place."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from perdure.authoring.graphs.tree import Fields, Items, Scalar, Value
+from perdure.authoring.graphs.tree import Fields, Items, Lost, Scalar, Value
 from perdure.core.errors import ExpressionProblem
 from perdure.core.expressions import parse
 from perdure.core.graph.model import Maps, Place, Problem, RetryRule
-from perdure.core.graph.suggestions import did_you_mean
+from perdure.core.graph.suggestions import did_you_mean, nearest
 
 MISSING: Final = object()
 """Instead of a value that could not be read."""
+
+_UNKNOWN: Final = "job"
+"""Instead of an expression that could not be read: sound everywhere, and of any type."""
+
+
+class Known(NamedTuple):
+    """The fields of a mapping that have a meaning."""
+
+    values: dict[str, Value]
+    guessed: frozenset[str]
+    """Fields whose name is a slip, which is told."""
+    lost: set[str]
+    """Fields that may be what could not be read."""
 
 
 class Reader:
     """Reads values, keeps where each was, and collects what is wrong.
 
-    `places` lead from a node and a field of the model to the place in the text, and the field's name there.
+    `places` lead from a node and a field of the model to the place in the text, and the field's name there;
+    `expressions` from the place to the value that was read as one.
     """
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
         self.places: dict[tuple[str, str], tuple[Place, str]] = {}
+        self.expressions: dict[Place, Value] = {}
 
     def tell(self, place: Place, spot: tuple[str, str], what: str, remedy: str) -> None:
         self.problems.append(Problem(spot[0], self._written(spot), what, remedy, place))
@@ -40,15 +55,38 @@ class Reader:
         self.wrong(value, spot, wanted)
         return None
 
-    def refuse_unknown(
-        self, fields: Fields, node: str, known: Iterable[str], kind: str = ""
-    ) -> None:
+    def known(self, fields: Fields, node: str, known: Iterable[str], kind: str = "") -> Known:
+        """The fields that are in `known`. The others are told; a slip is read as what it is nearest to."""
         names = tuple(known)
         whose = f" of {kind}" if kind else ""
+        values = {name: value for name, value in fields.values.items() if name in names}
+        guessed: set[str] = set()
+        is_lost = "" in fields.lost
         for name, place in fields.keys.items():
-            if name not in names:
-                remedy = did_you_mean(name, names, f"use {', '.join(names) or 'none'}")
-                self.tell(place, (node, name), f"there is no field {name!r}{whose}", remedy)
+            if name in names:
+                continue
+            remedy = did_you_mean(name, names, f"use {', '.join(names) or 'none'}")
+            self.tell(place, (node, name), f"there is no field {name!r}{whose}", remedy)
+            meant = nearest(name, names)
+            if meant is None or meant in values:
+                is_lost = True
+            else:
+                values[meant] = fields.values[name]
+                guessed.add(meant)
+        lost = fields.lost.intersection(names)
+        if is_lost:
+            lost.update(name for name in names if name not in values)
+        return Known(values, frozenset(guessed), lost)
+
+    def read(
+        self, reads: str, value: Value, spot: tuple[str, str], *, is_guess: bool = False
+    ) -> Any:
+        """The value, read as the method `reads` does. If that fails, a guess was wrong, and this is not told."""
+        before = len(self.problems)
+        found = getattr(self, reads)(value, spot)
+        if found is MISSING and is_guess:
+            del self.problems[before:]
+        return found
 
     # What fields may want: each takes the value, and the node and field that it is for.
 
@@ -79,6 +117,9 @@ class Reader:
 
     def expression(self, value: Value, spot: tuple[str, str]) -> Any:
         """Text is an expression as it is; numbers, lists and mappings are written as Python's."""
+        self.expressions[value.place] = value
+        if isinstance(value, Lost):
+            return _UNKNOWN
         if isinstance(value, Scalar):
             return value.value if isinstance(value.value, str) else repr(value.value)
         if isinstance(value, Items):
@@ -95,7 +136,7 @@ class Reader:
             return f"({parse(text).text})" if isinstance(value, Scalar) else text
         except ExpressionProblem as error:
             self.tell(value.place, spot, error.what, error.remedy)
-            return "None"
+            return _UNKNOWN
 
     def maps(self, value: Value, spot: tuple[str, str]) -> Any:
         fields = self.fields(value, spot, "a mapping of names to expressions")
@@ -120,17 +161,11 @@ class Reader:
         if fields is None:
             return MISSING
         node, field = spot
-        wanted = {
-            "attempts": self.whole,
-            "first": self.number,
-            "factor": self.number,
-            "ceiling": self.number,
-        }
-        self.refuse_unknown(fields, node, wanted, "a retry")
+        wanted = {"attempts": "whole", "first": "number", "factor": "number", "ceiling": "number"}
+        known = self.known(fields, node, wanted, "a retry")
         given: dict[str, Any] = {}
-        for name, read in wanted.items():
-            if name in fields.values:
-                item = fields.values[name]
-                self.places[node, f"{field}.{name}"] = (item.place, f"{field}.{name}")
-                given[name] = read(item, (node, f"{field}.{name}"))
+        for name, item in known.values.items():
+            spot = node, f"{field}.{name}"
+            self.places[spot] = (item.place, f"{field}.{name}")
+            given[name] = self.read(wanted[name], item, spot, is_guess=name in known.guessed)
         return RetryRule(**{name: read for name, read in given.items() if read is not MISSING})

@@ -19,9 +19,11 @@ MAX_CHARACTERS: Final = 1_000_000
 MAX_VALUES: Final = 50_000
 """Values in a document, those counted again that aliases stand for."""
 MAX_NESTING: Final = 20
+MAX_DIGITS: Final = 1_233
+"""Of a whole number: as many as MAX_EXPRESSION_BITS hold."""
 
 _WORDS: Final = {"": None, "~": None, "null": None, "true": True, "false": False}
-_WHOLE: Final = re.compile(r"[-+]?[0-9]{1,20}")
+_WHOLE: Final = re.compile(r"[-+]?[0-9]+")
 _NUMBER: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
 _ENDLESS: Final = re.compile(r"([-+]?)\.inf|\.nan", re.IGNORECASE)
 
@@ -42,15 +44,23 @@ class Value:
 
 
 class Scalar(Value):
-    """A text as it is written, and the value that it stands for."""
+    """A text, and the value that it stands for. `width` is how many columns it takes, if it is on one line."""
 
-    __slots__ = ("is_plain", "text", "value")
+    __slots__ = ("_quote", "text", "value")
 
-    def __init__(self, place: Place, text: str, *, is_plain: bool) -> None:
+    def __init__(self, place: Place, text: str, *, is_plain: bool, width: int = -1) -> None:
         super().__init__(place)
         self.text = text
         self.value = _resolved(text) if is_plain else text
-        self.is_plain = is_plain
+        quote = 0 if is_plain else 1
+        self._quote = quote if width == len(text) + 2 * quote else None
+
+    def place_at(self, offset: int) -> Place:
+        """Where a character of the text is: its beginning, if the text is not written as it is on one line."""
+        if self._quote is None or not offset:
+            return self.place
+        column = self.place.column + self._quote + offset
+        return Place(self.place.file, self.place.line, column)
 
     @property
     def noun(self) -> str:
@@ -58,6 +68,12 @@ class Scalar(Value):
             return "nothing"
         names: dict[type, str] = {bool: "true or false", int: "a number", float: "a number"}
         return names.get(type(self.value), "a text")
+
+
+class Lost(Scalar):
+    """Nothing, instead of what an alias should stand for."""
+
+    __slots__ = ()
 
 
 class Items(Value):
@@ -71,14 +87,27 @@ class Items(Value):
 
 
 class Fields(Value):
-    """A mapping: the values by key, and where the keys are."""
+    """A mapping: the values by key, and where the keys are.
 
-    __slots__ = ("keys", "values")
+    `lost` are the keys whose value was left out, because they are there twice; '' for those that are none.
+    """
+
+    __slots__ = ("keys", "lost", "values")
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self.values: dict[str, Value] = {}
         self.keys: dict[str, Place] = {}
+        self.lost: set[str] = set()
+
+    def renamed(self, key: str, name: str) -> "Fields":
+        """The same with another name for a key."""
+        names = {key: name}
+        found = Fields(self.place)
+        found.values = {names.get(each, each): value for each, value in self.values.items()}
+        found.keys = {names.get(each, each): place for each, place in self.keys.items()}
+        found.lost = {names.get(each, each) for each in self.lost}
+        return found
 
 
 def _resolved(text: str) -> str | int | float | bool | None:
@@ -86,12 +115,17 @@ def _resolved(text: str) -> str | int | float | bool | None:
     if lowered in _WORDS:
         return _WORDS[lowered]
     if _WHOLE.fullmatch(text):
-        return int(text)
+        return 1 if _is_too_long(text) else int(text)
     if _NUMBER.fullmatch(text):
         return float(text)
     if _ENDLESS.fullmatch(text):
         return float(text.replace(".", "")) if "inf" in text.lower() else math.nan
     return text
+
+
+def _is_too_long(whole: str) -> bool:
+    """Whether a number is more than expressions hold. It is told, and another one stands in for it."""
+    return len(whole.lstrip("-+")) > MAX_DIGITS
 
 
 class _Unreadable(Exception):
@@ -136,7 +170,8 @@ def _events(text: str, file: str) -> Iterator["Event"]:
             "install it: pip install 'perdure[yaml]'",
         ) from error
     try:
-        yield from YAML(pure=True).parse(text)
+        # "safe": the other reader marks where a text is folded, with a character in the text itself.
+        yield from YAML(typ="safe", pure=True).parse(text)
     except Exception as error:  # the parser fails in many ways on texts that are no YAML
         raise _Unreadable(_syntax_problem(error, text, file)) from error
 
@@ -183,14 +218,19 @@ class _Composer:
             self._add(value, None, value.size)
         elif name == "ScalarEvent":
             self._refuse_tag(event)
-            scalar = Scalar(self._place(event), event.value, is_plain=event.style is None)
-            self._add(scalar, event.anchor)
+            self._refuse_long(event)
+            self._add(self._scalar(event), event.anchor)
         elif name in {"SequenceStartEvent", "MappingStartEvent"}:
             self._refuse_tag(event)
             self._open(event, Items if name[0] == "S" else Fields)
         elif name in {"SequenceEndEvent", "MappingEndEvent"}:
             self._close()
         return None
+
+    def _scalar(self, event: Any) -> Scalar:
+        start, end = event.start_mark, event.end_mark
+        width = end.column - start.column if end.line == start.line else -1
+        return Scalar(self._place(event), event.value, is_plain=event.style is None, width=width)
 
     def _place(self, event: Any) -> Place:
         mark = event.start_mark
@@ -202,12 +242,18 @@ class _Composer:
                 _problem(self._place(event), f"the tag {event.tag} is not obeyed", "remove it")
             )
 
+    def _refuse_long(self, event: Any) -> None:
+        if event.style is None and _WHOLE.fullmatch(event.value) and _is_too_long(event.value):
+            what = f"the number has {len(event.value.lstrip('-+')):,} digits"
+            remedy = f"use at most {MAX_DIGITS:,}"
+            self._problems.append(_problem(self._place(event), what, remedy))
+
     def _aliased(self, event: Any) -> Value:
         value = self._anchors.get(event.anchor)
         if value is None:
             what = f"there is nothing that &{event.anchor} names before"
             self._problems.append(_problem(self._place(event), what, "write it out"))
-            return Scalar(self._place(event), "", is_plain=True)
+            return Lost(self._place(event), "", is_plain=True)
         return value
 
     def _open(self, event: Any, kind: type[Items] | type[Fields]) -> None:
@@ -248,11 +294,13 @@ class _Composer:
         self._key[-1] = None
         name, place = key
         if name is None:
+            parent.lost.add("")
             return
         if name in parent.values:
             first = parent.keys[name]
             what = f"{name!r} is there twice, first in line {first.line}"
             self._problems.append(_problem(place, what, "remove one, or rename it"))
+            parent.lost.add(name)
             return
         parent.values[name] = value
         parent.keys[name] = place

@@ -5,6 +5,7 @@ from pathlib import Path
 from perdure.authoring.graphs.arguments import argument_problems
 from perdure.authoring.graphs.document import Document
 from perdure.authoring.graphs.tree import documents
+from perdure.core.errors import InputError
 from perdure.core.graph.checking import invalid, problems_of
 from perdure.core.graph.model import Graph, Place, Problem
 
@@ -33,6 +34,11 @@ def read_graphs(source: str | Path) -> list[Graph]:
 
 
 def _text_of(source: str | Path) -> tuple[str, str, list[Problem]]:
+    if not isinstance(source, str | Path):
+        raise InputError(
+            f"{source!r:.80} is no text of a graph, and no path to one",
+            "pass a str or a pathlib.Path; decode bytes first",
+        )
     is_path = isinstance(source, Path) or (
         "\n" not in source and source.strip().endswith(_SUFFIXES)
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from perdure.core.errors import GraphInvalid
+from perdure.core.graph.gaps import NO_GAPS, Gaps
 from perdure.core.graph.model import Graph, Problem
 from perdure.core.graph.rules import naming, options, reading, results, returns, spreads, wiring
 from perdure.core.graph.rules.returns import TOO_MUCH
@@ -14,15 +15,16 @@ MAX_NODES: Final = 1_000
 MAX_EDGES: Final = 5_000
 
 
-def problems_of(graph: Graph) -> list[Problem]:
+def problems_of(graph: Graph, gaps: Gaps = NO_GAPS) -> list[Problem]:
     """Everything that is wrong with a graph: of the graph itself, its nodes and its edges, in their order.
 
-    Calls are taken as they are; what they become is checked when they are expanded.
+    Calls are taken as they are; what they become is checked when they are expanded. Of a graph that has `gaps`,
+    what is wrong whatever belongs there.
     """
     found = _too_large(graph)
     if found:
         return found
-    survey = Survey(graph)
+    survey = Survey(graph, gaps)
     scopes = Scopes(survey)
     found = [
         *naming.problems(survey),

@@ -23,7 +23,7 @@ EXPRESSIONS: Final = frozenset(
 ) | {"message"}
 ARGUMENTS: Final = frozenset(("keys", "job", "input"))
 VARIABLE_MAPS: Final = frozenset(("output", "set"))
-_VARIABLES: Final = frozenset(("into", "item", "index"))
+VARIABLES: Final = frozenset(("into", "item", "index"))
 _AFTER: Final = frozenset(("output", "job"))
 _REFERENCES: Final = frozenset(("to", "of"))
 
@@ -94,7 +94,7 @@ def variables_of(node: m.Node) -> Iterator[tuple[str, str]]:
     """The variables that passing the node may set, each with the field that says so."""
     for field in node.__struct_fields__:
         value = getattr(node, field)
-        if field in _VARIABLES and value is not None:
+        if field in VARIABLES and value is not None:
             yield field, value
         elif _names_variables(node, field) and not isinstance(node, m.Cycle):
             yield from ((f"{field}.{name}", name) for name in value or {})
@@ -124,7 +124,7 @@ def renamed(node: m.AnyNode, renaming: Renaming) -> m.AnyNode:
             continue
         if field in EXPRESSIONS:
             changed[field] = renaming.expression(value)
-        elif field in _VARIABLES or field == "again":
+        elif field in VARIABLES or field == "again":
             changed[field] = renaming.variable(value)
         elif field in _REFERENCES:
             changed[field] = renaming.node(value)

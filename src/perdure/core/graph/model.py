@@ -267,13 +267,15 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 class Problem(msgspec.Struct, frozen=True):
     """What is wrong with a graph, where, and what to do. `node` and `field` lead to the place: '' for the graph
-    itself, `edge 3` for its fourth edge. `where` is the place in the text, if the graph was one."""
+    itself, `edge 3` for its fourth edge. `where` is the place in the text, if the graph was one. `variable` is the one
+    in the field's expression that it is about, if it is about one."""
 
     node: str
     field: str
     what: str
     remedy: str
     where: Place | None = None
+    variable: str = ""
 
     def __str__(self) -> str:
         place = f"{self.node}.{self.field}" if self.node and self.field else self.node or self.field

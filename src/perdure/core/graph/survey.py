@@ -7,7 +7,9 @@ from typing import NamedTuple, TypeVar
 from perdure.core.expressions import Expression, ExpressionProblem, parse
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import variables_of
+from perdure.core.graph.gaps import NO_GAPS, Gaps
 from perdure.core.graph.shape import Shape
+from perdure.core.graph.starting import beginnings
 
 N = TypeVar("N", bound=m.Node)
 
@@ -30,8 +32,9 @@ class Survey:
     edges that close a circle nor what the trigger does not lead to, so that each fault is told once.
     """
 
-    def __init__(self, graph: m.Graph) -> None:
+    def __init__(self, graph: m.Graph, gaps: Gaps = NO_GAPS) -> None:
         self.graph = graph
+        self.gaps = gaps
         self.nodes: dict[str, m.AnyNode] = {}
         for node in graph.nodes:
             self.nodes.setdefault(node.name, node)
@@ -54,9 +57,9 @@ class Survey:
 
     @cached_property
     def beginnings(self) -> tuple[str, ...]:
-        """The triggers; or, if there is none, whatever nothing leads to."""
+        """The triggers; or, if there is none, what a run may begin with."""
         triggers = tuple(node.name for node in self.of_kind(m.Trigger))
-        return triggers or tuple(name for name in self.names if not self.incoming[name])
+        return triggers or beginnings(self.graph)
 
     @cached_property
     def reached(self) -> frozenset[str]:

@@ -12,14 +12,18 @@ from perdure.core.limits import MAX_ATTEMPTS
 from perdure.core.syntax import literal_value
 
 _CODES: Final = range(100, 1000)
+_TOGETHER: Final = frozenset(("topic", "all", "scrub", "error"))
+"""Fields that are wrong for want of others."""
 
 
 def problems(survey: Survey) -> Iterator[Problem]:
     for node in survey.nodes.values():
         judge = _JUDGES.get(type(node))
         if judge is not None:
+            is_whole = node.name not in survey.gaps.partial
             for field, what, remedy in judge(node):
-                yield Problem(node.name, field, what, remedy)
+                if is_whole or field not in _TOGETHER:
+                    yield Problem(node.name, field, what, remedy)
 
 
 Finding = tuple[str, str, str]

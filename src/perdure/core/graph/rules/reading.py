@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from perdure.core.expressions import ExpressionProblem
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import OWN, expressions_of, told_by, variables_of
+from perdure.core.graph.gaps import ANYTHING
 from perdure.core.graph.model import Problem
 from perdure.core.graph.scopes import Scopes
 from perdure.core.graph.suggestions import did_you_mean
@@ -58,10 +59,12 @@ def _node(survey: Survey, scopes: Scopes, node: m.AnyNode) -> Iterator[Problem]:
 def _returned(survey: Survey, scopes: Scopes, node: m.Cycle) -> Iterator[Problem]:
     """What a cycle changes is there when its hook is first passed, or is set on the way from there."""
     hook = survey.nodes.get(node.to)
-    if survey.graph.input is None or hook is None:
-        return
     known = set(scopes.before.get(node.to, ()))
+    if survey.graph.input is None or hook is None or ANYTHING in known:
+        return
     for name in survey.reach((node.to,)):
+        if name in survey.gaps.setting:
+            return
         known.update(variable for _, variable in variables_of(survey.nodes[name]))
         known.update(each.edge.bind for each in survey.incoming[name] if each.edge.bind)
     for name in node.input:
@@ -102,9 +105,11 @@ def _unknown(
                 f"{name!r} is not known here",
                 "it is in the output, the job and the fitting edges of a node that responds: "
                 "map it to a variable there",
+                variable=name,
             )
-        elif survey.graph.input is not None:
-            yield Problem(*place, f"there is no variable {name!r}", _remedy(survey, name, known))
+        elif survey.graph.input is not None and ANYTHING not in known:
+            remedy = _remedy(survey, name, known)
+            yield Problem(*place, f"there is no variable {name!r}", remedy, variable=name)
 
 
 def _remedy(survey: Survey, name: str, known: set[str]) -> str:

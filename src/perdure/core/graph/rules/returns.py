@@ -28,7 +28,8 @@ def problems(survey: Survey) -> Iterator[Problem]:
         )
     for node in survey.of_kind(m.Cycle):
         yield from _cycle(survey, node)
-    yield from _strays(survey)
+    if survey.gaps.has_all_edges:
+        yield from _strays(survey)
     yield from too_deep(survey)
 
 
@@ -36,8 +37,9 @@ def _cycle(survey: Survey, node: m.Cycle) -> Iterator[Problem]:
     hook = survey.nodes.get(node.to)
     hooks = [h.name for h in survey.of_kind(m.Hook) if h.cycle]
     if hook is None:
-        remedy = did_you_mean(node.to, hooks, "name a hook with cycle: true")
-        yield Problem(node.name, "to", f"there is no node {node.to!r}", remedy)
+        if survey.gaps.has_all_nodes:
+            remedy = did_you_mean(node.to, hooks, "name a hook with cycle: true")
+            yield Problem(node.name, "to", f"there is no node {node.to!r}", remedy)
     elif not isinstance(hook, m.Hook):
         yield Problem(
             node.name,
@@ -45,14 +47,18 @@ def _cycle(survey: Survey, node: m.Cycle) -> Iterator[Problem]:
             f"{node.to!r} is no hook, but of kind {kind_of(hook)}",
             "put a hook with cycle: true before it, and return to that",
         )
-    elif not hook.cycle:
+    elif not hook.cycle and node.to not in survey.gaps.partial:
         yield Problem(
             node.name,
             "to",
             f"the hook {node.to!r} is not made to be returned to",
             f"set cycle: true on {node.to!r}, which must wait for nothing",
         )
-    elif node.name in survey.reached and not survey.is_before(node.to, node.name):
+    elif (
+        survey.gaps.has_all_edges
+        and node.name in survey.reached
+        and not survey.is_before(node.to, node.name)
+    ):
         yield Problem(
             node.name,
             "to",

@@ -15,11 +15,11 @@ def problems(survey: Survey) -> Iterator[Problem]:
     for aggregate in survey.of_kind(m.Aggregate):
         if aggregate.of in spreads:
             ends[aggregate.of].append(aggregate)
-        else:
+        elif survey.gaps.has_all_nodes:
             remedy = did_you_mean(aggregate.of, spreads, "name the spread that it ends")
             yield Problem(aggregate.name, "of", f"there is no spread {aggregate.of!r}", remedy)
     for name, spread in spreads.items():
-        if not ends[name]:
+        if not ends[name] and survey.gaps.has_all_kinds:
             yield Problem(
                 name,
                 "",
@@ -48,6 +48,8 @@ def _body(survey: Survey, spread: m.Spread, aggregate: m.Aggregate) -> Iterator[
     inside = body - behind
     between = f"the spread {spread.name!r} and its aggregate {aggregate.name!r}"
     if aggregate.name not in survey.reach((spread.name,)):
+        if not survey.gaps.has_all_edges:
+            return
         yield Problem(
             aggregate.name,
             "of",
@@ -69,7 +71,7 @@ def _body(survey: Survey, spread: m.Spread, aggregate: m.Aggregate) -> Iterator[
                 f"lead to {aggregate.name!r}, and go on from there",
             )
         elif target in entries and source not in inside | {spread.name}:
-            if source in survey.reached:
+            if source in survey.reached and survey.gaps.has_all_edges:
                 yield Problem(
                     numbered.place,
                     "source",
@@ -94,7 +96,11 @@ def _inside(survey: Survey, node: m.AnyNode, between: str) -> Iterator[Problem]:
             f"it is between {between}, and would make items of items",
             "move it into a graph of its own, and start that with an await for each item",
         )
-    elif not survey.outgoing[node.name] and not (ends_here(node) or isinstance(node, m.Raise)):
+    elif (
+        survey.gaps.has_all_edges
+        and not survey.outgoing[node.name]
+        and not (ends_here(node) or isinstance(node, m.Raise))
+    ):
         yield Problem(
             node.name,
             "",

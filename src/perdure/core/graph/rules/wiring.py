@@ -18,18 +18,19 @@ def problems(survey: Survey) -> Iterator[Problem]:
     for numbered in survey.edges:
         edge = numbered.edge
         same = (edge.source, edge.target, edge.on, edge.when, edge.errors)
-        if same in seen:
+        if same in seen and numbered.place not in survey.gaps.partial:
             yield Problem(numbered.place, "", f"{_arrow(edge)} is there twice", "remove one")
         seen.add(same)
         yield from _edge(survey, numbered)
     for name, node in survey.nodes.items():
-        yield from _alternatives(node, survey.outgoing[name])
-    yield from _unreached(survey)
+        yield from _alternatives(survey, node, survey.outgoing[name])
+    if survey.gaps.has_all_edges:
+        yield from _unreached(survey)
 
 
 def _triggers(survey: Survey) -> Iterator[Problem]:
     triggers = [node for node in survey.graph.nodes if isinstance(node, m.Trigger)]
-    if not triggers:
+    if not triggers and survey.gaps.has_all_kinds:
         yield Problem("", "", "there is no trigger", "add one, where the run begins")
     for extra in triggers[1:]:
         yield Problem(
@@ -41,6 +42,8 @@ def _triggers(survey: Survey) -> Iterator[Problem]:
 
 
 def _ends(survey: Survey) -> Iterator[Problem]:
+    if not survey.gaps.has_all_nodes:
+        return
     for number, edge in enumerate(survey.graph.edges):
         for field, name in (("source", edge.source), ("target", edge.target)):
             if name not in survey.nodes:
@@ -66,16 +69,18 @@ def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
             f"no path goes on from {_article(kind_of(source))} {edge.source!r}",
             "remove the edge, or let it begin before",
         )
-    else:
+    elif edge.source not in survey.gaps.partial:
         what = _why_not_on(source, edge.on)
         if what is not None:
-            yield Problem(place, "on", what, f"use {_choices(source)}")
+            remedy = did_you_mean(edge.on, _endings(source), f"use {_choices(source)}")
+            yield Problem(place, "on", what, remedy)
     if edge.when is not None and isinstance(source, m.Spread):
         yield Problem(
             place, "when", "every item goes the same way from a spread", "put a branch behind it"
         )
+    is_whole = place not in survey.gaps.partial
     for field in () if is_for_errors(edge.on) else ("errors", "bind"):
-        if getattr(edge, field):
+        if is_whole and getattr(edge, field):
             yield Problem(place, field, f"{_arrow(edge)} is not for errors", f"set on={m.ERROR!r}")
     for what, remedy in name_faults(edge.errors):
         yield Problem(place, "errors", what, remedy)
@@ -138,19 +143,21 @@ def _choices(node: m.Node) -> str:
     return " or ".join(choices)
 
 
-def _alternatives(node: m.AnyNode, edges: list[NumberedEdge]) -> Iterator[Problem]:
+def _alternatives(survey: Survey, node: m.AnyNode, edges: list[NumberedEdge]) -> Iterator[Problem]:
     """Of edges that exclude each other, none comes behind one that is always taken."""
     if isinstance(node, m.Branch):
         ways = [edge for edge in edges if edge.edge.on == m.DONE]
-        if not ways:
+        if not ways and survey.gaps.has_all_edges:
             yield Problem(node.name, "", "the branch leads nowhere", "add edges with conditions")
-        yield from _hidden(ways)
-    yield from _hidden([edge for edge in edges if edge.edge.on == m.ERROR])
+        yield from _hidden(survey, ways)
+    yield from _hidden(survey, [edge for edge in edges if edge.edge.on == m.ERROR])
 
 
-def _hidden(edges: list[NumberedEdge]) -> Iterator[Problem]:
+def _hidden(survey: Survey, edges: list[NumberedEdge]) -> Iterator[Problem]:
     always: m.Edge | None = None
     for numbered in edges:
+        if numbered.place in survey.gaps.partial:
+            continue
         if always is not None:
             yield Problem(
                 numbered.place,
