@@ -124,7 +124,8 @@ class Delivery:
         """What was sent to the hook comes before the end of its time, though nobody has matched the two yet."""
         await self._matcher.look_now()
         for message, state, _ in await self._host.store.messages(timer.run_id):
-            if state == "pending" and message.step == timer.step and message.guid != timer.guid:
+            is_mail = guid_run(message.guid) != guid_run(timer.guid)  # and so in a line of its own
+            if is_mail and message.step == timer.step and state == "pending":
                 await self.deliver(message)
 
     async def _dismiss(self, message: Message) -> Message | None:

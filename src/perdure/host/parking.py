@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from typing import TypeGuard
 
 from perdure.core.errors import BundleRefused, PerdureError, StaleFence, UnknownName
 from perdure.core.ids import HostId, RunId
@@ -79,10 +80,10 @@ class Parking:
         Another host may have what is unknown here. Unless this one would claim the run again, it is nobody's.
         """
         await self.park(run, f"{problem.code}: {problem}", bundle)
-        if self._is_for_others(run, problem):
+        if self._is_for_others(problem, run):
             await self._store.release_run(Fence(run.run_id, run.epoch))
 
-    def _is_for_others(self, run: Run, problem: Exception) -> bool:
+    def _is_for_others(self, problem: Exception, run: Run) -> TypeGuard[UnknownName]:
         return isinstance(problem, UnknownName) and not self._claims(run.program)
 
     async def set_aside(self, run_id: RunId, problem: Exception, told: Told | None = None) -> None:
@@ -96,7 +97,7 @@ class Parking:
                 return
             kept = None if told is None else await self.completion(*told)
             try:
-                if isinstance(problem, UnknownName) and self._is_for_others(run, problem):
+                if self._is_for_others(problem, run):
                     await self.give_up(run, problem, kept)
                     return
                 log.error("run %s can't be written", run_id, exc_info=problem)
