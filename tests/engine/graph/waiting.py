@@ -76,6 +76,17 @@ in_turns = graph(
     ],
     [*chain("t", "c", "h", "o"), m.Edge("h", "again", on="timeout")],
 )
+hears_at_once = graph(
+    "hears_at_once",
+    [
+        START,
+        m.Signal(name="s", topic="go", key="'k'", data="7"),
+        m.Hook(name="h", topic="go", key="'k'", sleep="0"),
+        out("h"),
+        out("'late'", "late"),
+    ],
+    [*chain("t", "s", "h", "o"), m.Edge("h", "late", on="timeout")],
+)
 times_out = graph("times_out", [START, m.Hook(name="h", topic="go", sleep="60")], [("t", "h")])
 
 
@@ -241,6 +252,7 @@ CASES = {
     "hook: signal by key before its limit": Case(
         patient_key, json_of({"got": 8}), script=After(1, to_topic("go", "k", 7))
     ),
+    "hook: early signal by key before a limit of nothing": Case(hears_at_once, "7"),
     "hook: limit": Case(patient_run, json_of({"late": 1})),
     "hook: limit of one with a key": Case(patient_key, json_of({"late": 1})),
     "hook: limit without an edge": Case(times_out, status="failed"),

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from perdure.core.graph.model import Edge, Graph, Trigger
+from perdure.core.graph.reaching import reached
 
 START: Final = "start"
 
@@ -28,23 +29,16 @@ def beginnings(graph: Graph) -> tuple[str, ...]:
     targets: dict[str, list[str]] = {node.name: [] for node in graph.nodes}
     for edge in graph.edges:
         targets.setdefault(edge.source, []).append(edge.target)
+
+    def after(name: str) -> Iterable[str]:
+        return targets.get(name, ())
+
     led_to = {edge.target for edge in graph.edges}
     names = tuple(dict.fromkeys(node.name for node in graph.nodes))
     found = [name for name in names if name not in led_to]
-    covered = _reached(set(targets) - led_to, targets)
+    covered = reached(set(targets) - led_to, after)
     for name in names:
         if name not in covered:
             found.append(name)
-            covered |= _reached((name,), targets)
+            covered |= reached((name,), after)
     return tuple(found)
-
-
-def _reached(names: Iterable[str], targets: dict[str, list[str]]) -> set[str]:
-    found = set(names)
-    waiting = list(found)
-    while waiting:
-        for target in targets.get(waiting.pop(), ()):
-            if target not in found:
-                found.add(target)
-                waiting.append(target)
-    return found

@@ -8,6 +8,7 @@ from perdure.core.expressions import Expression, ExpressionProblem, parse
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import variables_of
 from perdure.core.graph.gaps import NO_GAPS, Gaps
+from perdure.core.graph.reaching import reached
 from perdure.core.graph.shape import Shape
 from perdure.core.graph.starting import beginnings
 
@@ -68,16 +69,12 @@ class Survey:
 
     def reach(self, names: Iterable[str], without: str | None = None) -> frozenset[str]:
         """The nodes that paths from `names` lead to, and these, past `without` or not."""
-        found = set(names)
-        found.discard(without or "")
-        waiting = list(found)
-        while waiting:
-            for edge in self.outgoing[waiting.pop()]:
-                target = edge.edge.target
-                if target not in found and target != without:
-                    found.add(target)
-                    waiting.append(target)
-        return frozenset(found)
+
+        def after(name: str) -> Iterator[str]:
+            targets = (numbered.edge.target for numbered in self.outgoing[name])
+            return (target for target in targets if target != without)
+
+        return frozenset(reached((name for name in names if name != without), after))
 
     @cached_property
     def returning(self) -> tuple[NumberedEdge, ...]:

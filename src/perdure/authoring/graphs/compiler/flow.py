@@ -13,6 +13,7 @@ from perdure.authoring.graphs.compiler.problems import Problems
 from perdure.core.expressions import ExpressionProblem, parse
 from perdure.core.graph import model as m
 from perdure.core.graph.fields import OWN, expressions_of, variables_of
+from perdure.core.graph.reaching import reached
 
 _ALWAYS = {"input", "job"}
 
@@ -145,14 +146,7 @@ class Flow:
 
 def _reach(starts: list[str], pairs: list[tuple[str, str]]) -> set[str]:
     """What pairs lead to, and where they start."""
-    found = set(starts)
-    waiting = list(starts)
-    while waiting:
-        here = waiting.pop()
-        new = {target for source, target in pairs if source == here} - found
-        found |= new
-        waiting += new
-    return found
+    return reached(starts, lambda here: (target for source, target in pairs if source == here))
 
 
 def _names(text: str) -> Variables:
