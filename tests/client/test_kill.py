@@ -64,18 +64,24 @@ class Victim:
             time.sleep(life.delay_s)
         finally:
             process.kill()
-        assert process.wait() in (0, -9)
+            process.wait()
+        assert process.returncode in (0, -9)
         return process.returncode == -9
 
     def _watch(self, process: subprocess.Popen[bytes], count: int, at_risk: dict[int, int]) -> None:
         deadline = time.monotonic() + PATIENCE_S
+        logged = b""
         with self._log.open("rb") as log:
             log.seek(0, os.SEEK_END)
             while process.poll() is None and (count > 0 or at_risk):
-                for run, step, _ in lines_of(log.read()):
+                logged += log.read()
+                # A line may be seen in part while it is written.
+                whole = len(logged) - len(logged) % LINE
+                for run, step, _ in lines_of(logged[:whole]):
                     count -= 1
                     if step > at_risk.get(run, step):
                         del at_risk[run]
+                logged = logged[whole:]
                 assert time.monotonic() < deadline
                 time.sleep(0.002)
 
