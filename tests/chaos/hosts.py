@@ -18,7 +18,7 @@ from perdure.store.opening import open_store
 from perdure.store.store import Store
 from tests.chains import Journal, holders, read_journal
 from tests.chaos.evidence import Line, lines_of
-from tests.chaos.host import Order
+from tests.chaos.host import LINE, Order
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 120.0
@@ -93,7 +93,9 @@ class Hosts:
         return self._processes[number].pid
 
     def lines(self) -> list[Line]:
-        return lines_of(self._log.read_bytes())
+        """All that was logged so far. The last line may be seen in part while it is written."""
+        logged = self._log.read_bytes()
+        return lines_of(logged[: len(logged) - len(logged) % LINE])
 
     def owned(self, number: int) -> frozenset[int]:
         """The runs of that host, by their keys."""
