@@ -6,7 +6,7 @@ and only then let anything out: bodies start, results are told, messages are pas
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,15 +21,12 @@ from perdure.core.errors import (
     StoreClosed,
     StoreError,
 )
-from perdure.core.ids import HostId, RunId, StepId, new_run_id
-from perdure.core.journal import events as e
+from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message, Work
 from perdure.engine.programs import Programs
 from perdure.engine.replay import facts
-from perdure.engine.replay.effects import Birth, Change
-from perdure.engine.replay.facts import Outcome
-from perdure.engine.replay.programs import explain, new_machine, program_of, rebuild
+from perdure.engine.replay.programs import explain, program_of, rebuild
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.warm import WarmRun
@@ -37,26 +34,27 @@ from perdure.engine.runs import Mode
 from perdure.engine.sources import Sources
 from perdure.host.arrivals import Arrivals
 from perdure.host.background import Background
-from perdure.host.batch import Batch, Start, start_of
+from perdure.host.batch import Batch, Start
 from perdure.host.bodies import Bodies
 from perdure.host.body import Body
 from perdure.host.catalogue import Catalogue
 from perdure.host.loading import Loader
 from perdure.host.parking import Parking, Told
 from perdure.host.patience import Patience
+from perdure.host.reports import Reports
 from perdure.host.residents import Residents
+from perdure.host.rounds import Rounds
 from perdure.host.settings import Settings
+from perdure.host.staging import Act, Staging
 from perdure.host.stopping import note_stopped
 from perdure.host.waiting import WaitingSteps
-from perdure.host.watching import Ending, Watchers
+from perdure.host.watching import Watchers
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided, settle_future
 from perdure.store.records import Run
 from perdure.store.store import Store
 
 log = logging.getLogger("perdure.host")
-
-Act = Callable[[WarmRun], None]
 
 LONGEST_CLEAN_UP_S = 5.0
 """How long a stop waits for bodies that were cancelled: one may refuse to end."""
@@ -99,6 +97,12 @@ class Host:
         self.on_slot: Callable[[], None] = lambda: None
         """Called when a slot is free that no step of this host's runs waits for."""
         self._waiting = WaitingSteps(bodies.has_slot, self.advance, self.spawn)
+        self.staging = Staging(
+            host_id, codec, sources, self.programs, residents, bodies, self._waiting
+        )
+        self._rounds = Rounds(self.staging, self._submit)
+        rounds = self._rounds if self._mode is Mode.FUSED else None
+        self._reports = Reports(bodies, residents, self.staging, rounds, self.advance, self.spawn)
         self.on_unfinished: Callable[[Sequence[WarmRun]], None] = lambda _: None
         """Called with the runs that are durable and of which more is decided: `advance` writes it."""
         self._background = Background(self._failed)
@@ -116,38 +120,28 @@ class Host:
 
     async def start(self, start: Start) -> RunId:
         """Create a run and take its first turn, in one commit. Raises `RunExists` if its key is taken."""
-        run_id = self.new_run_id()
-        run = self._new_run(run_id, start)
-        try:
-            if self._mode is Mode.STEPWISE:
-                async with run.turn:
-                    await self._commit(run)
-            else:
-                await self._commit(run)
-        except StaleFence:
-            # It was created, part by part, and somebody else has it before its first turn is over.
-            log.info("run %s was taken over while it started", run_id)
+        run_id = self.staging.new_run_id()
+        if self._mode is Mode.STEPWISE:
+            await self._start_stepwise(self.staging.new_run(run_id, start))
+            return run_id
+        decision: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        begin = partial(self.staging.begin_run, run_id, start)
+        self._rounds.add(begin, partial(settle_future, decision))
+        await decision
         return run_id
 
-    def new_run_id(self) -> RunId:
-        return new_run_id(self.sources.now_ms(), self.sources.entropy(10))
-
-    def _new_run(self, run_id: RunId, start: Start) -> WarmRun:
-        workflow, event = start.workflow, start.event(run_id)
-        key = event.idempotency_key
-        info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
-        machine = new_machine(workflow, info, self.codec, self.sources, self.programs)
-        machine.feed(event)
-        for fact in start.heritage.inherited:
-            machine.feed(fact)
-        run = WarmRun(machine, start.row(run_id, self.sources.now_ms(), self.host_id))
-        self.residents.add(run)
-        return run
+    async def _start_stepwise(self, run: WarmRun) -> None:
+        try:
+            async with run.turn:
+                await self._commit_stepwise(run)
+        except StaleFence:
+            # It was created, part by part, and somebody else has it before its first turn is over.
+            log.info("run %s was taken over while it started", run.run_id)
 
     def stage_start(self, start: Start) -> Batch:
         """A new run and its first turn, for whoever commits them and then settles the batch or undoes it."""
-        run = self._new_run(self.new_run_id(), start)
-        return self.stage_turn(run, nothing)
+        run = self.staging.new_run(self.staging.new_run_id(), start)
+        return self.staging.turn(run, nothing)
 
     # Advancing
 
@@ -206,7 +200,7 @@ class Host:
                 except BaseException:
                     self.evict(run)
                     raise
-                await self._commit(run)
+                await self._commit_stepwise(run)
             return True
         if self.residents.get(run.run_id) is not run:
             return False
@@ -220,7 +214,10 @@ class Host:
 
         Nobody needs to wait: what must not happen before the commit is done when it is decided.
         """
-        batch = self.stage_turn(run, act)
+        self._submit(self.staging.turn(run, act), told)
+
+    def _submit(self, batch: Batch, told: Decided) -> None:
+        """Hand a batch to the store; one that is empty is settled."""
         if batch.is_empty:
             self.settle(batch)
             told(None)
@@ -230,21 +227,8 @@ class Host:
         except BaseException:
             self.undo(batch)
             raise
-        run.in_flight += 1
+        batch.run.in_flight += 1
         self._undecided += 1
-
-    def stage_turn(self, run: WarmRun, act: Act) -> Batch:
-        """Let `act` feed facts, and write what follows into a batch, to be committed."""
-        batch = Batch(run)
-        try:
-            act(run)
-            self._reserve(run, batch)
-            if changes := run.machine.take_changes():
-                self._stage(run, changes, batch)
-        except BaseException:
-            self.undo(batch)
-            raise
-        return batch
 
     def _decided(self, batch: Batch, told: Decided, failure: BaseException | None) -> None:
         if self._is_killed:
@@ -262,21 +246,16 @@ class Host:
         except Exception as error:  # those that are decided with it must hear of it all the same
             self.on_failure(error)
 
-    async def _commit(self, run: WarmRun) -> None:
-        """Commit the run's changes, and do what was waiting for them to be durable."""
+    async def _commit_stepwise(self, run: WarmRun) -> None:
+        """Commit the run's changes, each by itself, and do what was waiting for them to be durable."""
         batch = Batch(run)
-        self._reserve(run, batch)
+        self.staging.reserve(batch)
         run.in_flight += 1
         try:
-            changes = run.machine.take_changes()
-            if self._mode is Mode.FUSED:
-                self._stage(run, changes, batch)
+            for change in run.machine.take_changes():
+                batch.bundle = Bundle()
+                self.staging.write_changes(run, [change], batch)
                 await self.store.commit(batch.bundle)
-            else:
-                for change in changes:
-                    batch.bundle = Bundle()  # each part in a commit of its own
-                    self._stage(run, [change], batch)
-                    await self.store.commit(batch.bundle)
         except BaseException:
             self.undo(batch)
             raise
@@ -284,55 +263,9 @@ class Host:
             run.in_flight -= 1
         self.settle(batch)
 
-    def _reserve(self, run: WarmRun, batch: Batch) -> None:
-        """Reserve slots for what the run wants to execute; what finds none waits for one."""
-        machine = run.machine
-        machine.go_on()
-        for promise in machine.unstarted:
-            if promise.is_settled or promise.is_running:
-                continue
-            task = promise.task
-            if self.bodies.reserve(task):
-                batch.starts.append((run, promise, facts.start(machine, promise)))
-            else:
-                self._waiting.add(task.is_async, run.run_id, promise.step)
-        machine.unstarted.clear()
-        if machine.unwanted:
-            unwanted, machine.unwanted = machine.unwanted, []
-            batch.unwanted = [*batch.unwanted, *((run.run_id, step) for step in unwanted)]
-
-    def _stage(self, run: WarmRun, changes: Sequence[Change], batch: Batch) -> None:
-        """Write the changes into the batch's bundle, and with them the runs that they spawn."""
-
-        def adopt(birth: Birth) -> None:
-            child = self._new_run(birth.run_id, start_of(run, birth))
-            child.in_flight += 1
-            batch.children = [*batch.children, child]
-            self._reserve(child, batch)
-            changes = child.machine.take_changes()
-            if isinstance(changes[-1].event, e.RunContinued):
-                # Continued at once, and so may the next one be: each link of a chain has its own commit.
-                child.machine.record.changes.append(changes.pop())
-                batch.unfinished = [*batch.unfinished, child]
-            self._stage(child, changes, batch)
-
-        sent = run.write(batch.bundle, changes, self.sources, adopt)
-        if sent:
-            batch.messages = [*batch.messages, *sent]
-        if run.machine.has_more:
-            batch.unfinished = [*batch.unfinished, run]
-        last = changes[-1].event
-        if isinstance(last, e.Terminal):
-            status = run.journal.state.status
-            batch.endings = [*batch.endings, (run, Ending(status, last.payload))]
-
     def undo(self, batch: Batch) -> None:
         """Nothing of the batch is durable: memory is wrong."""
-        for _, promise, _ in batch.starts:
-            self.bodies.give_back(promise.task)
-        for child in batch.children:
-            self.evict(child)
-        self.evict(batch.run)
+        self.staging.undo(batch)
 
     def settle(self, batch: Batch) -> None:
         """The batch is durable: let it out."""
@@ -375,30 +308,9 @@ class Host:
         whose = run.machine.info
         info = Info(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt)
         is_doubted = promise.doubts > 0
-        self.bodies.start(Body(info, task, promise.input, self._ended, is_doubted=is_doubted))
-
-    def _ended(self, body: Body, outcome: Outcome) -> Awaitable[None] | None:
-        """A body of this host ended: its run takes a turn, which nobody waits for."""
-        run = self.residents.get(body.info.run_id)
-        if run is None or run.is_held or self._mode is Mode.STEPWISE:
-            return self._report(body, outcome)
-        try:
-            self._take_turn(run, body.tell(outcome), partial(self._reported, body, outcome))
-        except Exception:  # a fresh load shows whether it is the program
-            return self._report(body, outcome)
-        return None
-
-    def _reported(self, body: Body, outcome: Outcome, failure: BaseException | None) -> None:
-        if failure is None:
-            self.bodies.forget(body)
-        else:
-            self.spawn(self._report(body, outcome))
-
-    async def _report(self, body: Body, outcome: Outcome) -> None:
-        try:
-            await self.advance(body.info.run_id, body.tell(outcome), (body, outcome))
-        finally:
-            self.bodies.forget(body)
+        self.bodies.start(
+            Body(info, task, promise.input, self._reports.take, is_doubted=is_doubted)
+        )
 
     def _fill_free_slot(self, is_async: bool) -> None:
         if not self._waiting.fill(is_async):
@@ -408,8 +320,7 @@ class Host:
 
     def evict(self, run: WarmRun) -> None:
         """Take a run out of memory; whatever concerns it next brings it back."""
-        self.residents.remove(run)
-        run.machine.close()
+        self.residents.evict(run)
 
     def forget(self, run_id: RunId, *, before_epoch: int) -> None:
         """Evict what is in memory of a run under an earlier epoch: it is not the run any more."""
@@ -441,7 +352,8 @@ class Host:
 
     def become(self, host_id: HostId) -> None:
         """Go on as another host: whatever is in memory may be somebody else's by now."""
-        self.host_id = self.loader.host_id = self.parking.host_id = host_id
+        self.host_id = self.staging.host_id = host_id
+        self.loader.host_id = self.parking.host_id = host_id
         for run in self.residents:
             self.evict(run)
 
@@ -475,9 +387,11 @@ class Host:
         """Wait until nothing goes on by itself, up to a time. A commit that ends may begin a body yet."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while (tasks := self.tasks) or self._undecided:
+                while (tasks := self.tasks) or self._undecided or self._rounds:
                     if tasks:
                         await asyncio.wait(tasks)
+                    elif self._rounds:
+                        await asyncio.sleep(0)
                     else:
                         self._all_decided.clear()
                         await self._all_decided.wait()
@@ -485,6 +399,7 @@ class Host:
     def kill(self) -> None:
         """Stop at once and tell nobody, as a crash would."""
         self._is_killed = True
+        self._rounds.close()
         self.bodies.close()
         for task in self.tasks:
             task.cancel()

@@ -247,7 +247,7 @@ class UsersTransaction(Joining):
         return self.is_left
 
     async def _start(self, start: Start) -> RunId:
-        host, run_id, bundle = self.host, self.host.new_run_id(), Bundle()
+        host, run_id, bundle = self.host, self.host.staging.new_run_id(), Bundle()
         new = start.row(run_id, host.sources.now_ms(), None)
         create_run(bundle, new, [start.event(run_id)], host.sources)
         await self._joined.write(bundle)

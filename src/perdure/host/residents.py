@@ -47,6 +47,11 @@ class Residents:
         if self._runs.get(run.run_id) is run:
             del self._runs[run.run_id]
 
+    def evict(self, run: WarmRun) -> None:
+        """Take a run out of memory; whatever concerns it next brings it back."""
+        self.remove(run)
+        run.machine.close()
+
     def excess(self) -> list[WarmRun]:
         """The runs that must go. None of them has a commit under way, or is waited for."""
         surplus = len(self._runs) - self._limit

@@ -132,7 +132,7 @@ class Transactions:
                 "see whether it still wants it",
             )
         try:
-            turn = self._host.stage_turn(run, body.tell(outcome))
+            turn = self._host.staging.turn(run, body.tell(outcome))
         except Exception as error:
             # The rows are as they should be, and so is their step: only what the program makes of it is not.
             await transaction.commit_alone(await self._host.parking.completion(body, outcome))

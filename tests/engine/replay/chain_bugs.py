@@ -7,17 +7,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from perdure.core.messages import Message
-from perdure.engine.replay.effects import Change, Continue
+from perdure.engine.replay.effects import Continue
 from perdure.engine.replay.signals import Signals
-from perdure.engine.replay.warm import WarmRun
 from perdure.host import delivery
-from perdure.host.batch import start_of
-from perdure.host.host import Host
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
 from perdure.store.records import Run
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
+from tests.engine.replay.seeded_bugs import created_apart
 
 
 @contextmanager
@@ -42,24 +40,9 @@ def late_messages_buried() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def next_run_created_apart() -> Iterator[None]:
+def next_run_created_apart() -> AbstractContextManager[None]:
     """A run ends in one commit, and the next one begins in another."""
-    commit = Host._commit
-
-    async def loose(self: Host, run: WarmRun) -> None:
-        changes = run.machine.record.changes
-        births = [x for change in changes for x in change.effects if isinstance(x, Continue)]
-        for place, change in enumerate(changes):
-            kept = tuple(x for x in change.effects if not isinstance(x, Continue))
-            changes[place] = Change(change.event, kept)
-        await commit(self, run)
-        for birth in births:
-            await commit(self, self._new_run(birth.run_id, start_of(run, birth)))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Host, "_commit", loose)
-        yield
+    return created_apart(Continue)
 
 
 @contextmanager

@@ -16,32 +16,34 @@ from perdure.core.replay.doubt import Doubt
 from perdure.core.replay.identity import parse_parent, result_guid
 from perdure.core.streams.reading import Reading
 from perdure.engine.replay import ending, facts
-from perdure.engine.replay.effects import Change, Spawn
+from perdure.engine.replay.effects import Birth, Change, Continue, Spawn
 from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.patches import Patches
 from perdure.engine.replay.record import Record
 from perdure.engine.replay.warm import WarmRun
-from perdure.host.batch import Batch, Start
+from perdure.host.batch import Batch, start_of
 from perdure.host.body import Body
 from perdure.host.delivery import Delivery
 from perdure.host.host import Host
+from perdure.host.staging import Staging
 from perdure.host.streaming import ChunkWriter, Pipe, Streaming
 from perdure.store.bundle import Bundle
+from perdure.store.committer import Decided
 
 
 @contextmanager
 def body_before_intent() -> Iterator[None]:
     """Bodies start when they are scheduled, and not when that is durable."""
-    reserve = Host._reserve
+    submit = Host._submit
 
-    def hasty(self: Host, run: WarmRun, batch: Batch) -> None:
-        reserve(self, run, batch)
+    def hasty(self: Host, batch: Batch, told: Decided) -> None:
         for start in batch.starts:
             self._execute(*start)
         batch.starts.clear()
+        submit(self, batch, told)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Host, "_reserve", hasty)
+        patch.setattr(Host, "_submit", hasty)
         yield
 
 
@@ -138,24 +140,36 @@ def fresh_values_in_replay() -> Iterator[None]:
 
 
 @contextmanager
-def child_created_apart() -> Iterator[None]:
-    """A child run is created in a commit of its own, after the step that it is."""
-    commit = Host._commit
+def created_apart(kind: type[Spawn] | type[Continue]) -> Iterator[None]:
+    """Runs that others ask for are created in commits of their own, after those that ask for them."""
+    write, settle = Staging.write, Host.settle
+    held: dict[Batch, list[Birth]] = {}
 
-    async def loose(self: Host, run: WarmRun) -> None:
-        changes = run.machine.record.changes
-        spawns = [x for change in changes for x in change.effects if isinstance(x, Spawn)]
+    def loose(self: Staging, batch: Batch) -> None:
+        changes = batch.run.machine.record.changes
+        held[batch] = [x for change in changes for x in change.effects if isinstance(x, kind)]
         for place, change in enumerate(changes):
-            kept = tuple(x for x in change.effects if not isinstance(x, Spawn))
+            kept = tuple(x for x in change.effects if not isinstance(x, kind))
             changes[place] = Change(change.event, kept)
-        await commit(self, run)
-        for spawn in spawns:
-            start = Start(spawn.workflow, spawn.payload, parent=spawn.parent)
-            await commit(self, self._new_run(spawn.run_id, start))
+        write(self, batch)
+
+    def settle_and_create(self: Host, batch: Batch) -> None:
+        settle(self, batch)
+        for birth in held.pop(batch, ()):
+            born = self.staging.begin_run(birth.run_id, start_of(batch.run, birth))
+            self.staging.reserve(born)
+            self.staging.write(born)
+            self._submit(born, lambda _: None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Host, "_commit", loose)
+        patch.setattr(Staging, "write", loose)
+        patch.setattr(Host, "settle", settle_and_create)
         yield
+
+
+def child_created_apart() -> AbstractContextManager[None]:
+    """A child run is created in a commit of its own, after the step that it is."""
+    return created_apart(Spawn)
 
 
 @contextmanager
