@@ -116,6 +116,13 @@ async def test_concurrent_runs_share_their_commits(engine: Engine) -> None:
     assert meter.commits < len(till.bundles) / 2
 
 
+async def test_outcomes_that_come_together_are_one_bundle(engine: Engine) -> None:
+    till = Till(engine)
+    run = await engine.start(priced_at_once(STEPS))
+    assert await run.result(timeout=PATIENCE_S) == STEPS
+    assert len(till.bundles) == 2
+
+
 async def test_steps_that_waited_for_slots_begin_together(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,8 +132,8 @@ async def test_steps_that_waited_for_slots_begin_together(
         till = Till(engine)
         run = await engine.start(priced_at_once(slots * waves))
         assert await run.result(timeout=PATIENCE_S) == slots * waves
-        # The beginning, every result, and all of a wave's beginnings in one.
-        assert len(till.bundles) == 1 + slots * waves + waves - 1
+        # The beginning, all of a wave's results in one, and all of its beginnings.
+        assert len(till.bundles) == 1 + waves + waves - 1
 
 
 async def test_a_warm_run_is_never_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
