@@ -12,6 +12,7 @@ file of SQLite is in WAL mode; all else is as DBOS has it.
 """
 
 import asyncio
+import gc
 import json
 import sqlite3
 import statistics
@@ -105,6 +106,7 @@ MEASURES = {"chain": measure_chain, "latency": measure_latency}
 
 
 def main() -> None:
+    gc.set_threshold(20_000)  # as ours
     url, what, runs, steps, *mode = sys.argv[1:]
     store = url.partition(":")[0]
     how, threads, connections = mode or FASTEST[store]

@@ -11,7 +11,7 @@ import sys
 import time
 from itertools import pairwise
 
-from bench.chain import LONG_KEY, checkout
+from bench.chain import LONG_KEY, long_checkout
 from perdure.authoring.context import Info
 from perdure.core.codec import JsonCodec
 from perdure.core.ids import StepId
@@ -24,7 +24,7 @@ from perdure.store.store import Store
 
 
 async def measure_on(store: Store) -> dict[str, float]:
-    long_run = await store.run_by_key("", checkout.name, LONG_KEY)
+    long_run = await store.run_by_key("", long_checkout.name, LONG_KEY)
     assert long_run is not None, "measure `long` on this store first"
     clock = [time.perf_counter()]
     [(run, entries)] = await store.load([long_run.run_id])
@@ -32,7 +32,7 @@ async def measure_on(store: Store) -> dict[str, float]:
     _, events = rebuild_run(run, entries)
     clock.append(time.perf_counter())
     info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
-    machine = Machine(checkout, info, JsonCodec(), HostSources(), events)
+    machine = Machine(long_checkout, info, JsonCodec(), HostSources(), events)
     machine.replay()
     clock.append(time.perf_counter())
     assert machine.is_over
