@@ -319,9 +319,7 @@ PROGRAMS = {
     "children": Program(
         play_parent, let_children_end, ["Stumble('a')", "b!b"], ("root.0", "root.2")
     ),
-    "cancel": Program(
-        play_cancel, cancel, "RunCancelled: run 'root' was cancelled: it has no result"
-    ),
+    "cancel": Program(play_cancel, cancel, "RunCancelled: run 'root' was cancelled: enough"),
     "failure": Program(play_failure, in_order("a"), "Stumble: ('attempt', 3)"),
 }
 
