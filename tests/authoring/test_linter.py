@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.authoring.linter import (
+from perdure.authoring.linter.judgement import Mode, lint, require_deterministic
+from perdure.authoring.linter.rules import (
     ARGUMENT,
     DEADLINE,
     NOW,
@@ -20,11 +21,8 @@ from perdure.authoring.linter import (
     TASK,
     TOGETHER,
     UUID,
-    Finding,
-    Mode,
-    lint,
-    require_deterministic,
 )
+from perdure.authoring.linter.scan import Finding
 from perdure.core.errors import InputError, NotDeterministic
 
 Load = Callable[[str], ModuleType]
@@ -322,7 +320,7 @@ def test_a_helper_below_a_workflow_that_is_judged_when_it_is_decorated_is_follow
 ) -> None:
     source = """
         import time
-        from perdure.authoring.linter import lint
+        from perdure.authoring.linter.judgement import lint
         def judged(fn):
             fn.findings = lint(fn)
             return fn
