@@ -1,4 +1,4 @@
-"""Finds what a workflow must not do: read a clock, draw randomness, do I/O, start threads, use asyncio.
+"""Finds what a workflow must not do: read a clock, draw randomness, do I/O, use asyncio, go by the order of a set.
 
 A workflow is replayed, so the same code must take the same path each time. The source is read as a
 tree, and every name in it is looked up where Python would look it up: in the function's own scopes,

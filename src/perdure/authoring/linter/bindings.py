@@ -8,6 +8,8 @@ NamedDefinition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Definition: TypeAlias = NamedDefinition | ast.Lambda
 Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
+SET_OPERATORS: TypeAlias = ast.BitOr | ast.BitAnd | ast.Sub | ast.BitXor
+
 Origin: TypeAlias = str | ast.expr | None
 """Whence a name has its value: an import, an expression, or nobody knows."""
 
@@ -38,6 +40,9 @@ def bindings(*nodes: ast.AST) -> Iterator[tuple[str, Origin]]:
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             yield node.targets[0].id, node.value if len(node.targets) == 1 else None
             todo += [*node.targets[1:], node.value]
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, _assigned(node)
+            todo += [] if node.value is None else [node.value]
         elif isinstance(node, Comprehension):
             todo += [n.target for n in ast.walk(node) if isinstance(n, ast.NamedExpr)]
         else:
@@ -46,6 +51,21 @@ def bindings(*nodes: ast.AST) -> Iterator[tuple[str, Origin]]:
                 yield name, None
             if not isinstance(node, Definition | ast.ClassDef):
                 todo += parts(node)
+            else:
+                yield from ((name, None) for name in _rebound(node))
+
+
+def _assigned(node: ast.AnnAssign | ast.AugAssign) -> Origin:
+    """`x |= y` leaves what a set is what it was, if `y` is one."""
+    is_plain = isinstance(node, ast.AnnAssign) or isinstance(node.op, SET_OPERATORS)
+    return node.value if is_plain else None
+
+
+def _rebound(node: ast.AST) -> Iterator[str]:
+    """The names of outer scopes that `node` may give another value."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Nonlocal):
+            yield from part.names
 
 
 def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,9 @@ TOGETHER = "perdure.gather, perdure.first or perdure.join_set"
 DEADLINE = "a timeout= option, or perdure.first with perdure.sleep"
 TASK = "a @task"
 ARGUMENT = "an argument, or a @task that reads it"
+SORTED = "sorted(...)"
+DIGEST = "a digest of hashlib's"
+IDENTITY = "`is` to compare, perdure.uuid4() to name"
 
 _CALLS: tuple[tuple[str, str, str], ...] = (
     (NOW, "time", "time monotonic perf_counter process_time thread_time"),
@@ -35,6 +38,8 @@ _CALLS: tuple[tuple[str, str, str], ...] = (
     (TASK, "os", "rename renames replace link symlink readlink truncate chmod getcwd getpid"),
     (TASK, "os.path", "exists lexists isfile isdir islink getsize getmtime getctime getatime"),
     (ARGUMENT, "os", "getenv getenvb putenv unsetenv"),
+    (DIGEST, "builtins", "hash"),
+    (IDENTITY, "builtins", "id"),
 )
 """Verb, module or class, and what of it is not allowed."""
 

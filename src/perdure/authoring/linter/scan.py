@@ -16,7 +16,24 @@ from perdure.authoring.linter.bindings import (
     bindings,
     parts,
 )
-from perdure.authoring.linter.rules import PATH, READS, TASK, has_enough_arguments, instead_of
+from perdure.authoring.linter.rules import (
+    PATH,
+    READS,
+    SORTED,
+    TASK,
+    has_enough_arguments,
+    instead_of,
+)
+from perdure.authoring.linter.sets import (
+    A_SET,
+    ITERATION,
+    ORDERED,
+    POP,
+    Orders,
+    combines_sets,
+    is_set,
+    makes_set,
+)
 from perdure.authoring.linter.source import definition_of, plain
 from perdure.authoring.linter.things import Thing, attribute_of, imported, thing_of
 
@@ -30,7 +47,7 @@ class Finding(NamedTuple):
     instead: str
 
     def __str__(self) -> str:
-        call = "" if self.what in READS else "()"
+        call = "" if self.what in READS or self.what == ITERATION else "()"
         place = f"{os.path.basename(self.file)}:{self.line}"
         return f"{place}: {self.what}{call} in a workflow: use {self.instead}"
 
@@ -45,10 +62,12 @@ class Scan:
         cells = function.__closure__ or ()
         self._cells = dict(zip(function.__code__.co_freevars, cells, strict=True))
         self._scopes: list[dict[str, Thing | None]] = []
+        self._orders = Orders()
 
     def enter(self, node: Definition) -> None:
         """Read a body. Annotations are not run, and defaults and decorators were before."""
         body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
+        self._orders.enter(body)
         with self._scope(node.args, *body):
             for statement in body:
                 self.visit(statement)
@@ -67,11 +86,11 @@ class Scan:
         self._scopes.pop()
 
     def _bound(self, origins: list[Origin]) -> Thing | None:
-        """Imports that exclude each other are of a kind; a name that is assigned twice is not known."""
+        """Imports that exclude each other are of a kind, and sets are; else what is assigned twice is not known."""
         if all(isinstance(origin, str) for origin in origins):
             return imported(str(origins[-1]))
-        only = origins[0] if len(origins) == 1 else None
-        return self._resolve(only) if isinstance(only, ast.expr) else None
+        found = [self._resolve(o) if isinstance(o, ast.expr) else None for o in origins]
+        return found[0] if len(found) == 1 or all(map(is_set, found)) else None
 
     def _lookup(self, name: str) -> Thing | None:
         for scope in reversed(self._scopes):
@@ -89,13 +108,15 @@ class Scan:
         return None if below is None else Thing(name, below)
 
     def _resolve(self, node: ast.AST) -> Thing | None:
-        """What an expression stands for, as far as it is made of names; of values, paths only."""
+        """What an expression stands for, as far as it is made of names; of values, paths and sets only."""
         if isinstance(node, ast.Name):
             return self._lookup(node.id)
         if isinstance(node, ast.Attribute):
             owner = self._resolve(node.value)
             is_directory = owner == Thing(PATH) and node.attr == "parent"
             return owner if owner is None or is_directory else attribute_of(owner, node.attr)
+        if self._gives_set(node):
+            return A_SET
         if isinstance(node, ast.Call):
             maker = self._resolve(node.func)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
@@ -105,23 +126,41 @@ class Scan:
         is_path = maker is not None and f"{maker.name}.".startswith(f"{PATH}.")
         return Thing(PATH) if is_path else None
 
+    def _gives_set(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Call):
+            return makes_set(self._resolve(node.func))
+        if isinstance(node, ast.BinOp) and combines_sets(node.op):
+            return is_set(self._resolve(node.left)) and is_set(self._resolve(node.right))
+        return isinstance(node, ast.Set | ast.SetComp)
+
     def _report(self, node: ast.expr, what: str, instead: str) -> None:
-        line = node.end_lineno or node.lineno  # a chain over several lines ends with the name
+        is_chain = isinstance(node, ast.Attribute)  # over several lines, it ends with the name
+        line = (node.end_lineno or node.lineno) if is_chain else node.lineno
         file = self._function.__code__.co_filename
         self.findings.append(Finding(file, line, what.removeprefix("builtins."), instead))
 
     def visit(self, node: ast.AST) -> None:
         if isinstance(node, ast.Call):
-            self._judge(node)
+            called = self._resolve(node.func)
+            self._judge(node, called)
+            self._require_order(node, called)
         elif isinstance(node, ast.Name | ast.Attribute):
             self._read(node)
         if isinstance(node, Definition):
             self._visit_definition(node)
         elif isinstance(node, Comprehension):
             with self._scope(*(generator.target for generator in node.generators)):
+                self._require_order(node)
                 self._visit_parts(node)
         else:
+            if type(node) in ORDERED:
+                self._require_order(node)
             self._visit_parts(node)
+
+    def _require_order(self, node: ast.AST, called: Thing | None = None) -> None:
+        for iterable in self._orders.iterated(node, called):
+            if is_set(self._resolve(iterable)):
+                self._report(iterable, ITERATION, SORTED)
 
     def _visit_parts(self, node: ast.AST) -> None:
         """All that is run: the annotation of a local variable is not, nor is `type X = ...`."""
@@ -144,10 +183,11 @@ class Scan:
         if thing is not None and thing.name in READS:
             self._report(node, thing.name, READS[thing.name])
 
-    def _judge(self, node: ast.Call) -> None:
-        thing = self._resolve(node.func)
+    def _judge(self, node: ast.Call, thing: Thing | None) -> None:
         if thing is not None and not self._is_followed(thing.target):
             kind = thing.target if issubclass(type(thing.target), type) else object
+            if thing.name == POP:
+                self._report(node.func, thing.name, SORTED)
             verb = None if issubclass(cast(type, kind), BaseException) else instead_of(thing.name)
             if verb is not None and not has_enough_arguments(node, thing.name):
                 self._report(node.func, thing.name, verb)
