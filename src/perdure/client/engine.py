@@ -219,7 +219,7 @@ class Engine:
         same again is no harm, and another graph under its name and version is refused.
         """
         host = self._outside("deployed")
-        deployed = await graphs.deploy(host.store, graph, host.sources.now_ms())
+        (deployed,) = await graphs.deploy(host.store, [graph], host.sources.now_ms())
         await host.catalogue.look()
         return deployed
 
