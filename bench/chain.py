@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.counter import Counter
 from perdure import Engine, task, workflow
-from perdure.authoring.call import Call
+from perdure.authoring.program import ProgramCall
 
 WARM_UP = 20
 """Runs that go before those that count, of DBOS too."""
@@ -59,7 +59,9 @@ async def long_checkout(steps: int) -> int:
     return steps
 
 
-async def run_all(engine: Engine, runs: int, call: Callable[[], Call[Any]]) -> tuple[float, float]:
+async def run_all(
+    engine: Engine, runs: int, call: Callable[[], ProgramCall[Any]]
+) -> tuple[float, float]:
     """What so many runs take, from their start to the last result: seconds, and seconds of this process's work."""
     began = time.perf_counter(), time.process_time()
     started = await engine.start_many([call() for _ in range(runs)])
@@ -67,7 +69,9 @@ async def run_all(engine: Engine, runs: int, call: Callable[[], Call[Any]]) -> t
     return time.perf_counter() - began[0], time.process_time() - began[1]
 
 
-async def chains(engine: Engine, runs: int, steps: int, call: Callable[[], Call[Any]]) -> Figures:
+async def chains(
+    engine: Engine, runs: int, steps: int, call: Callable[[], ProgramCall[Any]]
+) -> Figures:
     """Figures of runs of so many steps each."""
     await run_all(engine, WARM_UP, call)
     counter = Counter(engine)

@@ -33,6 +33,7 @@ PUBLIC = [
     "NotDone",
     "PerdureError",
     "Preflight",
+    "ProgramCall",
     "Response",
     "ResponseError",
     "Retry",

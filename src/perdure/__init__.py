@@ -9,6 +9,7 @@ from perdure.authoring.graphs.inline import inline
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
+from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Signal
@@ -100,6 +101,7 @@ __all__ = [
     "NotDone",
     "PerdureError",
     "Preflight",
+    "ProgramCall",
     "Response",
     "ResponseError",
     "Retry",

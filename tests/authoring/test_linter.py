@@ -11,20 +11,21 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.authoring.linter import (
+from perdure.authoring.linter.judgement import Mode, lint, require_deterministic
+from perdure.authoring.linter.rules import (
     ARGUMENT,
     DEADLINE,
+    DIGEST,
+    IDENTITY,
     NOW,
     RANDOM,
     SLEEP,
+    SORTED,
     TASK,
     TOGETHER,
     UUID,
-    Finding,
-    Mode,
-    lint,
-    require_deterministic,
 )
+from perdure.authoring.linter.scan import Finding
 from perdure.core.errors import InputError, NotDeterministic
 
 Load = Callable[[str], ModuleType]
@@ -195,6 +196,11 @@ JudgeLine = Callable[[str, str], list[tuple[str, str]]]
         ("from os import environ as e", "'HOME' in e", "os.environ", ARGUMENT),
         ("import os", "os.getenv('HOME')", "os.getenv", ARGUMENT),
         ("from os import getenv", "getenv('HOME')", "os.getenv", ARGUMENT),
+        ("", "hash('x')", "hash", DIGEST),
+        ("digest = hash", "digest(n)", "hash", DIGEST),
+        ("", "id(self)", "id", IDENTITY),
+        ("", "xs = {*xs, 1}\nset(xs).pop()", "set.pop", SORTED),
+        ("", "s: set[str] = set()\ns.pop()", "set.pop", SORTED),
     ],
 )
 def test_every_spelling_is_found_and_gets_its_verb(
@@ -255,12 +261,122 @@ def test_every_spelling_is_found_and_gets_its_verb(
         pytest.param("", "undefined()", id="an undefined name"),
         pytest.param("", "from .clock import time\ntime()", id="a relative import"),
         pytest.param("", "import perdure\nawait perdure.sleep(1)", id="a verb of ours"),
+        pytest.param("def hash(x): return 1", "hash(n)", id="a hash of the user's own"),
+        pytest.param("", "id = self.id\nid(n)", id="a local variable named id"),
+        pytest.param("import hashlib", "hashlib.sha256(b'x')", id="a digest"),
     ],
 )
 def test_what_replays_alike_is_left_alone(
     judge_line: JudgeLine, imports: str, statement: str
 ) -> None:
     assert judge_line(imports, statement) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param("for x in {'a', 'b'}: x", id="a display"),
+        pytest.param("for x in {x.name for x in xs}: x", id="a set comprehension"),
+        pytest.param("for x in set(xs): x", id="set"),
+        pytest.param("for x in frozenset(xs): x", id="frozenset"),
+        pytest.param("names = set(xs)\nfor x in names: x", id="a name"),
+        pytest.param("names: set[str] = set()\nfor x in names: x", id="an annotated name"),
+        pytest.param("s = set()\nif n: s = {n}\nfor x in s: x", id="a name with two sets"),
+        pytest.param("s = set()\ns |= {n}\nfor x in s: x", id="a set that is added to"),
+        pytest.param("for x in set(xs) - {n}: x", id="a difference"),
+        pytest.param("s = set(xs)\nt = s.union(n)\nfor x in t: x", id="a union"),
+        pytest.param("for x in COLOURS: x", id="a constant of the module"),
+        pytest.param("for x in FROZEN: x", id="a frozen constant of the module"),
+        pytest.param("s = set(xs)\nlambda: [x for x in s]", id="a closure"),
+        pytest.param("[x for x in set(xs)]", id="a list comprehension"),
+        pytest.param("{x: n for x in set(xs)}", id="a dict comprehension"),
+        pytest.param("[y for x in xs for y in {x, n}]", id="an inner loop"),
+        pytest.param("{await self.step(x) for x in set(xs)}", id="steps in a set comprehension"),
+        pytest.param("sorted([await self.step(x) for x in set(xs)])", id="steps that are sorted"),
+        pytest.param("list(set(xs))", id="list"),
+        pytest.param("for x in list(set(xs)): x", id="a list of a set"),
+        pytest.param("for i, x in enumerate(set(xs)): x", id="enumerate"),
+        pytest.param("sorted(enumerate(set(xs)))", id="enumerate that is sorted too late"),
+        pytest.param("zip(xs, set(xs))", id="zip"),
+        pytest.param("next(iter(set(xs)))", id="iter"),
+        pytest.param("map(self.step, set(xs))", id="map"),
+        pytest.param("', '.join(set(xs))", id="join"),
+        pytest.param("dict.fromkeys(set(xs))", id="fromkeys"),
+        pytest.param("self.gather(*set(xs))", id="arguments"),
+        pytest.param("[n, *set(xs)]", id="a list display"),
+        pytest.param("def inner(): yield from set(xs)", id="yield from"),
+        pytest.param("helper(xs)", id="a function of the module"),
+    ],
+)
+def test_the_order_of_a_set_is_found(judge_line: JudgeLine, statement: str) -> None:
+    assert judge_line(SETS, statement) == [("iteration over a set", SORTED)]
+
+
+SETS = """
+COLOURS, FROZEN = {"red", "blue"}, frozenset({"red", "blue"})
+class Ordered(set): ...
+ORDERED = Ordered()
+def helper(xs): return [x for x in set(xs)]
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param("n in set(xs)", id="membership"),
+        pytest.param("if n in COLOURS: n", id="membership in a constant"),
+        pytest.param("len(set(xs))", id="len"),
+        pytest.param("for x in sorted(set(xs)): x", id="sorted"),
+        pytest.param("for x in sorted(COLOURS): x", id="a sorted constant"),
+        pytest.param("sorted(x.name for x in set(xs))", id="a sorted comprehension"),
+        pytest.param("sorted([x.name for x in set(xs)])", id="a sorted list comprehension"),
+        pytest.param("sorted([*set(xs), n])", id="a sorted display"),
+        pytest.param("sorted(list(set(xs)))", id="a sorted list"),
+        pytest.param("names = list(set(xs))\nnames.sort()", id="a list that is sorted in place"),
+        pytest.param("names = [x for x in set(xs)]\nnames.sort()", id="one made by a loop"),
+        pytest.param("sorted(x for x in set(await self.step(n)))", id="a step that gives a set"),
+        pytest.param("sum(x.price for x in set(xs)), max(set(xs)), any(set(xs))", id="reductions"),
+        pytest.param("{x.name for x in set(xs)}", id="a set of a set"),
+        pytest.param("{*set(xs), n}", id="a set display of a set"),
+        pytest.param("set(map(str, set(xs)))", id="a set of a map"),
+        pytest.param("set(xs) & {n} | COLOURS - FROZEN ^ set()", id="operators"),
+        pytest.param("set(xs).union(*{n}).issubset(x for x in {n})", id="methods"),
+        pytest.param("s = set()\ns.add(n)\ns.discard(n)\ns.update({n})", id="changes"),
+        pytest.param("set(xs) == {n}, set(xs) <= {n}", id="comparisons"),
+        pytest.param("await self.step(set(xs))", id="an argument"),
+        pytest.param("for x in xs: x", id="an unknown iterable"),
+        pytest.param("xs = set(xs)\nfor x in xs: x", id="a parameter that is bound again"),
+        pytest.param("s = set(xs)\ns = sorted(s)\nfor x in s: x", id="a name with a list, too"),
+        pytest.param("s = set(xs)\ns |= n\nfor x in s: x", id="a name with who knows what"),
+        pytest.param("s = set(xs)\nfor s in xs: [x for x in s]", id="a loop variable"),
+        pytest.param("s = {n}\n[y for s in xs for y in s]", id="a comprehension's variable"),
+        pytest.param(
+            "s = {n}\ndef fill():\n    nonlocal s\n    s = [n]\nfill()\nfor x in s: x",
+            id="a name that is bound again elsewhere",
+        ),
+        pytest.param("set = self.set\nfor x in set(xs): x", id="a set of the user's own"),
+        pytest.param("for x in ORDERED: x", id="a subclass that may have an order"),
+        pytest.param("for x in {'a': 1, 'b': 2}: x", id="a dict"),
+        pytest.param("for x in dict.fromkeys(xs): x", id="a dict in place of a set"),
+        pytest.param("import perdure\n@perdure.task\ndef t(): return list({n})", id="a task"),
+    ],
+)
+def test_sets_whose_order_is_not_let_out_are_left_alone(
+    judge_line: JudgeLine, statement: str
+) -> None:
+    assert judge_line(SETS, statement) == []
+
+
+def test_the_order_of_a_set_is_told_with_its_line_and_what_to_do(load: Load) -> None:
+    source = """
+        async def flow():
+            for name in {
+                "a", "b",
+            }:
+                await name
+    """
+    (found,) = lint(load(source).flow)
+    assert str(found) == "checkout.py:2: iteration over a set in a workflow: use sorted(...)"
 
 
 def test_defaults_and_annotations_of_the_workflow_are_not_part_of_a_run(judge: Judge) -> None:
@@ -322,7 +438,7 @@ def test_a_helper_below_a_workflow_that_is_judged_when_it_is_decorated_is_follow
 ) -> None:
     source = """
         import time
-        from perdure.authoring.linter import lint
+        from perdure.authoring.linter.judgement import lint
         def judged(fn):
             fn.findings = lint(fn)
             return fn

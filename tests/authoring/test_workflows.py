@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import Call, InputError, workflow
-from perdure.authoring.linter import Mode
+from perdure.authoring.linter.judgement import Mode
 from perdure.core.errors import NotDeterministic, OutsideRun
 from perdure.core.limits import MAX_NAME_LENGTH
 

@@ -17,6 +17,7 @@ from perdure import (
     GraphProgram,
     Handle,
     JoinSet,
+    ProgramCall,
     Retry,
     Signal,
     Stream,
@@ -84,8 +85,8 @@ async def definitions_keep_parameters_and_results() -> None:
     _ = assert_type(send(to="a"), Call[bytes])
     _ = assert_type(count("a", "b"), Call[int])
     _ = assert_type(forget(1), Call[None])
-    _ = assert_type(checkout(1), Call[str])
-    _ = assert_type(ship(1), Call[list[str]])
+    _ = assert_type(checkout(1), ProgramCall[str])
+    _ = assert_type(ship(1), ProgramCall[list[str]])
     assert_type(await charge(1, note="a"), str)
     assert_type(await weigh("a"), float)
     assert_type(await send(to="a"), bytes)
@@ -97,7 +98,7 @@ def definitions_are_classes_that_can_be_named() -> None:
     by_name: list[Task[[int], None]] = [forget]
     flow: Workflow[[int], str] = checkout
     _ = assert_type(by_name[0](1), Call[None])
-    _ = assert_type(flow(1), Call[str])
+    _ = assert_type(flow(1), ProgramCall[str])
 
 
 async def wrong_calls() -> None:
@@ -333,8 +334,26 @@ async def started_by_a_workflow() -> None:
     child.signal(approval, "yes")  # type: ignore[misc]
 
 
-async def wrong_only_when_it_runs(engine: Engine) -> None:
-    await engine.start(charge(1))
+async def tasks_cant_be_started(engine: Engine, sync: SyncEngine) -> None:
+    await engine.start(charge(1))  # type: ignore[arg-type]
+    await engine.start_many([charge(1)])  # type: ignore[arg-type]
+    sync.start(charge(1))  # type: ignore[arg-type]
+    sync.start_many(charge(n) for n in range(9))  # type: ignore[arg-type]
+    perdure.run(charge(1))  # type: ignore[arg-type]
+    await perdure.start(charge(1))  # type: ignore[arg-type]
+    await perdure.continue_as_new(charge(1))  # type: ignore[arg-type]
+
+
+async def calls_of_both_kinds_go_together(is_late: bool) -> None:
+    calls = [charge(1), checkout(1)]
+    _ = assert_type(calls[0], Call[str])
+    assert_type(await perdure.gather(*calls), tuple[str, ...])
+    assert_type(await perdure.gather(charge(1), ship(1)), tuple[str, list[str]])
+    assert_type(await perdure.first(charge(1), checkout(1)), str)
+    assert_type(await (checkout(1) if is_late else charge(1)), str)
+
+
+async def wrong_only_when_it_runs() -> None:
     twice = charge(1)
     await twice
     await twice

@@ -242,7 +242,28 @@ def test_what_is_refused_changes_nothing(graph: Command, greet: Path, store_url:
     said = graph("deploy", greet, *store)
     assert said.code == REFUSED
     assert "graph 'other' has no version" in said.err
+    other = GREET.format(version=5).replace("greet", "other")
+    taken = GREET.format(version=1).replace("Hello", "Bye")
+    greet.write_text(f"{other}---\n{taken}")
+    said = graph("deploy", greet, *store)
+    assert (said.code, said.out) == (REFUSED, "")
+    assert "version '1' of program 'greet' was deployed" in said.err
     assert graph("list", *store) == before
+
+
+def test_graphs_of_a_file_are_deployed_beside_one_that_is_there(
+    graph: Command, greet: Path, store_url: str
+) -> None:
+    store = ("--store", store_url)
+    graph("deploy", greet, *store)
+    other = GREET.format(version=5).replace("greet", "other")
+    spelled = GREET.format(version=1).replace("'Hello ' + who", "'Hello '  +  who")
+    assert spelled != GREET.format(version=1)
+    greet.write_text(f"{other}---\n{spelled}")
+    said = graph("deploy", greet, *store)
+    assert (said.code, said.err) == (0, "")
+    told = [line.partition(";")[0] for line in said.out.splitlines()]
+    assert told == ["other version 5: deployed", "greet version 1: deployed"]
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,35 @@ async def test_a_cancelled_run_has_no_result(engine: Engine) -> None:
 
     run = await engine.start(waiting())
     await run.cancel("not needed")
-    with pytest.raises(RunCancelled):
+    told = f"^run '{run.run_id}' was cancelled: not needed$"
+    with pytest.raises(RunCancelled, match=told) as caught:
         await run.result(10)
+    assert caught.value.reason == "not needed"
     assert await run.status() is RunStatus.CANCELLED
     (asked,) = await recorded(engine, run, e.CancelRequested)
     assert asked.reason == "not needed"
+
+
+async def test_who_asks_later_and_elsewhere_is_told_why_a_run_was_cancelled(
+    shared_url: str,
+) -> None:
+    @workflow
+    async def waiting() -> None:
+        await perdure.sleep(3600)
+
+    async with opened(shared_url) as engine:
+        run = await engine.start(waiting())
+        other = await engine.start(waiting())
+        await run.cancel("not needed")
+        await other.cancel()
+        await until_status(run, RunStatus.CANCELLED)
+        await until_status(other, RunStatus.CANCELLED)
+    async with opened(shared_url) as engine:
+        with pytest.raises(RunCancelled, match=r"was cancelled: not needed$"):
+            await engine.handle(run.run_id).result(10)
+        with pytest.raises(RunCancelled, match=r"was cancelled: it has no result$") as caught:
+            await engine.handle(other.run_id).result(10)
+        assert caught.value.reason == ""
 
 
 async def test_a_run_is_cancelling_while_it_cleans_up(engine: Engine) -> None:

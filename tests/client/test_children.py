@@ -81,17 +81,18 @@ async def test_a_child_that_is_cancelled_raises_run_cancelled_in_the_parent(
     engine: Engine,
 ) -> None:
     @workflow
-    async def parent() -> str:
+    async def parent() -> tuple[str, str]:
         child = await perdure.start(listening())
         perdure.publish("child", child.run_id)
         try:
-            return await child.result()
+            return "", await child.result()
         except RunCancelled as error:
-            return error.code
+            return error.reason, str(error)
 
     run = await engine.start(parent())
-    await engine.handle((await run.published())["child"]).cancel("enough")
-    assert await run.result(10) == "run-cancelled"
+    child = (await run.published())["child"]
+    await engine.handle(child).cancel("enough")
+    assert await run.result(10) == ("enough", f"run {child!r} was cancelled: enough")
 
 
 async def test_a_started_child_goes_on_beside_its_parent(engine: Engine) -> None:
@@ -165,9 +166,11 @@ async def test_a_child_that_its_parent_cancels_is_cancelled(engine: Engine) -> N
         await child.cancel()
         return child.run_id
 
-    run_id = await (await engine.start(parent())).result(10)
-    with pytest.raises(RunCancelled):
-        await engine.handle(run_id).result(10)
+    run = await engine.start(parent())
+    child = engine.handle(await run.result(10))
+    why = f"its parent '{run.run_id}' does not want it any more"
+    with pytest.raises(RunCancelled, match=why):
+        await child.result(10)
 
 
 async def test_a_child_that_nobody_asks_for_outlives_its_parent(engine: Engine) -> None:
@@ -216,7 +219,7 @@ async def test_cancelling_the_parent_cancels_its_children_and_theirs(engine: Eng
     ids = [books.run_id async for books in store_of(engine).books()]
     assert len(ids) == 4
     for run_id in ids:
-        with pytest.raises(RunCancelled):
+        with pytest.raises(RunCancelled, match=f"run '{run_id}' was cancelled: all of it"):
             await engine.handle(run_id).result(10)
 
 

@@ -164,7 +164,7 @@ async def test_a_key_belongs_to_the_whole_chain(shared_url: str) -> None:
 # Refusals: the run goes on
 
 
-async def refusal(engine: Engine, call: perdure.Call[str]) -> str:
+async def refusal(engine: Engine, call: perdure.ProgramCall[str]) -> str:
     run = await engine.start(call)
     said = await run.result(10)
     assert list((await run.runs()).values()) == [RunStatus.COMPLETED]

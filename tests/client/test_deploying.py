@@ -18,6 +18,7 @@ from perdure import (
 )
 from perdure.core.errors import UnknownName
 from perdure.core.graph import model as m
+from perdure.store.records import NewProgram
 from tests.client.deployable import adding, graph, quick, until_waiting
 from tests.client.engines import opened, store_of
 
@@ -160,7 +161,8 @@ async def test_what_says_more_than_can_be_read_is_another_graph(engine: Engine) 
     newer = (content.replace(b"{", b'{"from_tomorrow":true,', 1), b"[]")
     for version, stored in enumerate(newer):
         digest = sha256(stored).hexdigest()
-        await store_of(engine).deploy_program("order", f"{version}", digest, stored.decode(), 0)
+        program = NewProgram("order", f"{version}", digest, stored.decode())
+        await store_of(engine).deploy_programs([program], 0)
         with pytest.raises(VersionExists):
             await engine.deploy(quick("order", version=f"{version}"))
 

@@ -185,10 +185,10 @@ async def test_cancelling_a_graph_cancels_its_workflow(engine: Engine) -> None:
 async def test_a_cancelled_child_reaches_its_parent(engine: Engine) -> None:
     over_one = await engine.start(over_waiting("nobody"))
     over_other = await engine.start(over("children.listening_in_graph")())
-    await (await child_of(engine, over_one.run_id, "root.0")).cancel()
-    await (await child_of(engine, over_other.run_id, "child,0,0")).cancel()
+    await (await child_of(engine, over_one.run_id, "root.0")).cancel("enough")
+    await (await child_of(engine, over_other.run_id, "child,0,0")).cancel("enough")
     for run in (over_one, over_other):
-        with pytest.raises(RunCancelled):
+        with pytest.raises(RunCancelled, match="was cancelled: enough"):
             await run.result(10)
     assert [await run.status() for run in (over_one, over_other)] == ["failed", "failed"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Call, Engine, GraphProgram, Handle, Signal, task
+from perdure import Engine, GraphProgram, Handle, ProgramCall, Signal, task
 from perdure.core.codec import JsonCodec
 from perdure.core.graph import model as m
 from perdure.engine.graph.index import index_of
@@ -70,7 +70,7 @@ CASES = {
     "join": (lambda: joins(x=1), [2, 4, 7]),
     "spread": (lambda: spreads(xs=[0, 1, 2]), [0, 7, 4]),
 }
-Case = tuple[Callable[[], Call[Any]], list[int]]
+Case = tuple[Callable[[], ProgramCall[Any]], list[int]]
 
 
 async def _waiting(engine: Engine, case: Case) -> Handle[Any]:

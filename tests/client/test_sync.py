@@ -75,7 +75,7 @@ def test_plain_code_signals_a_run_and_reads_what_it_published(sync_engine: SyncE
 def test_plain_code_cancels_a_run(sync_engine: SyncEngine) -> None:
     run = sync_engine.start(listening())
     run.cancel("enough")
-    with pytest.raises(RunCancelled):
+    with pytest.raises(RunCancelled, match="was cancelled: enough"):
         run.result(10)
 
 

@@ -196,7 +196,7 @@ async def test_it_is_cancelled_as_it_stands(shared_url: str) -> None:
         run = await engine.start(beside_a_step())
         await assert_parked(run)
         await run.cancel("enough")
-        with pytest.raises(RunCancelled):
+        with pytest.raises(RunCancelled, match="was cancelled: enough"):
             await run.result(10)
         await until_idle(engine)
 

@@ -102,7 +102,7 @@ async def pays(order: int) -> str:
 
 
 async def refusal_of(
-    engine: Engine, call: perdure.Call[Any], kind: type[PerdureError]
+    engine: Engine, call: perdure.ProgramCall[Any], kind: type[PerdureError]
 ) -> PerdureError:
     """Why the run of `call` failed: an error of that kind that tells what to do."""
     run = await engine.start(call)
@@ -604,7 +604,7 @@ async def test_what_a_closed_join_set_refused_is_not_forgotten(engine: Engine) -
 
 async def test_a_task_cant_be_started(memory: Engine) -> None:
     with pytest.raises(InputError, match="'bill' is a task and can't be started alone: start a "):
-        await memory.start(bill(1))
+        await memory.start(bill(1))  # type: ignore[arg-type]
 
 
 async def test_a_workflow_that_is_not_called_cant_be_started(memory: Engine) -> None:
@@ -626,7 +626,7 @@ async def test_a_workflow_can_start_only_calls_of_workflows(memory: Engine, wron
 async def test_a_workflow_cant_start_a_call_of_a_task(memory: Engine) -> None:
     @workflow
     async def starts() -> None:
-        await perdure.start(bill(1))
+        await perdure.start(bill(1))  # type: ignore[arg-type]
 
     refusal = await refusal_of(memory, starts(), InputError)
     assert "<Call bill(order=1)>" in refusal.what

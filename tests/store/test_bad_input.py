@@ -21,7 +21,7 @@ from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYT
 from perdure.store.bundle import Bundle
 from perdure.store.hosts import NewHost, Scope
 from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Delivery
+from perdure.store.records import Claim, Delivery, NewProgram
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, Driven, assert_typed, begun, contents, sending
 
@@ -222,7 +222,9 @@ CALLS: dict[str, Callable[[str], Call]] = {
     "hooks_waiting": lambda t: lambda s, _: s.hooks_waiting(RunId(t)),
     "statistics": lambda t: lambda s, _: s.statistics(t, "country"),
     "statistics, name": lambda t: lambda s, _: s.statistics("checkout", t),
-    "deploy_program": lambda t: lambda s, _: s.deploy_program(t, "1", "d", "{}", NOW),
+    "deploy_programs": lambda t: (
+        lambda s, _: s.deploy_programs([NewProgram(t, "1", "d", "{}")], NOW)
+    ),
     "activate_program": lambda t: lambda s, _: s.activate_program(t, "1"),
     "activate_program, version": lambda t: lambda s, _: s.activate_program("checkout", t),
     "program": lambda t: lambda s, _: s.program(t),
@@ -251,7 +253,9 @@ NUMBERED: dict[str, Call] = {
     "take_over": lambda s, _: s.take_over(HOST, HOST, HUGE),
     "match_hooks": lambda s, _: s.match_hooks(HUGE),
     "match_hooks, limit": lambda s, _: s.match_hooks(NOW, HUGE),
-    "deploy_program": lambda s, _: s.deploy_program("checkout", "1", "d", "{}", HUGE),
+    "deploy_programs": lambda s, _: s.deploy_programs(
+        [NewProgram("checkout", "1", "d", "{}")], HUGE
+    ),
     "release_run": lambda s, r: s.release_run(Fence(r.run_id, HUGE)),
 }
 

@@ -8,7 +8,7 @@ from perdure.core.errors import InputError, PayloadTooLarge, UnknownVersion, Ver
 from perdure.core.ids import HostId
 from perdure.core.limits import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.store.hosts import Scope
-from perdure.store.records import Deployed, Program
+from perdure.store.records import Deployed, NewProgram, Program
 from perdure.store.store import Store
 from tests.store.builders import NOW, Driven, assert_typed, contents, raw
 
@@ -16,7 +16,11 @@ pytestmark = pytest.mark.asyncio
 
 
 async def deploy(store: Store, version: str, *, name: str = "checkout", at_ms: int = NOW) -> None:
-    await store.deploy_program(name, version, f"digest {version}", '{"nodes": []}', at_ms)
+    await store.deploy_programs([new(version, name)], at_ms)
+
+
+def new(version: str, name: str = "checkout") -> NewProgram:
+    return NewProgram(name, version, f"digest {version}", '{"nodes": []}')
 
 
 async def active(store: Store) -> list[tuple[str, str]]:
@@ -72,10 +76,49 @@ async def test_a_version_that_has_another_digest_is_refused(store: Store) -> Non
     await deploy(store, "1")
     before = await contents(store)
     with pytest.raises(VersionExists) as caught:
-        await store.deploy_program("checkout", "1", "another", "{}", NOW)
+        await store.deploy_programs([NewProgram("checkout", "1", "another", "{}")], NOW)
     assert_typed(caught.value, "version-exists", "'1'", "'checkout'", "'digest 1'", "'another'")
     assert "another version" in caught.value.remedy
     assert await contents(store) == before
+
+
+async def test_several_are_deployed_together_or_not_at_all(store: Store) -> None:
+    await deploy(store, "2")
+    before = await contents(store)
+    others = [new("1"), new("1", "billing"), new("3", "shipping")]
+    with pytest.raises(VersionExists):
+        await store.deploy_programs([*others, NewProgram("checkout", "2", "another", "{}")], NOW)
+    assert await contents(store) == before
+    await store.deploy_programs([*others, new("2")], NOW + 9)
+    found = [(p.name, p.version, p.deployed_at_ms - NOW) for p in await store.programs()]
+    assert found == [
+        ("billing", "1", 9),
+        ("checkout", "2", 0),
+        ("checkout", "1", 9),
+        ("shipping", "3", 9),
+    ]
+    await store.deploy_programs([], NOW)
+
+
+async def test_of_two_in_one_go_that_are_one_version_none_is_deployed(store: Store) -> None:
+    before = await contents(store)
+    with pytest.raises(VersionExists):
+        await store.deploy_programs([new("1"), NewProgram("checkout", "1", "another", "{}")], NOW)
+    assert await contents(store) == before
+
+
+async def test_hosts_that_deploy_the_same_in_different_order_do_not_wait_for_each_other(
+    hosts: tuple[Store, Store],
+) -> None:
+    # Postgres takes a second to find that two wait for each other, and ends one of them.
+    async with asyncio.timeout(10):
+        for number in range(30):
+            programs = [new(f"{number}", name) for name in ("a", "b", "c", "d")]
+            await asyncio.gather(
+                hosts[0].deploy_programs(programs, NOW),
+                hosts[1].deploy_programs(programs[::-1], NOW),
+            )
+    assert len(await hosts[0].programs()) == 120
 
 
 async def test_a_version_that_was_not_deployed_is_not_activated(store: Store) -> None:
@@ -178,7 +221,9 @@ async def test_of_hosts_that_deploy_one_version_at_once_one_wins(
     for number in range(10):
         found = await asyncio.gather(
             *(
-                store.deploy_program("checkout", str(number), f"digest {n}", f"[{n}]", NOW)
+                store.deploy_programs(
+                    [NewProgram("checkout", str(number), f"digest {n}", f"[{n}]")], NOW
+                )
                 for n, store in enumerate(hosts)
             ),
             return_exceptions=True,
@@ -202,12 +247,13 @@ async def test_what_no_store_can_keep_is_not_deployed(store: Store) -> None:
     before = await contents(store)
     for bad in (("a\0b", "1", "d", "{}"), ("a", "1\udc80", "d", "{}"), ("a", "1", "d", "\0")):
         with pytest.raises(InputError):
-            await store.deploy_program(*bad, NOW)
+            await store.deploy_programs([new("1"), NewProgram(*bad)], NOW)
     with pytest.raises(InputError, match="at_ms"):
-        await store.deploy_program("a", "1", "d", "{}", 2**63)
+        await store.deploy_programs([new("1")], 2**63)
     with pytest.raises(InputError, match=f"{MAX_NAME_LENGTH}"):
-        await store.deploy_program("a" * (MAX_NAME_LENGTH + 1), "1", "d", "{}", NOW)
+        await store.deploy_programs([new("1"), new("1", "a" * (MAX_NAME_LENGTH + 1))], NOW)
+    large = NewProgram("a", "1", "d", "x" * (MAX_PAYLOAD_BYTES + 1))
     with pytest.raises(PayloadTooLarge) as caught:
-        await store.deploy_program("a", "1", "d", "x" * (MAX_PAYLOAD_BYTES + 1), NOW)
+        await store.deploy_programs([new("1"), large], NOW)
     assert_typed(caught.value, "payload-too-large", "'a'", f"{MAX_PAYLOAD_BYTES:,}")
     assert await contents(store) == before

@@ -11,6 +11,7 @@ from perdure.core.ids import StepId
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.store.hosts import NewHost, Scope
 from perdure.store.opening import open_store
+from perdure.store.records import NewProgram
 from perdure.store.schema import migrations
 from perdure.store.sqlite.opening import migrate
 from tests.store.builders import HOST, TABLES, begun
@@ -218,7 +219,7 @@ async def assert_up_to_date(url: str) -> None:
     await store.commit(bundle)
     for rows in (store.readiness, store.inbox, store.hooks_waiting):
         assert len(await rows(run.run_id)) == 1
-    await store.deploy_program("checkout", "1", "d1", "{}", 0)
+    await store.deploy_programs([NewProgram("checkout", "1", "d1", "{}")], 0)
     assert await store.streams(run.run_id) == {"tokens": 1}
     await store.register_host(NewHost(HOST, 1, (), 0))
     assert [peer.host for peer in (await store.glance(Scope(HOST, (), (), 0))).peers] == [HOST]

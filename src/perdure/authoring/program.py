@@ -9,12 +9,22 @@ from perdure.core.errors import OutsideRun
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class ProgramCall(Call[R_co]):
+    """A call of a program. An engine can start it; a task's call it can't."""
+
+    __slots__ = ()
 
 
 class Program(Definition[P, R]):
     """A workflow or a graph. A call of it can be started on an engine, or awaited in a run as a child."""
 
     family: ClassVar[str] = "program"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ProgramCall[R]:
+        return ProgramCall(self, self.signature.pack(args, kwargs))
 
     def check_input(self, codec: Codec, payload: bytes) -> None:
         """Refuse what no run can begin with, as far as that is known before."""

@@ -20,6 +20,7 @@ from perdure.authoring.context import (
     workflow_context,
 )
 from perdure.authoring.durations import Duration, milliseconds
+from perdure.authoring.program import ProgramCall
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_text
 from perdure.core.errors import InputError, OutsideRun, PerdureError
@@ -124,7 +125,7 @@ class ChildRun(Generic[R]):
         workflow_context("ChildRun.cancel").abandon((self._promise,))
 
 
-async def start(call: Call[R]) -> ChildRun[R]:
+async def start(call: ProgramCall[R]) -> ChildRun[R]:
     """Start a workflow as a child run, and go on without waiting for it.
 
     A child whose result is never asked for outlives its parent.
@@ -132,7 +133,7 @@ async def start(call: Call[R]) -> ChildRun[R]:
     return ChildRun(_context_for("perdure.start", call).start_child(call))
 
 
-async def continue_as_new(call: Call[Any]) -> NoReturn:
+async def continue_as_new(call: ProgramCall[Any]) -> NoReturn:
     """End this run here, and go on as a new one with a fresh journal: `await continue_as_new(loop(state))`.
 
     Never returns. Refused while a step, a timer, a branch or a child run of this run is open.

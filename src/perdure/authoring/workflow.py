@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, overload
 
-from perdure.authoring.linter import Mode, require_deterministic
+from perdure.authoring.linter.judgement import Mode, require_deterministic
 from perdure.authoring.program import Program
 from perdure.authoring.registry import register
 from perdure.authoring.texts import require_text

@@ -12,7 +12,7 @@ from perdure.authoring.call import Call, discard
 from perdure.authoring.context import WORKFLOW
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.program import GraphProgram
-from perdure.authoring.program import Program
+from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.registry import register
 from perdure.authoring.response import OK
 from perdure.authoring.texts import require_text
@@ -134,7 +134,9 @@ class Engine:
     ) -> None:
         await self.close()
 
-    async def start(self, call: Call[R], *, key: str | None = None, scope: str = "") -> Handle[R]:
+    async def start(
+        self, call: ProgramCall[R], *, key: str | None = None, scope: str = ""
+    ) -> Handle[R]:
         """Start a workflow; returns when the run and its first step's intent are durable.
 
         With a `key` there is one run per scope and workflow: starting it again, with the same arguments, gives
@@ -217,7 +219,7 @@ class Engine:
         same again is no harm, and another graph under its name and version is refused.
         """
         host = self._outside("deployed")
-        deployed = await graphs.deploy(host.store, graph, host.sources.now_ms())
+        (deployed,) = await graphs.deploy(host.store, [graph], host.sources.now_ms())
         await host.catalogue.look()
         return deployed
 
@@ -283,7 +285,7 @@ class Engine:
             await transaction.commit()
 
     async def start_many(
-        self, calls: Iterable[Call[R]], *, keys: Iterable[str] | None = None, scope: str = ""
+        self, calls: Iterable[ProgramCall[R]], *, keys: Iterable[str] | None = None, scope: str = ""
     ) -> list[Handle[R]]:
         """Start many runs at once; their commits are shared. `keys` has one for each, if given."""
         if isinstance(calls, Call):

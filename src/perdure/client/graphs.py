@@ -1,6 +1,6 @@
 """Graphs that are deployed to a store: versions that never change, and which of them new runs are of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -22,7 +22,7 @@ from perdure.core.graph.checking import invalid, problems_of
 from perdure.core.graph.expansion import expand
 from perdure.core.graph.model import Graph
 from perdure.store.graphs import require_version
-from perdure.store.records import Deployed, Program
+from perdure.store.records import Deployed, NewProgram, Program
 from perdure.store.store import Store
 
 
@@ -53,20 +53,33 @@ class GraphVersion(msgspec.Struct, frozen=True):
     deployed_at_ms: int
 
 
-async def deploy(store: Store, graph: object, now_ms: int) -> GraphVersion:
-    """Commits: a version of a graph, if all is well with it. The same again changes nothing, however it is spelled.
+async def deploy(store: Store, given: Iterable[object], now_ms: int) -> list[GraphVersion]:
+    """Commits: versions of graphs, all of them or, if anything is wrong with one, none.
 
-    Raises `GraphInvalid` with everything that is wrong, or `VersionExists`.
+    The same again changes nothing, however it is spelled. Raises `GraphInvalid` with everything that is wrong with the
+    first graph that is, or `VersionExists`.
     """
-    program = deployable(graph)
-    name, version, content = program.name, program.version, program.content.decode()
-    try:
-        await store.deploy_program(name, version, program.digest, content, now_ms)
-    except VersionExists:
-        found = await store.program(name, version)
-        if found is None or not _says_the_same(found, program):
-            raise
-    return await _stored(store, name, version)
+    programs = [deployable(graph) for graph in given]
+    missing = programs
+    while True:
+        try:
+            await store.deploy_programs([_new(program) for program in missing], now_ms)
+            break
+        except VersionExists:
+            known, missing = missing, [each for each in missing if not await _is_there(store, each)]
+            if len(missing) == len(known):
+                raise
+    return [await _stored(store, program.name, program.version) for program in programs]
+
+
+def _new(program: GraphProgram[..., Any]) -> NewProgram:
+    content = program.content.decode()
+    return NewProgram(program.name, program.version, program.digest, content)
+
+
+async def _is_there(store: Store, program: GraphProgram[..., Any]) -> bool:
+    found = await store.program(program.name, program.version)
+    return found is not None and _says_the_same(found, program)
 
 
 def _says_the_same(stored: Program, program: GraphProgram[..., Any]) -> bool:

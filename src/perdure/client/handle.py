@@ -120,7 +120,7 @@ class Handle(Generic[R]):
             result: R = workflow.signature.unpack_result(codec, ending.payload or b"null")
             return result
         if ending.status is Status.CANCELLED:
-            raise RunCancelled(f"run {self.run_id!r} was cancelled", "it has no result")
+            raise RunCancelled.of(self.run_id, ending.reason)
         raise decode_failure(codec, ending.payload, what=f"run {self.run_id!r}", kind=RunFailed)
 
     async def _definition(self, run_id: RunId) -> Program[..., R]:
@@ -176,7 +176,7 @@ class Handle(Generic[R]):
                 f"run {run.run_id!r} is {run.status}, but its last entry does not say so",
                 "run `verify` to find what was changed",
             )
-        return Ending(run.status, event.payload)
+        return Ending.of(run.status, event)
 
     def _require_outside(self, what: str) -> None:
         """Inside a transaction there is nothing to wait for: what it starts begins when it is committed."""

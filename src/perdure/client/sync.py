@@ -7,9 +7,9 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
-from perdure.authoring.call import Call
 from perdure.authoring.durations import Duration
 from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
 from perdure.client.engine import Engine
@@ -113,12 +113,14 @@ class SyncEngine:
     ) -> None:
         self.close()
 
-    def start(self, call: Call[R], *, key: str | None = None, scope: str = "") -> "SyncHandle[R]":
+    def start(
+        self, call: ProgramCall[R], *, key: str | None = None, scope: str = ""
+    ) -> "SyncHandle[R]":
         """Start a workflow; returns when the run is durable."""
         return SyncHandle(self, self.wait_for(self._engine.start(call, key=key, scope=scope)))
 
     def start_many(
-        self, calls: Iterable[Call[R]], *, keys: Iterable[str] | None = None, scope: str = ""
+        self, calls: Iterable[ProgramCall[R]], *, keys: Iterable[str] | None = None, scope: str = ""
     ) -> list["SyncHandle[R]"]:
         """Start many runs at once."""
         started = self.wait_for(self._engine.start_many(calls, keys=keys, scope=scope))
@@ -280,7 +282,7 @@ class SyncHandle(Generic[R]):
 
 
 def run(
-    call: Call[R],
+    call: ProgramCall[R],
     *,
     store: str = "sqlite:///perdure.db",
     key: str | None = None,

@@ -15,7 +15,6 @@ from perdure.engine.replay.warm import WarmRun
 from perdure.host.forwarding import forward, is_asked_for
 from perdure.host.hooks import Matcher
 from perdure.host.host import Host, nothing
-from perdure.host.watching import Ending
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
 from perdure.store.records import Run
@@ -157,7 +156,7 @@ class Delivery:
         bundle = parked.cancel(message, children, host.codec, host.sources)
         with suppress(StaleFence):
             await host.store.commit(bundle)
-            host.watchers.ended(run.run_id, Ending(Status.CANCELLED, None))
+            host.watchers.ended(run.run_id, None)  # the store has it
             for sent in bundle.messages:
                 host.on_message(sent)
 

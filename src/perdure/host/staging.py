@@ -135,7 +135,7 @@ class Staging:
         last = changes[-1].event
         if isinstance(last, e.Terminal):
             status = run.journal.state.status
-            batch.endings = [*batch.endings, (run, Ending(status, last.payload))]
+            batch.endings = [*batch.endings, (run, Ending.of(status, last))]
 
     def undo(self, batch: Batch) -> None:
         """Nothing of the batch is durable: memory is wrong."""

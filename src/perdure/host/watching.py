@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Container
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from perdure.core.ids import RunId
+from perdure.core.journal.events import ExecutionCancelled, Terminal
 from perdure.core.journal.state import Status
 
 Topic = RunId | tuple[RunId, str]
@@ -12,10 +13,17 @@ Topic = RunId | tuple[RunId, str]
 
 
 class Ending(NamedTuple):
-    """How a run ended: its status, and its result or its error."""
+    """How a run ended: its status, and its result, its error, or why it was cancelled."""
 
     status: Status
     payload: bytes | None
+    reason: str = ""
+
+    @classmethod
+    def of(cls, status: Status, last: Terminal) -> Self:
+        """As its last entry tells."""
+        reason = last.reason if isinstance(last, ExecutionCancelled) else ""
+        return cls(status, last.payload, reason)
 
 
 class Watchers:

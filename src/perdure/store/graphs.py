@@ -22,7 +22,7 @@ from perdure.store.graph_rows import (
     readiness_from,
 )
 from perdure.store.primitives import Fence
-from perdure.store.records import Delivery, Deployed, Hook, Program, Readiness
+from perdure.store.records import Delivery, Deployed, Hook, NewProgram, Program, Readiness
 from perdure.store.values import require_integer
 
 MATCHES = 256
@@ -65,12 +65,10 @@ class GraphTables(Protocol):
         """How many runs of a program have each value of a search key, by status."""
         ...
 
-    async def deploy_program(
-        self, name: str, version: str, digest: str, content: str, at_ms: int
-    ) -> None:
-        """Commits: a version of a program, which is not active yet. The same again changes nothing.
+    async def deploy_programs(self, programs: Sequence[NewProgram], at_ms: int) -> None:
+        """Commits: versions of programs, which are not active yet, all or none. The same again changes nothing.
 
-        Raises `VersionExists` if that version has another digest.
+        Raises `VersionExists` if one of those versions has another digest.
         """
         ...
 
@@ -128,18 +126,13 @@ class GraphQueries(ABC):
         rows = await self._ask("select_deployed", name=name, known=digests)
         return [deployed_from(row) for row in rows]
 
-    async def deploy_program(
-        self, name: str, version: str, digest: str, content: str, at_ms: int
-    ) -> None:
-        _require_program(name, version, digest, content)
+    async def deploy_programs(self, programs: Sequence[NewProgram], at_ms: int) -> None:
+        for program in programs:
+            _require_program(program)
         require_integer("at_ms", at_ms)
-        stored = await self._deploy((name, version, digest, content, at_ms))
-        if stored != digest:
-            raise VersionExists(
-                f"version {version!r} of program {name!r} was deployed with digest {stored!r}, and this "
-                f"one has {digest!r}",
-                "give it another version: runs of that one go on with what they began with",
-            )
+        # In one order, so that two who deploy the same at once never wait for each other.
+        in_order = sorted(programs, key=lambda program: (program.name, program.version))
+        await self._deploy(in_order, at_ms)
 
     @abstractmethod
     def commit(self, bundle: Bundle) -> Awaitable[None]: ...
@@ -149,19 +142,30 @@ class GraphQueries(ABC):
         """The rows of a statement, by its name and its parameters in their order."""
 
     @abstractmethod
-    async def _deploy(self, program: tuple[str, str, str, str, int]) -> str:
-        """Commits: a version, unless it is there. Its digest as it is stored."""
+    async def _deploy(self, programs: Sequence[NewProgram], at_ms: int) -> None:
+        """Commits: those versions that are not there. `require_digest` of each, before anything is committed."""
 
 
-def _require_program(name: str, version: str, digest: str, content: str) -> None:
-    for what, text in (("name", name), ("version", version), ("digest", digest)):
-        require_text(what, text, MAX_NAME_LENGTH)
-    require_text("content", content)
-    size = len(content.encode())
+def _require_program(program: NewProgram) -> None:
+    for what in ("name", "version", "digest"):
+        require_text(what, getattr(program, what), MAX_NAME_LENGTH)
+    require_text("content", program.content)
+    size = len(program.content.encode())
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
-            f"version {version!r} of program {name!r} has {size:,} bytes, over the limit of {MAX_PAYLOAD_BYTES:,}",
+            f"version {program.version!r} of program {program.name!r} has {size:,} bytes, over the limit of "
+            f"{MAX_PAYLOAD_BYTES:,}",
             "take out of the graph what it can be given as input",
+        )
+
+
+def require_digest(program: NewProgram, stored: str) -> None:
+    """Refuse a version that is there and is another program."""
+    if stored != program.digest:
+        raise VersionExists(
+            f"version {program.version!r} of program {program.name!r} was deployed with digest {stored!r}, and this "
+            f"one has {program.digest!r}",
+            "give it another version: runs of that one go on with what they began with",
         )
 
 

@@ -118,6 +118,15 @@ class Broadcast(msgspec.Struct, frozen=True):
     scrub: bool
 
 
+class NewProgram(msgspec.Struct, frozen=True):
+    """A version of a program that is to be deployed."""
+
+    name: str
+    version: str
+    digest: str
+    content: str
+
+
 class Program(msgspec.Struct, frozen=True):
     """A version of a graph that was deployed. `open_runs` counts the runs of it that are not over, `activations` how
     often it was made the active one."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.authoring.call import Call
+from perdure.authoring.program import ProgramCall
 from perdure.testing.explorer import Exploration
 from perdure.testing.workflows import explore_workflow
 
@@ -14,11 +14,13 @@ from perdure.testing.workflows import explore_workflow
 class CrashExplorer:
     """Explores your workflows and graphs; the options are those of `perdure.testing.explore_workflow`."""
 
-    async def explore(self, make_call: Callable[[], Call[Any]], **options: Any) -> Exploration:
+    async def explore(
+        self, make_call: Callable[[], ProgramCall[Any]], **options: Any
+    ) -> Exploration:
         """For tests that are async."""
         return await explore_workflow(make_call, **options)
 
-    def check(self, make_call: Callable[[], Call[Any]], **options: Any) -> Exploration:
+    def check(self, make_call: Callable[[], ProgramCall[Any]], **options: Any) -> Exploration:
         """For tests that are not."""
         return asyncio.run(explore_workflow(make_call, **options))
 

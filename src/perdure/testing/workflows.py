@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from perdure.authoring.call import Call
-from perdure.authoring.program import Program
+from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.registry import register
 from perdure.authoring.upcaster import reading_old_shapes
 from perdure.client.handle import Handle
@@ -184,7 +183,7 @@ class Universe:
         return ExploredHost(self, HostId(f"host-{self.hosts}"))
 
 
-async def run_once(universe: Universe, call: Call[Any]) -> Ended:
+async def run_once(universe: Universe, call: ProgramCall[Any]) -> Ended:
     """Start the program and bring it to its end, by as many hosts as it takes."""
     program = call.definition
     assert isinstance(program, Program)  # noqa: S101 - refused before
@@ -219,7 +218,7 @@ async def run_once(universe: Universe, call: Call[Any]) -> Ended:
 
 
 async def explore_workflow(
-    make_call: Callable[[], Call[Any]],
+    make_call: Callable[[], ProgramCall[Any]],
     *,
     script: Script | After | None = None,
     queues: Sequence[str] = (),

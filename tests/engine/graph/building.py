@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import perdure
-from perdure import Call, Handle, task
+from perdure import Handle, ProgramCall, task
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.response import Response
 from perdure.core.graph import model as m
@@ -29,7 +29,7 @@ class Case(NamedTuple):
     Of a race the order of events may be another one under faults, and so may the end.
     """
 
-    call: Callable[[], Call[Any]]
+    call: Callable[[], ProgramCall[Any]]
     results: tuple[str, ...] | str = ()
     status: str = "completed"
     script: Script | After | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from perdure import Call
+from perdure import ProgramCall
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.ledger import digits_of, message_account, spell, step_account
@@ -64,7 +64,7 @@ class Phases(Universe):
 
 
 async def phases_of(
-    call: Call[Any], step: str, guid_of: GuidOf, script: Script | None = None
+    call: ProgramCall[Any], step: str, guid_of: GuidOf, script: Script | None = None
 ) -> list[Phase]:
     """The phases of a step and of the message that it has to do with, each in a commit of its own."""
     async with memory_store() as store:

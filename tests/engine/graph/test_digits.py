@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from perdure import Call
+from perdure import ProgramCall
 from perdure.core.graph import model as m
 from perdure.core.graph.identity import mailbox_of
 from perdure.core.ids import Guid, RunId, StepId, message_guid
@@ -73,7 +73,7 @@ tells_everybody = graph(
 class Case(NamedTuple):
     """What is called, at which step and message to look, and what is to be seen."""
 
-    call: Callable[[], Call[Any]]
+    call: Callable[[], ProgramCall[Any]]
     step: str
     guid_of: GuidOf
     phases: tuple[str, ...]

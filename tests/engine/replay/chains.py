@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import perdure
-from perdure import Call, Handle, Signal, task, workflow
+from perdure import Handle, ProgramCall, Signal, task, workflow
 from tests.engine.replay.programs import Program
 
 word = Signal("chains.word", str)
@@ -105,7 +105,9 @@ async def cancel(run: Handle[Any]) -> None:
 Script = Callable[[Handle[Any]], Awaitable[None]]
 
 
-def _program(call: Callable[[], Call[Any]], result: str, script: Script | None = None) -> Program:
+def _program(
+    call: Callable[[], ProgramCall[Any]], result: str, script: Script | None = None
+) -> Program:
     return Program(call, "completed", result, *(() if script is None else (script,)))
 
 

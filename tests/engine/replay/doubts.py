@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import perdure
-from perdure import Call, NotDone, Retry, StepInDoubt, task, workflow
+from perdure import NotDone, ProgramCall, Retry, StepInDoubt, task, workflow
 from perdure.core.replay.doubt import Resolution
 from perdure.engine.replay import facts
 from perdure.engine.replay.machine import Machine
@@ -113,12 +113,12 @@ async def launching_once(n: int) -> int:
 class Program(NamedTuple):
     """A workflow, the result that it has under every schedule, and how often its effects may happen."""
 
-    make: Callable[[], Call[Any]]
+    make: Callable[[], ProgramCall[Any]]
     result: str
     keys: int
     at_least: int
 
-    def call(self) -> Call[Any]:
+    def call(self) -> ProgramCall[Any]:
         EFFECTS.clear()
         return self.make()
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import perdure
-from perdure import Call, Cancelled, Handle, Retry, Signal, Workflow, task, workflow
+from perdure import Cancelled, Handle, ProgramCall, Retry, Signal, Workflow, task, workflow
 
 approval = Signal("approval", int)
 
@@ -291,7 +291,7 @@ async def patch_and_approve(run: Handle[Any]) -> None:
 class Program(NamedTuple):
     """A call to make, what happens to the run, and how it ends: its status and its result as JSON."""
 
-    call: Callable[[], Call[Any]]
+    call: Callable[[], ProgramCall[Any]]
     status: str
     result: str | None
     script: Callable[[Handle[Any]], Awaitable[None]] = no_script

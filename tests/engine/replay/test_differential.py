@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import perdure
-from perdure import Call, Engine, Handle, PerdureError, Retry, Signal, task, workflow
+from perdure import Engine, Handle, PerdureError, ProgramCall, Retry, Signal, task, workflow
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.replay.identity import child_run_id
@@ -228,7 +228,7 @@ Script = Callable[[Engine, Handle[Any]], Awaitable[None]]
 
 
 class Program(NamedTuple):
-    call: Callable[[], Call[Any]]
+    call: Callable[[], ProgramCall[Any]]
     script: Script
     outcome: object
     children: tuple[str, ...] = ()
@@ -319,9 +319,7 @@ PROGRAMS = {
     "children": Program(
         play_parent, let_children_end, ["Stumble('a')", "b!b"], ("root.0", "root.2")
     ),
-    "cancel": Program(
-        play_cancel, cancel, "RunCancelled: run 'root' was cancelled: it has no result"
-    ),
+    "cancel": Program(play_cancel, cancel, "RunCancelled: run 'root' was cancelled: enough"),
     "failure": Program(play_failure, in_order("a"), "Stumble: ('attempt', 3)"),
 }
 

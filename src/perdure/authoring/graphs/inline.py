@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from perdure.authoring.call import Branch, Call, Operation, Sleep
 from perdure.authoring.context import WORKFLOW, Wait, WorkflowContext
 from perdure.authoring.graphs.compiler.constants import is_plain
-from perdure.authoring.program import Program
+from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.signal import Receive
 from perdure.authoring.signature import Signature
 from perdure.core.codec import JsonCodec
@@ -20,7 +20,7 @@ R = TypeVar("R")
 _codec = JsonCodec()
 
 
-async def inline(call: Call[R], *, signals: Iterable[tuple[str, Any]] = ()) -> R:
+async def inline(call: ProgramCall[R], *, signals: Iterable[tuple[str, Any]] = ()) -> R:
     """What the function of a graph returns or raises as plain Python: to try it out, and to compare.
 
     Tasks run where they are awaited, once, with no retries, and what they are given and return is as it comes from a

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from perdure.authoring.call import Call
-from perdure.authoring.program import Program
+from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.registry import find, names, register
 from perdure.authoring.texts import require_text
 from perdure.core.codec import Codec
@@ -116,9 +115,9 @@ class GraphProgram(Program[P, R]):
         except InputError:
             return False
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ProgramCall[R]:
         if self.model.input is None and not self._is_written_as_function and not args:
-            return Call(self, dict(kwargs))  # whatever it is given is its input
+            return ProgramCall(self, dict(kwargs))  # whatever it is given is its input
         return super().__call__(*args, **kwargs)
 
 

@@ -26,15 +26,12 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
 
 async def deploy_all(name: str, url: str) -> int:
-    """Deploy the graphs that a file holds, all or none of them as far as they are wrong."""
+    """Deploy the graphs that a file holds, all or none of them."""
     source = read_source(name)
     if source.problems:
         return print_problems(source)
-    for graph in source.graphs:
-        graphs.deployable(graph)  # before any of them is written
     async with opened(url) as store:
-        for graph in source.graphs:
-            deployed = await graphs.deploy(store, graph, HostSources().now_ms())
+        for deployed in await graphs.deploy(store, source.graphs, HostSources().now_ms()):
             print(_told(deployed))
     return 0
 

@@ -1,5 +1,7 @@
 """What became of a step or a run."""
 
+from typing import ClassVar, Self
+
 from perdure.core.errors.base import PerdureError
 
 
@@ -55,6 +57,17 @@ class RunCancelled(Outcome):
     """The run was cancelled, and has no result."""
 
     code = "run-cancelled"
+
+    _WITHOUT_REASON: ClassVar = "it has no result"
+
+    @classmethod
+    def of(cls, run_id: str, reason: str) -> Self:
+        return cls(f"run {run_id!r} was cancelled", reason or cls._WITHOUT_REASON)
+
+    @property
+    def reason(self) -> str:
+        """What was given for it; empty if nothing was."""
+        return "" if self.remedy == self._WITHOUT_REASON else self.remedy
 
 
 class RunInterrupted(Outcome):

@@ -77,8 +77,7 @@ def _fail(machine: "GraphMachine", payload: bytes, *, descends: bool) -> None:
 
 def _cancel(machine: "GraphMachine", reason: str, *, descends: bool) -> None:
     effects = _give_up(machine, descends=descends)
-    what = f"run {machine.info.run_id!r} was cancelled"
-    told = encode_failure(machine.codec, RunCancelled(what, reason or "it has no result"))
+    told = encode_failure(machine.codec, RunCancelled.of(machine.info.run_id, reason))
     ending = e.ExecutionCancelled(reason=reason, released=machine.state.semaphore)
     machine.finish(ending, (*effects, *tell_parent(machine, "gave-up", told)))
 

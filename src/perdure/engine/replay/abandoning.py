@@ -48,6 +48,6 @@ def undo(machine: "RunMachine", promise: DurablePromise) -> Effect:
 
 
 def _cancel(machine: "RunMachine", child: RunId) -> Message:
-    now = machine.sources.now_ms()
-    reason = machine.cancel_reason or "its parent does not want it any more"
+    parent, now = machine.info.run_id, machine.sources.now_ms()
+    reason = machine.cancel_reason or f"its parent {parent!r} does not want it any more"
     return Message(child, cancel_guid(child), "cancel", now, now, payload=reason.encode())

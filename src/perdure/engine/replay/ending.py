@@ -44,9 +44,7 @@ def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
         go_on(machine, error)
     elif isinstance(error, Cancelled) and machine.cancel_reason is not None:
         reason = machine.cancel_reason
-        cancelled = RunCancelled(
-            f"run {machine.info.run_id!r} was cancelled", reason or "it has no result"
-        )
+        cancelled = RunCancelled.of(machine.info.run_id, reason)
         tell = tell_parent(machine, "gave-up", encode_failure(machine.codec, cancelled))
         machine.record.emit(e.ExecutionCancelled(reason=reason, released=1), *tell)
     else:

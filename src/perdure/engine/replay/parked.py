@@ -104,7 +104,7 @@ class ParkedRun:
             bundle.enqueue(Message(child, guid, "cancel", now, now, payload=reason.encode()))
         if self._parent is not None:
             parent, step = parse_parent(self._parent)
-            lost = RunCancelled(f"run {self._run_id!r} was cancelled", reason or "it has no result")
+            lost = RunCancelled.of(self._run_id, reason)
             guid, payload = result_guid(parent, step, 1), encode_failure(codec, lost)
             bundle.enqueue(Message(parent, guid, "gave-up", now, now, step, payload))
         return bundle

@@ -1,12 +1,15 @@
 """The tables of graphs in a Postgres store."""
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from perdure.core.messages import Message
-from perdure.store.graphs import MATCHES, GraphQueries, require_version
+from perdure.store.graphs import MATCHES, GraphQueries, require_digest, require_version
 from perdure.store.postgres.writing import Connection, transaction
+from perdure.store.records import NewProgram
 from perdure.store.rowforms import message_from
 from perdure.store.statements import statements
 from perdure.store.values import require_storable
@@ -33,12 +36,16 @@ class PostgresGraphs(GraphQueries):
         require_storable([name, version])
         await self._use(activate)
 
-    async def _deploy(self, program: tuple[str, str, str, str, int]) -> str:
-        async def deploy(connection: Connection) -> str:
-            await connection.execute(_SQL["deploy_program"], *program)
-            return cast("str", await connection.fetchval(_SQL["select_digest"], *program[:2]))
+    async def _deploy(self, programs: Sequence[NewProgram], at_ms: int) -> None:
+        async def deploy(connection: Connection) -> None:
+            async with transaction(connection):
+                for program in programs:
+                    values = msgspec.structs.astuple(program)
+                    await connection.execute(_SQL["deploy_program"], *values, at_ms)
+                    digest = await connection.fetchval(_SQL["select_digest"], *values[:2])
+                    require_digest(program, cast("str", digest))
 
-        return await self._use(deploy)
+        await self._use(deploy)
 
     async def _ask(self, name: str, /, **values: Any) -> list[Any]:
         require_storable(values.values())

@@ -1,14 +1,16 @@
 """The tables of graphs in a SQLite store."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import apsw
+import msgspec
 
 from perdure.core.messages import Message
 from perdure.store.graph_index import WAIT
-from perdure.store.graphs import MATCHES, GraphQueries, require_version
+from perdure.store.graphs import MATCHES, GraphQueries, require_digest, require_version
+from perdure.store.records import NewProgram
 from perdure.store.rowforms import message_from
 from perdure.store.sqlite.opening import patiently
 from perdure.store.sqlite.rows import execute_rows, fetch_rows
@@ -43,17 +45,16 @@ class SqliteGraphs(GraphQueries):
         require_storable(names.values())
         await self._change_by(lambda c: in_transaction(c, lambda: activate(c)))
 
-    async def _deploy(self, program: tuple[str, str, str, str, int]) -> str:
-        names = ("name", "version", "digest", "content", "at_ms")
-        values: dict[str, Any] = dict(zip(names, program, strict=True))
+    async def _deploy(self, programs: Sequence[NewProgram], at_ms: int) -> None:
+        def deploy(connection: apsw.Connection) -> None:
+            for program in programs:
+                values = msgspec.structs.asdict(program) | {"at_ms": at_ms}
+                connection.execute(_SQL["deploy_program"], values)
+                where = {"name": program.name, "version": program.version}
+                ((digest,),) = connection.execute(_SQL["select_digest"], where).fetchall()
+                require_digest(program, cast("str", digest))
 
-        def deploy(connection: apsw.Connection) -> str:
-            connection.execute(_SQL["deploy_program"], values)
-            where = {name: values[name] for name in ("name", "version")}
-            ((digest,),) = connection.execute(_SQL["select_digest"], where).fetchall()
-            return cast("str", digest)
-
-        return await self._change_by(lambda c: cast("str", in_transaction(c, lambda: deploy(c))))
+        await self._change_by(lambda c: in_transaction(c, lambda: deploy(c)))
 
     async def _ask(self, name: str, /, **values: Any) -> list[Any]:
         require_storable(values.values())

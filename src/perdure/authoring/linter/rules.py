@@ -1,0 +1,96 @@
+"""What a workflow must not call or look at, and what to use instead."""
+
+import ast
+from functools import lru_cache
+
+NOW = "perdure.now()"
+SLEEP = "await perdure.sleep(...)"
+RANDOM = "perdure.random()"
+UUID = "perdure.uuid4()"
+TOGETHER = "perdure.gather, perdure.first or perdure.join_set"
+DEADLINE = "a timeout= option, or perdure.first with perdure.sleep"
+TASK = "a @task"
+ARGUMENT = "an argument, or a @task that reads it"
+SORTED = "sorted(...)"
+DIGEST = "a digest of hashlib's"
+IDENTITY = "`is` to compare, perdure.uuid4() to name"
+
+_CALLS: tuple[tuple[str, str, str], ...] = (
+    (NOW, "time", "time monotonic perf_counter process_time thread_time"),
+    (NOW, "time", "time_ns monotonic_ns perf_counter_ns process_time_ns thread_time_ns"),
+    (NOW, "time", "clock_gettime clock_gettime_ns localtime gmtime ctime asctime strftime"),
+    (NOW, "datetime.datetime", "now utcnow today"),
+    (NOW, "datetime.date", "today"),
+    (SLEEP, "time", "sleep"),
+    (SLEEP, "asyncio", "sleep"),
+    (RANDOM, "os", "urandom getrandom"),
+    (UUID, "uuid", "uuid1 uuid4 uuid6 uuid7 uuid8"),
+    (TOGETHER, "asyncio", "gather wait as_completed TaskGroup create_task ensure_future shield"),
+    (DEADLINE, "asyncio", "wait_for timeout timeout_at"),
+    (TASK, "asyncio", "to_thread run Runner get_running_loop get_event_loop new_event_loop"),
+    (TASK, "asyncio", "run_coroutine_threadsafe create_subprocess_exec create_subprocess_shell"),
+    (TASK, "asyncio", "open_connection start_server open_unix_connection start_unix_server"),
+    (TASK, "threading", "Lock RLock"),
+    (TASK, "builtins", "open input"),
+    (TASK, "io", "open open_code FileIO"),
+    (TASK, "os", "open read write close system popen fork forkpty execv execve spawnl spawnv kill"),
+    (TASK, "os", "listdir scandir walk stat lstat access mkdir makedirs remove unlink rmdir"),
+    (TASK, "os", "rename renames replace link symlink readlink truncate chmod getcwd getpid"),
+    (TASK, "os.path", "exists lexists isfile isdir islink getsize getmtime getctime getatime"),
+    (ARGUMENT, "os", "getenv getenvb putenv unsetenv"),
+    (DIGEST, "builtins", "hash"),
+    (IDENTITY, "builtins", "id"),
+)
+"""Verb, module or class, and what of it is not allowed."""
+
+_MODULES: tuple[tuple[str, str], ...] = (
+    (RANDOM, "random secrets numpy.random"),
+    (TASK, "threading _thread multiprocessing concurrent.futures subprocess queue"),
+    (TASK, "socket _socket ssl select selectors tempfile shutil glob fileinput aiofiles"),
+    (TASK, "urllib.request http.client ftplib imaplib poplib smtplib xmlrpc.client paramiko"),
+    (TASK, "requests httpx aiohttp urllib3 websockets grpc"),
+    (TASK, "sqlite3 _sqlite3 apsw aiosqlite psycopg psycopg2 asyncpg pymysql MySQLdb aiomysql"),
+    (TASK, "redis pymongo motor boto3 botocore aioboto3 aiobotocore openai anthropic"),
+)
+"""Modules of which nothing may be called, other than exceptions. They are judged by name."""
+
+READS = dict.fromkeys(("os.environ", "os.environb", "sys.argv"), ARGUMENT) | {"sys.stdin": TASK}
+"""What must not even be looked at."""
+
+_ENOUGH_ARGUMENTS = {
+    **dict.fromkeys(("random.Random", "numpy.random.default_rng", "numpy.random.RandomState"), 1),
+    **dict.fromkeys(("time.localtime", "time.gmtime", "time.ctime", "time.asctime"), 1),
+    "time.strftime": 2,
+    "uuid.uuid8": 3,
+}
+"""With that many arguments the call depends on nothing else: a seed, a time."""
+
+PATH = "pathlib.Path"
+_PATH_METHODS = (
+    "open read_text read_bytes write_text write_bytes exists is_file is_dir is_symlink stat lstat"
+    " iterdir glob rglob walk mkdir touch unlink rmdir rename replace samefile symlink_to"
+    " hardlink_to chmod owner group readlink copy copy_into move move_into cwd home"
+)
+
+RULES: dict[str, str | None] = {
+    **{f"{owner}.{name}": verb for verb, owner, names in _CALLS for name in names.split()},
+    **{module: verb for verb, modules in _MODULES for module in modules.split()},
+    **{f"{PATH}.{name}": TASK for name in _PATH_METHODS.split()},
+    "secrets.compare_digest": None,
+}
+"""Dotted names, and what to use instead of calling them or anything within; none if that is fine."""
+
+
+@lru_cache(maxsize=4096)
+def instead_of(name: str) -> str | None:
+    """What to use instead of calling `name`; none if it may be called."""
+    while name and name not in RULES:
+        name = name.rpartition(".")[0]
+    return RULES.get(name)
+
+
+def has_enough_arguments(node: ast.Call, name: str) -> bool:
+    values = (*node.args, *(keyword.value for keyword in node.keywords))
+    given = [v for v in values if not (isinstance(v, ast.Constant) and v.value is None)]
+    is_unpacked = any(isinstance(v, ast.Starred) for v in given)
+    return name in _ENOUGH_ARGUMENTS and (is_unpacked or len(given) >= _ENOUGH_ARGUMENTS[name])

@@ -1,0 +1,117 @@
+"""Where a program lets out the order of a set: it differs between processes, as the hashes of texts do."""
+
+import ast
+from collections.abc import Iterator
+
+from perdure.authoring.linter.bindings import SET_OPERATORS, Comprehension
+from perdure.authoring.linter.things import Thing
+
+ITERATION = "iteration over a set"
+POP = "builtins.set.pop"
+
+A_SET = Thing("builtins.set")
+_SETS = (A_SET, Thing("builtins.frozenset"))
+
+_METHODS = ["union", "intersection", "difference", "symmetric_difference", "copy"]
+_MAKERS = {set_.name for set_ in _SETS}
+_MAKERS |= {f"{set_}.{method}" for set_ in _MAKERS for method in _METHODS}
+
+_DISPLAYS = ast.List | ast.Tuple
+_LISTS = ast.Call | ast.List | ast.ListComp
+
+_LOSE_ORDER = {
+    f"builtins.{name}"
+    for name in ["sorted", "set", "frozenset", "len", "sum", "min", "max", "any", "all"]
+}
+_LOSE_ORDER |= {"math.fsum", "math.prod"}
+"""What these give does not depend on the order of what they take. Nor do the methods of sets."""
+
+_KEEP_ORDER = {f"builtins.{name}" for name in ["list", "tuple", "iter", "map", "filter"]}
+_TELL_ORDER = {f"builtins.{name}" for name in ["enumerate", "zip", "dict.fromkeys"]}
+"""What these give can't be made right by sorting it: the order is in the items."""
+
+
+def is_set(thing: Thing | None) -> bool:
+    """Whether it is a set itself; the types have a target."""
+    return thing in _SETS
+
+
+def makes_set(maker: Thing | None) -> bool:
+    return maker is not None and maker.name in _MAKERS
+
+
+def combines_sets(operator: ast.operator) -> bool:
+    return isinstance(operator, SET_OPERATORS)
+
+
+ORDERED = {
+    ast.For,
+    ast.YieldFrom,
+    ast.Starred,
+    ast.Set,
+    ast.List,
+    ast.Tuple,
+    ast.Assign,
+    ast.AnnAssign,
+}
+"""The nodes that `Orders` is to be asked of, besides calls and comprehensions."""
+
+
+class Orders:
+    """Tells what a function iterates over, where the order of the items matters."""
+
+    def __init__(self) -> None:
+        self._lost: set[ast.AST] = set()
+        """Expressions whose order is lost by what consumes them."""
+        self._bodies: list[ast.AST] = []
+
+    def enter(self, body: list[ast.AST]) -> None:
+        self._bodies += body
+
+    def _is_sorted_in_place(self, target: ast.expr) -> bool:
+        names = (
+            node.value.id
+            for node in (part for statement in self._bodies for part in ast.walk(statement))
+            if isinstance(node, ast.Attribute) and node.attr == "sort"
+            if isinstance(node.value, ast.Name)
+        )
+        return isinstance(target, ast.Name) and target.id in names
+
+    def iterated(self, node: ast.AST, called: Thing | None = None) -> Iterator[ast.expr]:
+        """What `node` itself iterates over. It is asked before its parts are; a call calls `called`."""
+        name = "" if called is None else called.name
+        self._lost.update(self._losing(node, name))
+        if isinstance(node, ast.For):
+            yield node.iter
+        elif isinstance(node, ast.YieldFrom):
+            yield node.value
+        elif isinstance(node, Comprehension):
+            if _acts(node) or not (isinstance(node, ast.SetComp) or node in self._lost):
+                yield from (generator.iter for generator in node.generators)
+        elif isinstance(node, ast.Starred):
+            if isinstance(node.ctx, ast.Load) and node not in self._lost:
+                yield node.value
+        elif isinstance(node, ast.Call):
+            is_let_out = name in _KEEP_ORDER and node not in self._lost
+            is_joined = isinstance(node.func, ast.Attribute) and node.func.attr == "join"
+            yield from node.args if is_let_out or is_joined or name in _TELL_ORDER else ()
+
+    def _losing(self, node: ast.AST, name: str) -> Iterator[ast.expr]:
+        """The parts of `node` whose order is lost in it, or with it."""
+        if isinstance(node, ast.Call):
+            is_lost = name in _LOSE_ORDER or name.rpartition(".")[0] in _MAKERS
+            yield from node.args if is_lost or (name in _KEEP_ORDER and node in self._lost) else ()
+        elif isinstance(node, ast.Set) or (isinstance(node, _DISPLAYS) and node in self._lost):
+            yield from (item for item in node.elts if isinstance(item, ast.Starred))
+        elif isinstance(node, ast.Starred) and node in self._lost:
+            yield node.value
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, _LISTS):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if self._is_sorted_in_place(target):
+                yield node.value
+
+
+def _acts(node: Comprehension) -> bool:
+    """Whether it awaits something for each item: steps have an order, whatever becomes of their results."""
+    once = set(ast.walk(node.generators[0].iter))
+    return any(isinstance(part, ast.Await) and part not in once for part in ast.walk(node))
