@@ -65,6 +65,11 @@ class Bodies:
         self._free[task.is_async] -= 1
         return True
 
+    @property
+    def is_open(self) -> bool:
+        """Whether slots are given out at all."""
+        return self._is_open
+
     def has_slot(self, is_async: bool) -> bool:
         return self._is_open and self._free[is_async] > 0
 
@@ -84,8 +89,12 @@ class Bodies:
 
     def is_running(self, run_id: RunId, step: StepId, attempt: int) -> bool:
         """Whether that attempt, of a run that this host owns, runs here, or its outcome is on its way."""
-        body = self._bodies.get((run_id, False), {}).get(step)
+        body = self.find(run_id, step)
         return body is not None and body.info.attempt == attempt
+
+    def find(self, run_id: RunId, step: StepId) -> Body | None:
+        """What runs here of a step, of a run that this host owns, or has its outcome on its way."""
+        return self._bodies.get((run_id, False), {}).get(step)
 
     def start(self, body: Body) -> None:
         """Execute the body in its reserved slot, then let it report its outcome."""

@@ -98,7 +98,8 @@ class Host:
         """Called when a hook waits, or a signal for one, that is durable and may not have met the other."""
         self.on_slot: Callable[[], None] = lambda: None
         """Called when a slot is free that no step of this host's runs waits for."""
-        self._waiting = WaitingSteps(bodies.has_slot, self.advance, self.spawn)
+        self._waiting = WaitingSteps(bodies, self.advance, self.spawn, settings.probation)
+        self.probation = self._waiting.probation
         self.on_unfinished: Callable[[Sequence[WarmRun]], None] = lambda _: None
         """Called with the runs that are durable and of which more is decided: `advance` writes it."""
         self._background = Background(self._failed)
@@ -291,11 +292,8 @@ class Host:
         for promise in machine.unstarted:
             if promise.is_settled or promise.is_running:
                 continue
-            task = promise.task
-            if self.bodies.reserve(task):
+            if self._waiting.reserve(run.run_id, promise):
                 batch.starts.append((run, promise, facts.start(machine, promise)))
-            else:
-                self._waiting.add(task.is_async, run.run_id, promise.step)
         machine.unstarted.clear()
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []
@@ -423,6 +421,7 @@ class Host:
             warm = rebuild(run, entries, workflow, self.codec, self.sources, self.programs)
         except Diverged as diverged:
             raise explain(run, workflow, diverged.divergence) from None
+        self.probation.hear(warm.machine)
         facts.resume(warm, self.bodies.is_running, self.max_doubts)
         return warm
 

@@ -17,6 +17,7 @@ from perdure.core.errors import CommitRejected, StaleToken, StoreError
 from perdure.core.ids import RunId, StepId
 from perdure.core.messages import Message, Work
 from perdure.core.replay.doubt import Doubt, Resolution, resolve, step_in_doubt
+from perdure.core.replay.suspicion import first_of_queue, is_suspect
 from perdure.engine.replay.errand import unpack_errand
 from perdure.engine.replay.facts import Outcome
 from perdure.host.body import Body
@@ -65,7 +66,7 @@ class QueueWorker:
             claims = await store.claim_work(
                 host.host_id, self.queues, token, now, self._lease_ms, free
             )
-            for claim in claims:
+            for claim in await self._hold_back(claims):
                 is_late = host.sources.now_ms() - now > self._lease_ms / 2
                 if is_late and self._held(claim.work) is None:
                     # This process stood still, or its store did: another host may have done it by now.
@@ -77,6 +78,23 @@ class QueueWorker:
                 return
         self.next_due_ms = None
         self.is_full = True
+
+    async def _hold_back(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Give back all suspects but the one whose turn it is, before anything begins that may end this process."""
+        probation = self._host.probation
+        suspects = [claim for claim in claims if claim.doubts and self._is_suspect(claim)]
+        if not suspects or not probation.length_s:
+            return claims
+        if probation.is_idle:
+            suspects.pop(first_of_queue([claim.doubts for claim in suspects]))
+        if suspects:
+            due_ms = self._host.sources.now_ms() + round(probation.length_s * 1000)
+            await self._host.store.return_claims(suspects, due_ms)
+        return [claim for claim in claims if claim not in suspects]
+
+    def _is_suspect(self, claim: Claim) -> bool:
+        errand, _ = unpack_errand(claim.work)
+        return is_suspect(errand.doubts + claim.doubts) and self._held(claim.work) is None
 
     def serves(self, work: Work) -> bool:
         return self._is_open and work.queue in self.queues
@@ -116,6 +134,8 @@ class QueueWorker:
             info, task, payload, report, is_claimed=True, claim=claim.claims, is_doubted=is_doubted
         )
         host.bodies.start(body)
+        if claim.doubts and is_suspect(total):
+            host.probation.watch(body)
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
 

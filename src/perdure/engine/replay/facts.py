@@ -137,8 +137,7 @@ def _doubt(machine: RunMachine, promise: DurablePromise, max_doubts: int) -> Non
 
 def _give_up(machine: RunMachine, promise: DurablePromise) -> None:
     step = promise.step
-    deaths = promise.doubts - promise.stops
-    error = step_in_doubt(step, promise.name, promise.task.on_doubt, deaths)
+    error = step_in_doubt(step, promise.name, promise.task.on_doubt, promise.deaths)
     payload = encode_failure(machine.codec, error)
     machine.feed(e.InvokeCompleted(step, promise.attempt, False, payload=payload))
 
