@@ -48,12 +48,13 @@ async def lasting(number: int) -> int:
 
 @workflow(name="probation.lasting_in_threads")
 async def lasting_in_threads(count: int) -> list[int]:
-    return await perdure.gather(*(last_in_a_thread(number) for number in range(count)))
+    return [*await perdure.gather(*(last_in_a_thread(number) for number in range(count)))]
 
 
 async def suspects(url: str, count: int) -> list[str]:
     """Runs whose engine died twice while their steps were under way."""
     keys = [str(number) for number in range(count)]
+    runs: list[Handle[int]] = []
     for life in (1, 2):
         async with killed(url) as engine:
             runs = await engine.start_many([lasting(number) for number in range(count)], keys=keys)
@@ -110,24 +111,36 @@ async def test_a_stop_and_a_cancel_do_not_wait_for_a_turn(shared_url: str) -> No
 
 
 async def test_turns_and_slots_are_both_waited_for(shared_url: str) -> None:
+    run_id = ""
     for life in (1, 2):
         async with killed(shared_url, Settings(threads=3)) as engine:
-            run = await engine.start(lasting_in_threads(3), key="the one")
+            run_id = (await engine.start(lasting_in_threads(3), key="the one")).run_id
             await until(lambda life=life: begun == dict.fromkeys(range(3), life))  # type: ignore[misc]
     settings = Settings(threads=1, concurrency=1, warm_runs=0, probation=0.05)
     async with opened(shared_url, settings) as engine:
-        assert await engine.handle(run.run_id).result(10) == [0, 1, 2]
+        assert await engine.handle(run_id).result(10) == [0, 1, 2]
     assert begun == {0: 3, 1: 3, 2: 3}
+
+
+async def test_who_ends_at_once_passes_the_turn_on_at_once(shared_url: str) -> None:
+    count = 20
+    runs = await suspects(shared_url, count)
+    async with opened(shared_url, Settings(probation=0.5)) as engine:
+        at = time.monotonic()
+        results = [await engine.handle(run).result(10) for run in runs]
+        assert time.monotonic() - at < 0.5 * count / 2
+    assert results == list(range(count))
 
 
 async def test_stops_make_no_suspects(shared_url: str) -> None:
     patience[0] = 3
+    run_id = ""
     for life in (1, 2, 3):
         async with opened(shared_url, AT_ONCE) as engine:
-            run = await engine.start(lasting(0), key="0")
+            run_id = (await engine.start(lasting(0), key="0")).run_id
             await until(lambda life=life: begun[0] == life)  # type: ignore[misc]
     async with opened(shared_url, NEVER) as engine:
-        assert await engine.handle(run.run_id).result(10) == 0
+        assert await engine.handle(run_id).result(10) == 0
 
 
 async def test_without_probation_all_begin_at_once(shared_url: str) -> None:

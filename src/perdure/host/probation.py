@@ -72,11 +72,15 @@ class Probation:
 
     def watch(self, body: Body) -> None:
         """A suspect begins: the next one waits for it."""
-        pause = self._rest()
-        if body.life is not None:
-            body.life.add_done_callback(partial(self._cut_short, pause))
+        if body.life is None:
+            # It has ended at once, or is not begun because its host stops.
+            self._go_on()
+        else:
+            body.life.add_done_callback(partial(self._cut_short, self._rest()))
 
     def _rest(self) -> asyncio.TimerHandle:
+        if self._pause is not None:
+            self._pause.cancel()
         # No task: what only waits must not hold up a host that stops.
         self._pause = self._loop.call_later(self.length_s, self._go_on)
         return self._pause
@@ -99,8 +103,8 @@ class Probation:
         finally:
             self._turn = None
             body = self._bodies.find(run_id, step)
-            if body is None:
-                # It ended at once, or is not to begin after all, or waits for a slot and then for another turn.
-                self._go_on()
-            else:
+            if body is not None:
                 self.watch(body)
+            else:
+                # It is not wanted any more, or is elsewhere, or waits for a slot and then for another turn.
+                self._go_on()
