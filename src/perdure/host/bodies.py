@@ -43,6 +43,8 @@ class Bodies:
         """Every body that lives, and every outcome that is on its way."""
         self.stopped: list[Body] = []
         """Those of this host's own runs that it has ended, or not begun, because it stops."""
+        self.stopped_claims: list[Body] = []
+        """Those from queues that it has ended."""
         self._is_open = True
         self._is_closed = False
         self.on_free: Callable[[bool], None] = lambda _: None
@@ -142,6 +144,8 @@ class Bodies:
         for (run_id, is_claimed), steps in list(self._bodies.items()):
             for step, body in list(steps.items()):
                 if is_claimed:
+                    if body.life is not None and not body.is_reporting:
+                        self.stopped_claims.append(body)
                     self.cancel(run_id, step, is_claimed=True)
                 elif body.life is not None and not body.is_reporting:
                     # Not forgotten: while it is here, it is not in doubt.
