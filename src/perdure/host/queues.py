@@ -90,6 +90,7 @@ class QueueWorker:
         if probation.is_idle:
             suspects.pop(first_of_queue([_deaths(claim) for claim in suspects]))
         if suspects:
+            # Not before: who is on probation may end this process while others are claimed, and they would count.
             due_ms = self._host.sources.now_ms() + round(probation.length_s * 1000)
             await self._host.store.return_claims(suspects, due_ms)
         return [claim for claim in claims if claim not in suspects]
