@@ -86,13 +86,14 @@ async def insist(do: Callable[[], Awaitable[T]]) -> T:
 async def main() -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-    # A step may be unlucky many times here, and must not be failed for it.
+    # A step may be unlucky many times here, and must not be failed for it, nor wait long.
     settings = Settings(
         lease=order.lease_s,
         heartbeat=order.stale_after_s / 8,
         stale_after=order.stale_after_s,
         transaction_timeout=order.stale_after_s / 2,
         max_doubts=90,
+        probation=0.05,
         grace=20,
     )
     engine = Engine(order.url, queues=["chaos"], settings=settings)

@@ -9,7 +9,7 @@ import os
 import sys
 
 import perdure
-from perdure import Engine, Handle, task, workflow
+from perdure import Engine, Handle, Settings, task, workflow
 
 STEPS = 10
 LINE = len("00000 00 00\n")
@@ -39,7 +39,8 @@ async def see_to_its_end(number: int, run: Handle[int]) -> None:
 
 
 async def main(url: str, runs: int) -> None:
-    async with Engine(url) as engine:
+    # It does not die of its steps: they are to go on, and to be under way at the next kill.
+    async with Engine(url, settings=Settings(probation=0)) as engine:
         keys = [str(run) for run in range(runs)]
         started = await engine.start_many([tallying(run) for run in range(runs)], keys=keys)
         await asyncio.gather(*(see_to_its_end(*each) for each in enumerate(started)))

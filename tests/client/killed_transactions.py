@@ -14,8 +14,8 @@ from perdure import Engine, Settings, Transaction, task, workflow
 
 RUNS = 40
 STEPS = 8
-SETTINGS = Settings(max_doubts=50)
-"""It is killed more often than a step that kills its process would be begun again."""
+SETTINGS = Settings(max_doubts=50, probation=0)
+"""It is killed more often than a step that kills its process would be begun again, and is not suspected for it."""
 
 MAKE = "CREATE TABLE IF NOT EXISTS effects (run integer, step integer, attempt integer)"
 INSERT = "INSERT INTO effects VALUES ($1, $2, $3)"

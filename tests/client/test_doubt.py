@@ -604,7 +604,7 @@ async def test_queued_work_that_was_in_doubt_too_often_fails(shared_url: str) ->
     async with opened(shared_url) as owner:
         run = await owner.start(catching("always_hangs_there"))
         for lives in (1, 2):
-            async with opened(shared_url, limited, ("doubtful",)):
+            async with killed(shared_url, limited, ("doubtful",)):
                 await until(lambda lives=lives: len(world.begun) == lives)  # type: ignore[misc]
         async with opened(shared_url, limited, ("doubtful",)):
             assert "was under way 2 times" in await run.result(10)

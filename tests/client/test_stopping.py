@@ -8,7 +8,7 @@ import pytest
 import perdure
 from perdure import NotDone, Retry, Settings, StepInDoubt, task, workflow
 from perdure.core.journal import events as e
-from perdure.core.replay.doubt import MOST_DOUBTS
+from perdure.core.replay.doubt import MOST_DOUBTS, doubted_steps
 from tests.client.engines import AT_ONCE, killed, opened, recorded, until
 
 pytestmark = pytest.mark.asyncio
@@ -36,10 +36,16 @@ def find(key: str) -> int:
 
 
 lasts = task(name="stopping.lasts")(begin)
+lasts_there = task(name="stopping.lasts_there", queue="stopping")(begin)
 
 
 @task(name="stopping.asks", on_doubt=find)
 async def asks() -> int:
+    return await begin(2)
+
+
+@task(name="stopping.asks_there", on_doubt=find, queue="stopping")
+async def asks_there() -> int:
     return await begin(2)
 
 
@@ -48,10 +54,25 @@ async def fails() -> int:
     return await begin(1)
 
 
+@task(name="stopping.fails_there", on_doubt="fail", queue="stopping")
+async def fails_there() -> int:
+    return await begin(1)
+
+
 @task(name="stopping.retries", retry=Retry(attempts=2, first=0))
 async def retries() -> int:
     await begin(3)
     raise ValueError(len(begun))
+
+
+@task(name="stopping.retries_there", retry=Retry(attempts=2, first=0), queue="stopping")
+async def retries_there() -> int:
+    begun.append(perdure.info().attempt)
+    if len(begun) == 4:
+        raise ValueError(len(begun))
+    if len(begun) < 6:
+        await asyncio.sleep(3600)
+    return len(begun)
 
 
 release = threading.Event()
@@ -64,19 +85,33 @@ def threads() -> int:
     return len(begun)
 
 
+@task(name="stopping.threads_there", queue="stopping")
+def threads_there() -> int:
+    begun.append(perdure.info().attempt)
+    release.wait(30)
+    return len(begun)
+
+
+PATIENT = {"lasts": lasts, "lasts_there": lasts_there}
+TASKS = {
+    **{"asks": asks, "fails": fails, "retries": retries, "threads": threads},
+    **{"asks_there": asks_there, "fails_there": fails_there},
+    **{"retries_there": retries_there, "threads_there": threads_there},
+}
+
+
 @workflow(name="stopping.waiting")
 async def waiting(which: str, patience: int = 0) -> int:
-    calls = {"asks": asks, "fails": fails, "retries": retries, "threads": threads}
-    if which == "lasts":
-        return await lasts(patience)
-    return await calls[which]()
+    if which in PATIENT:
+        return await PATIENT[which](patience)
+    return await TASKS[which]()
 
 
 async def stop_often(url: str, which: str, times: int, patience: int = 0) -> str:
     """A run whose task began so often, and as often its engine was stopped."""
     run_id = ""
     for count in range(1, times + 1):
-        async with opened(url, AT_ONCE) as engine:
+        async with opened(url, AT_ONCE, ("stopping",)) as engine:
             if not run_id:
                 run_id = (await engine.start(waiting(which, patience))).run_id
             await until(lambda count=count: len(begun) == count)  # type: ignore[misc]
@@ -140,6 +175,87 @@ async def test_a_thread_that_does_not_end_counts(
     run_id = await stop_often(shared_url, "threads", 1)
     release.set()
     async with opened(shared_url) as engine:
+        run = engine.handle(run_id)
+        assert await run.result(10) == 2
+        labels = [each.label for each in await recorded(engine, run, e.Posted)]
+        assert labels == ["in doubt: retry"]
+
+
+@pytest.mark.parametrize("settings", [None, Settings(max_doubts=0)])
+async def test_stops_of_a_queues_host_do_not_count_as_deaths(
+    shared_url: str, settings: Settings | None
+) -> None:
+    run_id = await stop_often(shared_url, "lasts_there", 6, patience=6)
+    async with opened(shared_url, settings, ("stopping",)) as engine:
+        run = engine.handle(run_id)
+        assert await run.result(10) == 7
+        (posted,) = await recorded(engine, run, e.Posted)
+        assert (posted.label, doubted_steps(posted)) == ("stopped: retry", [("root.0", 6)])
+    assert begun == [1] * 7
+
+
+async def test_deaths_of_a_queues_host_count_between_stops_and_over_attempts(
+    shared_url: str,
+) -> None:
+    limited = Settings(max_doubts=1)
+    run_id = await stop_often(shared_url, "retries_there", 3)
+    async with killed(shared_url, limited, ("stopping",)):
+        await until(lambda: len(begun) == 5)
+    async with opened(shared_url, limited, ("stopping",)) as engine:
+        run = engine.handle(run_id)
+        assert await run.result(10) == 6
+        posted = [
+            (each.label, doubted_steps(each)) for each in await recorded(engine, run, e.Posted)
+        ]
+        assert posted == [("stopped: retry", [("root.0", 3)]), ("in doubt: retry", [("root.0", 1)])]
+    assert begun == [1, 1, 1, 1, 2, 2]
+
+
+async def test_queued_work_that_killed_its_host_too_often_fails_in_spite_of_stops(
+    shared_url: str,
+) -> None:
+    limited = Settings(max_doubts=1)
+    run_id = await stop_often(shared_url, "lasts_there", 2, patience=9)
+    for count in (3, 4):
+        async with killed(shared_url, limited, ("stopping",)):
+            await until(lambda count=count: len(begun) == count)  # type: ignore[misc]
+    async with opened(shared_url, limited, ("stopping",)) as engine:
+        run = engine.handle(run_id)
+        with pytest.raises(StepInDoubt, match="was under way 2 times when its host died"):
+            await run.result(10)
+        labels = [each.label for each in await recorded(engine, run, e.Posted)]
+        assert labels == ["stopped: retry", "in doubt: fail"]
+
+
+async def test_who_was_stopped_on_a_queue_is_asked_what_happened(shared_url: str) -> None:
+    run_id = await stop_often(shared_url, "asks_there", 2)
+    async with opened(shared_url, queues=("stopping",)) as engine:
+        run = engine.handle(run_id)
+        assert await run.result(10) == 3
+        labels = [each.label for each in await recorded(engine, run, e.Posted)]
+        assert labels == ["stopped: reconcile"]
+    assert len(asked) == 2
+
+
+async def test_queued_work_that_is_not_to_be_repeated_is_not(shared_url: str) -> None:
+    run_id = await stop_often(shared_url, "fails_there", 1)
+    async with opened(shared_url, queues=("stopping",)) as engine:
+        run = engine.handle(run_id)
+        with pytest.raises(StepInDoubt):
+            await run.result(10)
+        labels = [each.label for each in await recorded(engine, run, e.Posted)]
+        assert labels == ["in doubt: fail"]
+    assert begun == [1]
+
+
+async def test_a_thread_of_a_queue_that_does_not_end_counts(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.host.host.LONGEST_CLEAN_UP_S", 0.1)
+    release.clear()
+    run_id = await stop_often(shared_url, "threads_there", 1)
+    release.set()
+    async with opened(shared_url, queues=("stopping",)) as engine:
         run = engine.handle(run_id)
         assert await run.result(10) == 2
         labels = [each.label for each in await recorded(engine, run, e.Posted)]

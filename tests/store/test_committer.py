@@ -257,6 +257,7 @@ async def test_a_closed_store_answers_nothing_and_says_so(store_url: str) -> Non
         lambda: closed.chunks(run_id, "tokens", 0, 1),
         lambda: closed.spans(run_id, "tokens", 1),
         lambda: closed.return_claims([], 1),
+        lambda: closed.return_stopped([], 1),
         lambda: closed.next_work(["gpu"]),
         lambda: closed.load([run_id]),
         lambda: anext(closed.books()),

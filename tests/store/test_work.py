@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.core.errors import StaleFence, StaleToken
 from perdure.core.ids import StepId
@@ -340,6 +341,21 @@ async def test_a_returned_claim_belongs_to_no_host(store: Store) -> None:
     assert await store.return_work(HOST, NOW) == 0
 
 
+async def test_work_that_was_stopped_is_due_with_what_is_known_of_it_now(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.0"), run.work("root.1"))
+    first, second = await claim(store, "t1")
+    known = replace(first.work, payload=b"more")
+    await store.return_stopped([replace(first, work=known)], NOW)
+    await store.return_stopped([], NOW)
+    (again,) = await store.claim_work(OTHER_HOST, ["gpu"], "t2", NOW, LEASE_MS, 10)
+    assert again.work == replace(known, available_at_ms=again.work.available_at_ms)
+    assert again.claims == 2
+    await store.commit(finishing(second.work, "t1"))
+    with pytest.raises(StaleToken):
+        await store.commit(finishing(first.work, "t1"))
+
+
 async def test_a_claim_that_no_longer_holds_is_not_given_back(store: Store) -> None:
     run = await begun(store)
     await put(store, run, run.work())
@@ -347,6 +363,7 @@ async def test_a_claim_that_no_longer_holds_is_not_given_back(store: Store) -> N
     await claim(store, "t2", now_ms=NOW + LEASE_MS)
     before = await contents(store)
     await store.return_claims(late, NOW)
+    await store.return_stopped(late, NOW)
     assert await contents(store) == before
 
 

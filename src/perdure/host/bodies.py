@@ -43,6 +43,8 @@ class Bodies:
         """Every body that lives, and every outcome that is on its way."""
         self.stopped: list[Body] = []
         """Those of this host's own runs that it has ended, or not begun, because it stops."""
+        self.stopped_claims: list[Body] = []
+        """Those from queues that it has ended."""
         self._is_open = True
         self._is_closed = False
         self.on_free: Callable[[bool], None] = lambda _: None
@@ -65,6 +67,11 @@ class Bodies:
         self._free[task.is_async] -= 1
         return True
 
+    @property
+    def is_open(self) -> bool:
+        """Whether slots are given out at all."""
+        return self._is_open
+
     def has_slot(self, is_async: bool) -> bool:
         return self._is_open and self._free[is_async] > 0
 
@@ -84,8 +91,12 @@ class Bodies:
 
     def is_running(self, run_id: RunId, step: StepId, attempt: int) -> bool:
         """Whether that attempt, of a run that this host owns, runs here, or its outcome is on its way."""
-        body = self._bodies.get((run_id, False), {}).get(step)
+        body = self.find(run_id, step)
         return body is not None and body.info.attempt == attempt
+
+    def find(self, run_id: RunId, step: StepId) -> Body | None:
+        """What runs here of a step, of a run that this host owns, or has its outcome on its way."""
+        return self._bodies.get((run_id, False), {}).get(step)
 
     def start(self, body: Body) -> None:
         """Execute the body in its reserved slot, then let it report its outcome."""
@@ -133,6 +144,8 @@ class Bodies:
         for (run_id, is_claimed), steps in list(self._bodies.items()):
             for step, body in list(steps.items()):
                 if is_claimed:
+                    if body.life is not None and not body.is_reporting:
+                        self.stopped_claims.append(body)
                     self.cancel(run_id, step, is_claimed=True)
                 elif body.life is not None and not body.is_reporting:
                     # Not forgotten: while it is here, it is not in doubt.

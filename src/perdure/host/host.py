@@ -96,7 +96,8 @@ class Host:
         """Called when a hook waits, or a signal for one, that is durable and may not have met the other."""
         self.on_slot: Callable[[], None] = lambda: None
         """Called when a slot is free that no step of this host's runs waits for."""
-        self._waiting = WaitingSteps(bodies.has_slot, self.advance, self.spawn)
+        self._waiting = WaitingSteps(bodies, self.advance, self.spawn, settings.probation)
+        self.probation = self._waiting.probation
         self.staging = Staging(
             host_id, codec, sources, self.programs, residents, bodies, self._waiting
         )
@@ -334,6 +335,7 @@ class Host:
             warm = rebuild(run, entries, workflow, self.codec, self.sources, self.programs)
         except Diverged as diverged:
             raise explain(run, workflow, diverged.divergence) from None
+        self.probation.hear(warm.machine)
         facts.resume(warm, self.bodies.is_running, self.max_doubts)
         return warm
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure.authoring.failures import encode_failure
 from perdure.authoring.registry import find
 from perdure.authoring.task import Task
@@ -17,7 +19,8 @@ from perdure.core.errors import CommitRejected, StaleToken, StoreError
 from perdure.core.ids import RunId, StepId
 from perdure.core.messages import Message, Work
 from perdure.core.replay.doubt import Doubt, Resolution, resolve, step_in_doubt
-from perdure.engine.replay.errand import unpack_errand
+from perdure.core.replay.suspicion import first_of_queue, is_suspect
+from perdure.engine.replay.errand import stopped, unpack_errand
 from perdure.engine.replay.facts import Outcome
 from perdure.host.body import Body
 from perdure.host.host import Host
@@ -65,7 +68,7 @@ class QueueWorker:
             claims = await store.claim_work(
                 host.host_id, self.queues, token, now, self._lease_ms, free
             )
-            for claim in claims:
+            for claim in await self._hold_back(claims):
                 is_late = host.sources.now_ms() - now > self._lease_ms / 2
                 if is_late and self._held(claim.work) is None:
                     # This process stood still, or its store did: another host may have done it by now.
@@ -77,6 +80,23 @@ class QueueWorker:
                 return
         self.next_due_ms = None
         self.is_full = True
+
+    async def _hold_back(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Give back all suspects but the one whose turn it is, before anything begins that may end this process."""
+        probation = self._host.probation
+        suspects = [claim for claim in claims if claim.doubts and self._is_suspect(claim)]
+        if not suspects or not probation.length_s:
+            return claims
+        if probation.is_idle:
+            suspects.pop(first_of_queue([_deaths(claim) for claim in suspects]))
+        if suspects:
+            # Not before: who is on probation may end this process while others are claimed, and they would count.
+            due_ms = self._host.sources.now_ms() + round(probation.length_s * 1000)
+            await self._host.store.return_claims(suspects, due_ms)
+        return [claim for claim in claims if claim not in suspects]
+
+    def _is_suspect(self, claim: Claim) -> bool:
+        return is_suspect(_deaths(claim)) and self._held(claim.work) is None
 
     def serves(self, work: Work) -> bool:
         return self._is_open and work.queue in self.queues
@@ -102,7 +122,8 @@ class QueueWorker:
         total = errand.doubts + claim.doubts
         doubt = None
         if claim.doubts:
-            doubt = Doubt(total, resolve(task.on_doubt, total, host.max_doubts))
+            resolution = resolve(task.on_doubt, total, host.max_doubts, errand.stops)
+            doubt = Doubt(total, resolution, errand.stops)
             if doubt.resolution is Resolution.FAIL:
                 await self._give_up(claim, task, doubt)
                 return
@@ -116,6 +137,8 @@ class QueueWorker:
             info, task, payload, report, is_claimed=True, claim=claim.claims, is_doubted=is_doubted
         )
         host.bodies.start(body)
+        if claim.doubts and is_suspect(total - errand.stops):
+            host.probation.watch(body)
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
 
@@ -127,7 +150,8 @@ class QueueWorker:
         """The work is in doubt, and is not executed again."""
         work = claim.work
         self._claims[work.run_id, work.step] = claim
-        error = step_in_doubt(work.step, task.name, task.on_doubt, doubt.total)
+        deaths = doubt.total - doubt.stops
+        error = step_in_doubt(work.step, task.name, task.on_doubt, deaths)
         outcome = Outcome(False, encode_failure(self._host.codec, error))
         await self._report(work, outcome, outcome.kind_by(claim.claims, doubt))
 
@@ -200,13 +224,35 @@ class QueueWorker:
     async def stop(self) -> None:
         """Claim nothing more; give back what has not ended."""
         self.close()
-        self._claims.clear()
         if self.queues:
-            # All of it: a claim that was cut short may be durable, though nothing here knows of it.
             host = self._host
-            await host.store.return_work(host.host_id, host.sources.now_ms())
+            now = host.sources.now_ms()
+            await host.store.return_stopped(self._stopped(), now)
+            # All of it: a claim that was cut short may be durable, though nothing here knows of it.
+            await host.store.return_work(host.host_id, now)
+        self._claims.clear()
+
+    def _stopped(self) -> list[Claim]:
+        """What this host has ended itself, and others are to begin again: as of local steps, a thread may end the
+        process yet, and what is not begun again is left to the next host to fail."""
+        ended = {
+            (body.info.run_id, body.info.step)
+            for body in self._host.bodies.stopped_claims
+            if body.has_ended and body.task.on_doubt is not Resolution.FAIL
+        }
+        return [
+            replace(claim, work=stopped(claim.work))
+            for place, claim in self._claims.items()
+            if place in ended
+        ]
 
     def close(self) -> None:
         self.pause()
         if self._renewing is not None:
             self._renewing.cancel()
+
+
+def _deaths(claim: Claim) -> int:
+    """How many hosts may have died of it."""
+    errand, _ = unpack_errand(claim.work)
+    return errand.doubts + claim.doubts - errand.stops

@@ -38,6 +38,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_doubts: int = MAX_DOUBTS
     """How often a step may have been under way when its host died. Once more, and it is failed: it may be the cause."""
 
+    probation: float = 1.0
+    """How long a step lives that was under way at two deaths of its host or more, before the next such step begins.
+    With 0 they begin at once."""
+
     stepwise: bool = False
     """Commit every entry by itself. Slow; for tests of recovery."""
 
@@ -56,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if milliseconds(self.lease, "lease") < _SHORTEST_LEASE_MS:
             raise InputError(f"lease is {self.lease!r}", "pass at least 0.1 seconds")
         milliseconds(self.grace, "grace")
+        milliseconds(self.probation, "probation")
         self._require_signs_of_life()
         if not milliseconds(self.transaction_timeout, "transaction_timeout"):
             raise InputError(

@@ -93,11 +93,8 @@ class Staging:
         for promise in machine.unstarted:
             if promise.is_settled or promise.is_running:
                 continue
-            task = promise.task
-            if self._bodies.reserve(task):
+            if self._waiting.reserve(run.run_id, promise):
                 batch.starts.append((run, promise, facts.start(machine, promise)))
-            else:
-                self._waiting.add(task.is_async, run.run_id, promise.step)
         machine.unstarted.clear()
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []

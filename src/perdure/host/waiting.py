@@ -1,4 +1,4 @@
-"""Steps that wait for a slot."""
+"""Steps that wait for a slot, or for their turn."""
 
 import asyncio
 from collections import OrderedDict
@@ -7,7 +7,10 @@ from functools import partial
 from typing import Any
 
 from perdure.core.ids import RunId, StepId
+from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.warm import WarmRun
+from perdure.host.bodies import Bodies
+from perdure.host.probation import Probation
 
 Advance = Callable[[RunId, Callable[[WarmRun], None]], Awaitable[bool]]
 
@@ -20,11 +23,13 @@ class WaitingSteps:
 
     def __init__(
         self,
-        has_slot: Callable[[bool], bool],
+        bodies: Bodies,
         advance: Advance,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        probation_s: float,
     ) -> None:
-        self._has_slot = has_slot
+        self._bodies = bodies
+        self.probation = Probation(bodies, self._begin_one, spawn, probation_s)
         self._advance = advance
         self._spawn = spawn
         self._lines: dict[bool, OrderedDict[tuple[RunId, StepId], None]] = {
@@ -33,13 +38,21 @@ class WaitingSteps:
         self._freed = {True: 0, False: 0}
         """Slots that became free in this turn of the loop."""
 
-    def add(self, is_async: bool, run_id: RunId, step: StepId) -> None:
-        self._lines[is_async][run_id, step] = None
+    def reserve(self, run_id: RunId, promise: DurablePromise) -> bool:
+        """Take a slot for the next attempt of a step. One that can't begin now waits, and begins when it can."""
+        if not self.probation.admits(run_id, promise):
+            return False
+        task = promise.task
+        if self._bodies.reserve(task):
+            return True
+        self._lines[task.is_async][run_id, promise.step] = None
+        return False
 
     def drop(self, run_id: RunId, step: StepId) -> None:
         """Nobody wants it any more."""
         for line in self._lines.values():
             line.pop((run_id, step), None)
+        self.probation.drop(run_id, step)
 
     def fill(self, is_async: bool) -> bool:
         """A slot is free: let a step have it. False if none waits."""
@@ -54,11 +67,14 @@ class WaitingSteps:
     async def _begin(self, is_async: bool) -> None:
         """Begin as many steps as slots became free; and others, if not every one is still wanted."""
         freed, self._freed[is_async] = self._freed[is_async], 0
-        while self._lines[is_async] and self._has_slot(is_async):
+        while self._lines[is_async] and self._bodies.has_slot(is_async):
             runs = self._take(is_async, freed).items()
             await asyncio.gather(
                 *(self._advance(run, partial(_want, steps)) for run, steps in runs)
             )
+
+    async def _begin_one(self, run_id: RunId, step: StepId) -> None:
+        await self._advance(run_id, partial(_want, [step]))
 
     def _take(self, is_async: bool, count: int) -> dict[RunId, list[StepId]]:
         """Those that wait longest, by run."""

@@ -146,6 +146,11 @@ class Store(GraphTables, Protocol):
         begun them. Claims that no longer hold are left alone."""
         ...
 
+    async def return_stopped(self, claims: Sequence[Claim], now_ms: int) -> None:
+        """Commits: these tasks are due, under no token, with the payloads that they have here. Claims that no longer
+        hold are left alone."""
+        ...
+
     async def next_work(self, queues: Sequence[str]) -> int | None:
         """The earliest time at which a task of these queues may be claimed: it is available then, or
         its lease ends. `None` if there is no task."""

@@ -43,9 +43,9 @@ from perdure.testing.streams import Audience, Streamed, streamed
 from perdure.testing.transactions import Bundles, Commit
 
 MODES: dict[str, Settings] = {
-    "warm": Settings(),
-    "always replayed": Settings(warm_runs=0),
-    "stepwise": Settings(stepwise=True),
+    "warm": Settings(probation=0),
+    "always replayed": Settings(warm_runs=0, probation=0),
+    "stepwise": Settings(stepwise=True, probation=0),
 }
 
 LONGEST_S = 20.0

@@ -57,8 +57,8 @@ def test_a_result_that_was_found_names_its_step_and_posts_nothing() -> None:
 
 @pytest.mark.parametrize("resolution", Resolution)
 def test_a_doubt_travels_as_text(resolution: Resolution) -> None:
-    doubt = Doubt(12, resolution)
-    assert parse_doubt(str(doubt)) == doubt
+    for doubt in (Doubt(12, resolution), Doubt(12, resolution, 7)):
+        assert parse_doubt(str(doubt)) == doubt
 
 
 def test_the_digits_of_a_step_hold_the_most_doubts_that_there_can_be() -> None:

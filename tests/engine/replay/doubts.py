@@ -20,6 +20,7 @@ from perdure.engine.replay.machine import Machine
 from perdure.engine.replay.promise import DurablePromise
 from perdure.host.bodies import Bodies
 from perdure.host.body import Body
+from perdure.host.probation import Probation
 from perdure.store.records import Claim
 from perdure.testing.workflows import Ended
 
@@ -200,6 +201,14 @@ def lost_claims_not_counted() -> Iterator[None]:
     """Work that a dead host had claimed counts as work that nobody has begun."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Claim, "doubts", 0)
+        yield
+
+
+@contextmanager
+def turn_not_passed_on() -> Iterator[None]:
+    """Whoever has its turn keeps it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Probation, "watch", lambda *_: None)
         yield
 
 

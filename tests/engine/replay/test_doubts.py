@@ -3,10 +3,14 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
+from perdure.core.ids import RunId
+from perdure.engine.replay.promise import DurablePromise
+from perdure.host.probation import Probation
 from perdure.testing.explorer import ScheduleFailed
-from perdure.testing.workflows import explore_workflow
-from tests.engine.replay.doubts import BUGS, PROGRAMS
+from perdure.testing.workflows import MODES, explore_workflow
+from tests.engine.replay.doubts import BUGS, PROGRAMS, turn_not_passed_on
 from tests.engine.replay.emptied import emptied
 
 Record = Callable[[str, object], None]
@@ -27,6 +31,52 @@ async def test_the_verdict_on_a_step_survives_a_second_crash(record_property: Re
         program.call, max_faults=2, modes=["stepwise"], check=program.check
     )
     record_property("explored", f"doubt, failed once, two faults: {explored}")
+
+
+@pytest.fixture
+def on_probation(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Modes in which every step that was in doubt waits until the one before it has ended; the first does not wait."""
+    admits = Probation.admits
+
+    def admits_the_first(self: Probation, run_id: RunId, promise: DurablePromise) -> bool:
+        is_first = self.is_idle
+        is_admitted = admits(self, run_id, promise)
+        if is_first and self._pause is not None:
+            self._cut_short(self._pause, None)
+        return is_admitted
+
+    monkeypatch.setattr(Probation, "admits", admits_the_first)
+    monkeypatch.setattr("perdure.core.replay.suspicion.SUSPICIOUS", 1)
+    modes = {f"{name}, on probation": replace(MODES[name], probation=3600) for name in MODES}
+    for name, settings in modes.items():
+        monkeypatch.setitem(MODES, name, settings)
+    return list(modes)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_effects_happen_as_often_as_the_policy_says_on_probation(
+    name: str, on_probation: list[str], record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call, queues=["elsewhere"], modes=on_probation, check=program.check
+    )
+    record_property("explored", f"doubt, {name}, on probation: {explored}")
+
+
+async def test_a_step_waits_for_its_turn_through_a_second_crash(
+    on_probation: list[str], record_property: Record
+) -> None:
+    program = PROGRAMS["reconciled"]
+    warm = on_probation[:1]
+    explored = await explore_workflow(program.call, max_faults=2, modes=warm, check=program.check)
+    record_property("explored", f"doubt, reconciled, on probation, two faults: {explored}")
+
+
+async def test_explorer_catches_a_turn_that_is_not_passed_on(on_probation: list[str]) -> None:
+    program = PROGRAMS["reconciled"]
+    with turn_not_passed_on(), pytest.raises(ScheduleFailed, match="nothing is due"):
+        await explore_workflow(program.call, modes=on_probation, check=program.check)
 
 
 @pytest.mark.postgres

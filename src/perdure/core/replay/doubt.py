@@ -33,18 +33,22 @@ class Resolution(StrEnum):
 
 
 class Doubt(NamedTuple):
-    """How often a step was in doubt, all told, and what was done about it the last time."""
+    """How often a step was in doubt, all told, and what was done about it the last time.
+
+    In `stops` of them its host was stopped and had ended it.
+    """
 
     total: int
     resolution: Resolution
+    stops: int = 0
 
     def __str__(self) -> str:
-        return f"{self.total}:{self.resolution}"
+        return f"{self.total}:{self.resolution}:{self.stops}"
 
 
 def parse_doubt(text: str) -> Doubt:
-    total, _, resolution = text.partition(":")
-    return Doubt(int(total), Resolution(resolution))
+    total, resolution, stops = text.split(":")
+    return Doubt(int(total), Resolution(resolution), int(stops))
 
 
 def resolve(policy: Resolution, total: int, max_doubts: int, stops: int = 0) -> Resolution:

@@ -80,7 +80,7 @@ def work_of(
         task.queue or "",
         available_at_ms,
         task.priority,
-        pack_errand(task, attempt, promise.doubts, machine.info, promise.input),
+        pack_errand(task, attempt, promise.doubts, promise.stops, machine.info, promise.input),
     )
 
 

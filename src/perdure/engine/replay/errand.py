@@ -26,6 +26,8 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str | None = None
     doubts: int = 0
     """How often earlier attempts of the step were in doubt."""
+    stops: int = 0
+    """In how many of these, and of the doubts about earlier claims, a host was stopped and had ended the attempt."""
     timeout_ms: int | None = None
     """The time limit of an attempt, if it is not the task's own."""
 
@@ -36,11 +38,18 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def pack_errand(
-    task: Task[..., Any], attempt: int, doubts: int, info: Info, payload: bytes
+    task: Task[..., Any], attempt: int, doubts: int, stops: int, info: Info, payload: bytes
 ) -> bytes:
     limit = task.timeout_ms if task.is_tuned else None
-    header = Errand(task.name, attempt, info.program, info.version, info.key, doubts, limit)
+    header = Errand(task.name, attempt, info.program, info.version, info.key, doubts, stops, limit)
     return _encode(header) + b"\n" + payload
+
+
+def stopped(work: Work) -> Work:
+    """The same work once more, after a host that had begun it has ended it in order to stop."""
+    errand, payload = unpack_errand(work)
+    header = msgspec.structs.replace(errand, stops=errand.stops + 1)
+    return msgspec.structs.replace(work, payload=_encode(header) + b"\n" + payload)
 
 
 def unpack_errand(work: Work) -> tuple[Errand, bytes]:

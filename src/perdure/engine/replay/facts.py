@@ -137,8 +137,7 @@ def _doubt(machine: RunMachine, promise: DurablePromise, max_doubts: int) -> Non
 
 def _give_up(machine: RunMachine, promise: DurablePromise) -> None:
     step = promise.step
-    deaths = promise.doubts - promise.stops
-    error = step_in_doubt(step, promise.name, promise.task.on_doubt, deaths)
+    error = step_in_doubt(step, promise.name, promise.task.on_doubt, promise.deaths)
     payload = encode_failure(machine.codec, error)
     machine.feed(e.InvokeCompleted(step, promise.attempt, False, payload=payload))
 
@@ -277,7 +276,12 @@ def _take_result(machine: RunMachine, promise: DurablePromise, message: Message)
 
 def _take_doubt(machine: RunMachine, promise: DurablePromise, told: str) -> None:
     """Journal what the host of a queue tells. It counts all doubts, so what is journaled already is not again."""
-    total, resolution = parse_doubt(told)
-    count = min(total, MOST_DOUBTS) - promise.doubts
+    total, resolution, stops = parse_doubt(told)
+    count = max(0, min(total, MOST_DOUBTS) - promise.doubts)
+    stopped = min(count, stops - promise.stops)
+    if stopped > 0:
+        policy = promise.task.on_doubt
+        machine.feed(doubt_entry(promise.step, stopped, policy, is_stopped=True))
+        count -= stopped
     if count > 0:
         machine.feed(doubt_entry(promise.step, count, resolution))

@@ -12,8 +12,9 @@ from perdure.core.codec import Codec
 from perdure.core.errors import RunDiverged, UnknownName
 from perdure.core.ids import StepId
 from perdure.core.journal.entry import Entry
-from perdure.core.journal.events import Event
+from perdure.core.journal.events import Event, InvokeStarted
 from perdure.core.replay.matching import Divergence
+from perdure.core.replay.suspicion import is_suspect
 from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.machine import RunMachine
 from perdure.engine.programs import Programs
@@ -72,7 +73,24 @@ def rebuild(
     except BaseException:
         machine.close()
         raise
+    _date_suspects(machine, entries, events)
     return WarmRun(machine, run, loaded=loaded)
+
+
+def _date_suspects(machine: RunMachine, entries: Sequence[Entry], events: Sequence[Event]) -> None:
+    """Say when those steps began last that are suspects, or will be if what is under way is in doubt."""
+    promises = machine.promises
+    suspects = {
+        step
+        for step, promise in promises.items()
+        if is_suspect(promise.deaths + promise.is_running)
+    }
+    for entry, event in zip(reversed(entries), reversed(events), strict=True):
+        if not suspects:
+            return
+        if isinstance(event, InvokeStarted) and event.promise_id in suspects:
+            promises[event.promise_id].begun_at_ms = entry.at_ms
+            suspects.remove(event.promise_id)
 
 
 def explain(run: Run, workflow: Program[..., Any], divergence: Divergence) -> RunDiverged:

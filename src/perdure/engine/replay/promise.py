@@ -37,6 +37,7 @@ class DurablePromise:
 
     __slots__ = (
         "attempt",
+        "begun_at_ms",
         "child_run",
         "codec",
         "doubts",
@@ -73,6 +74,8 @@ class DurablePromise:
         self.doubts = 0
         self.stops = 0
         """Those of its doubts in which its host had not died."""
+        self.begun_at_ms = 0
+        """When its last attempt began, of a suspect that another host has begun; of others nobody asks."""
         self.is_running = False
         self.is_settled = False
         self.is_detached = False
@@ -111,6 +114,11 @@ class DurablePromise:
         definition = self.operation.definition
         assert isinstance(definition, Task)  # noqa: S101 - the place says so
         return definition
+
+    @property
+    def deaths(self) -> int:
+        """How often its host died while it was under way."""
+        return self.doubts - self.stops
 
     def doubt(self, count: int, resolution: Resolution, *, is_stopped: bool) -> None:
         """It was under way when its host died, so many times, or was stopped."""

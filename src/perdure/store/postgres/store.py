@@ -214,6 +214,10 @@ class PostgresStore(PostgresGraphs):
     async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
         await self._count("return_claims", *_claim_columns(claims), available_at_ms)
 
+    async def return_stopped(self, claims: Sequence[Claim], now_ms: int) -> None:
+        payloads = [claim.work.payload for claim in claims]
+        await self._count("return_stopped", *_claim_columns(claims), now_ms, payloads)
+
     async def next_work(self, queues: Sequence[str]) -> int | None:
         ((at_ms,),) = await self._fetch("select_next_work", list(queues))
         return cast("int | None", at_ms)

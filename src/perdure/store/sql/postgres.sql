@@ -239,6 +239,12 @@ UPDATE perdure.work AS work SET token = NULL, host = NULL, available_at_ms = $4,
 FROM unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
 WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
 
+-- name: return_stopped
+-- Commits: tasks are due, under no token, with another payload, where they still have the token of the claim.
+UPDATE perdure.work AS work SET token = NULL, host = NULL, available_at_ms = $4, payload = b.payload
+FROM unnest($1::text[], $2::text[], $3::text[], $5::bytea[]) AS b (run_id, step, token, payload)
+WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
+
 -- name: claim_runs
 -- Commits: ownership of open runs that have no owner, oldest first, each under a new epoch. NULL programs are all.
 -- Locks: the runs; those that another host is claiming now are skipped, not waited for.

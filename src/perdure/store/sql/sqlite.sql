@@ -139,6 +139,12 @@ UPDATE perdure_work AS work SET token = NULL, host = NULL, available_at_ms = b.c
 FROM (VALUES :rows) AS b
 WHERE work.run_id = b.column1 AND work.step = b.column2 AND work.token = b.column3
 
+-- name: return_stopped
+-- Commits: tasks are due, under no token, with another payload, where they still have the token of the claim.
+UPDATE perdure_work AS work SET token = NULL, host = NULL, available_at_ms = b.column4, payload = b.column5
+FROM (VALUES :rows) AS b
+WHERE work.run_id = b.column1 AND work.step = b.column2 AND work.token = b.column3
+
 -- name: claim_runs
 -- Commits: ownership of open runs that have no owner, oldest first, each under a new epoch. NULL programs are all.
 UPDATE perdure_run SET owner = :owner, epoch = epoch + 1

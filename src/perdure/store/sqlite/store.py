@@ -256,13 +256,20 @@ class SqliteStore(SqliteGraphs):
 
     async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
         rows = [(c.work.run_id, c.work.step, c.token, available_at_ms) for c in claims]
+        require_storable([available_at_ms])
+        await self._give_back("return_claims", rows)
 
+    async def return_stopped(self, claims: Sequence[Claim], now_ms: int) -> None:
+        rows = [(c.work.run_id, c.work.step, c.token, now_ms, c.work.payload) for c in claims]
+        require_storable([now_ms])
+        await self._give_back("return_stopped", rows)
+
+    async def _give_back(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
         def give_back(connection: apsw.Connection) -> None:
             if rows:
-                sql = _SQL["return_claims"]
-                in_transaction(connection, lambda: execute_rows(connection, sql, rows))
+                in_transaction(connection, lambda: execute_rows(connection, _SQL[name], rows))
 
-        require_storable([available_at_ms, *rows])
+        require_storable(rows)
         await self._change_by(give_back)
 
     async def next_work(self, queues: Sequence[str]) -> int | None:
