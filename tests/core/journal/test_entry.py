@@ -26,7 +26,7 @@ RESULT = e.InvokeCompleted(step(0), 1, payload=b'"secret"')
 def sealed(
     event: e.Event = RESULT, seq: int = 3, at_ms: int = 9, prev: bytes = PREV, nonce: bytes = NONCE
 ) -> Entry:
-    return seal(seq, at_ms, event, prev, nonce)[0]
+    return seal(seq, at_ms, [event], prev, nonce)[0][0]
 
 
 def test_hash_is_sha256_over_prev_place_payload_digest_and_body() -> None:

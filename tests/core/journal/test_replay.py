@@ -35,7 +35,7 @@ def chained(*events: e.Event) -> list[Entry]:
     entries: list[Entry] = []
     for seq, event in enumerate(events):
         head = entries[-1].hash if entries else genesis(RUN)
-        entries.append(seal(seq, 1, event, head, bytes(16))[0])
+        entries += seal(seq, 1, [event], head, bytes(16))[0]
     return entries
 
 

@@ -6,6 +6,7 @@ nonce with it, so that a short payload can't be guessed from the digest) and eve
 verifies.
 """
 
+from collections.abc import Iterable
 from functools import reduce
 from hashlib import sha256
 from operator import or_
@@ -78,22 +79,32 @@ def genesis(run_id: RunId) -> bytes:
     return sha256(b"perdure journal " + run_id.encode()).digest()
 
 
-def seal(seq: int, at_ms: int, event: Event, prev: bytes, nonce: bytes) -> tuple[Entry, bytes]:
-    """An event at its place, and the entry's hash. The nonce is used only if there is a payload."""
-    sealed, digest = None, _NO_PAYLOAD
-    if isinstance(event, Carrier) and event.payload is not None:
-        sealed = nonce + event.payload
-        digest = sha256(sealed).digest()
-        event = _replace(event, payload=None)
-    try:
-        body = _encode(event)
-    except UnicodeEncodeError as error:
-        raise NotEncodable(
-            f"entry {seq} ({type(event).__name__}) has a text without a UTF-8 form ({error})",
-            "take out the lone surrogates, which come from decoding bytes as text",
-        ) from error
-    hashed = sha256(prev + _PLACE(seq, at_ms) + digest + body).digest()  # as `_chain` does
-    return Entry(seq, at_ms, body.decode(), prev, sealed), hashed
+def seal(
+    seq: int, at_ms: int, events: Iterable[Event], head: bytes, entropy: bytes
+) -> tuple[tuple[Entry, ...], bytes]:
+    """Events at their places from `seq` on, after the hash `head`; and the hash of the last.
+
+    `entropy` holds a nonce for each, which is used only if there is a payload.
+    """
+    entries: list[Entry] = []
+    for event in events:
+        sealed, digest = None, _NO_PAYLOAD
+        if isinstance(event, Carrier) and event.payload is not None:
+            used = NONCE_BYTES * len(entries)
+            sealed = entropy[used : used + NONCE_BYTES] + event.payload
+            digest = sha256(sealed).digest()
+            event = _replace(event, payload=None)  # noqa: PLW2901 - the same, as it is written
+        try:
+            body = _encode(event)
+        except UnicodeEncodeError as error:
+            raise NotEncodable(
+                f"entry {seq} ({type(event).__name__}) has a text without a UTF-8 form ({error})",
+                "take out the lone surrogates, which come from decoding bytes as text",
+            ) from error
+        entries.append(Entry(seq, at_ms, body.decode(), head, sealed))
+        head = _chain(head, seq, at_ms, digest, body)
+        seq += 1
+    return tuple(entries), head
 
 
 def _chain(prev: bytes, seq: int, at_ms: int, digest: bytes, body: bytes) -> bytes:

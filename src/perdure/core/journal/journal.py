@@ -73,23 +73,18 @@ class Journal:
                 f"{len(entropy)} random bytes for {len(events)} events",
                 f"pass at least {NONCE_BYTES} fresh bytes for each",
             )
-        head, seq, used = self.head, self.seq, 0
         mark = self.state.mark()
-        entries: list[Entry] = []
         postings: dict[AccountId, int] = {}
         try:
-            for event in events:
+            for seq, event in enumerate(events, self.seq):
                 self._admit(seq, event, postings, _ENGINE_BUG)
-                entry, head = seal(seq, at_ms, event, head, entropy[used : used + NONCE_BYTES])
-                entries.append(entry)
-                seq += 1
-                used += NONCE_BYTES
+            entries, head = seal(self.seq, at_ms, events, self.head, entropy)
         except BaseException:
             self.state.roll_back(mark)
             raise
         appended = Appended(
             self.run_id,
-            tuple(entries),
+            entries,
             postings,
             self.seq,
             mark[-1],
@@ -97,7 +92,7 @@ class Journal:
             self.state.status,
             head,
         )
-        self.seq = seq
+        self.seq += len(entries)
         self.head = head
         self.state.settle()
         return appended
