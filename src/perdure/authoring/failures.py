@@ -7,12 +7,13 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from traceback import StackSummary, TracebackException
-from types import ModuleType, NoneType
+from types import ModuleType
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from perdure.authoring.likeness import Likeness, is_same, likeness_of, made_of
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable, TaskFailed
 
@@ -22,8 +23,6 @@ MAX_TYPE_NAME: Final = 1_000
 
 OUR_FILES: Final = str(Path(__file__).parent.parent) + os.sep
 
-PLAIN: Final = frozenset({NoneType, bool, int, float, str})
-
 # A group holds exceptions, which are not JSON; the other two can't be raised into a coroutine.
 NEVER_REBUILT: Final = (BaseExceptionGroup, StopIteration, StopAsyncIteration)
 
@@ -31,18 +30,26 @@ NEVER_REBUILT: Final = (BaseExceptionGroup, StopIteration, StopAsyncIteration)
 class Failure(
     msgspec.Struct, frozen=True, omit_defaults=True, rename={"type_name": "type"}, kw_only=True
 ):
-    """An exception as it is stored. `args` are those of the constructor, if it can be rebuilt."""
+    """An exception as it is stored: as text, and with its likeness if it can be rebuilt. Then it has `args`."""
 
     type_name: str
     message: str
     traceback: str
     args: list[Any] | UnsetType = UNSET
+    attributes: dict[str, Any] = {}
+    lost: list[str] = []
+    is_bare: bool = False
+
+    @property
+    def likeness(self) -> Likeness:
+        args = [] if isinstance(self.args, UnsetType) else self.args
+        return Likeness(args, self.attributes, self.lost, self.is_bare)
 
 
 def encode_failure(codec: Codec, error: BaseException) -> bytes:
     """The payload of `error`. Never refuses, whatever the methods and attributes of `error` do.
 
-    The arguments are stored only if they, and the exception made of them, come back the same.
+    Its likeness is stored only if that, and the exception made of it, come back the same.
     """
     type_name = _storable(_type_name(error))[:MAX_TYPE_NAME]
     message = _message(error, type_name)
@@ -52,9 +59,10 @@ def encode_failure(codec: Codec, error: BaseException) -> bytes:
         traceback=_traceback(error) or f"{type_name}: {message}"[-MAX_TRACEBACK:],
     )
     try:
-        args = _faithful_args(codec, error, type_name)
-        if args is not None:
-            return codec.encode(msgspec.structs.replace(failure, args=args))
+        likeness = _faithful(codec, error, type_name)
+        if likeness is not None:
+            kept = msgspec.structs.asdict(likeness)
+            return codec.encode(msgspec.structs.replace(failure, **kept))
     except BaseException:  # noqa: S110 - user code ran, and it may raise anything
         pass
     return codec.encode(failure)
@@ -63,7 +71,7 @@ def encode_failure(codec: Codec, error: BaseException) -> bytes:
 def decode_failure(
     codec: Codec, payload: bytes | None, *, what: str, kind: type[TaskFailed] = TaskFailed
 ) -> Exception:
-    """The exception that `payload` holds, of its own type where that is found and takes its arguments.
+    """The exception that `payload` holds, of its own type where that is found and can be made again.
 
     Otherwise one of type `kind`, which says the same as text. `what` names what has failed, such as
     "task 'charge' (step root.3)". A payload of None was erased.
@@ -86,12 +94,18 @@ def decode_failure(
     said = f": {failure.message}" if failure.message else ""
     return kind(
         what=f"{what} failed with {failure.type_name}{said}",
-        remedy="its traceback is in .traceback; to catch it by its own type, define that at module "
-        "level and give its constructor JSON-like arguments",
+        remedy=f"its traceback is in .traceback; {_advice(failure.type_name)}",
         type_name=failure.type_name,
         message=failure.message,
         traceback=failure.traceback,
     )
+
+
+def _advice(type_name: str) -> str:
+    """How an exception of that type could have been caught as itself."""
+    if type_name.startswith("builtins:"):
+        return "to catch it by type, raise an exception of your own with JSON-like arguments in its place"
+    return "to catch it by its own type, define that at module level and keep only JSON-like values in it"
 
 
 def _textless(kind: type[TaskFailed], what: str, remedy: str) -> TaskFailed:
@@ -141,59 +155,30 @@ def _formatted(error: BaseException) -> str:
     return "".join(whole.format())
 
 
-def _faithful_args(codec: Codec, error: BaseException, type_name: str) -> list[Any] | None:
-    """Arguments that survive the codec and rebuild `error`; None if there are none."""
+def _faithful(codec: Codec, error: BaseException, type_name: str) -> Likeness | None:
+    """A likeness that survives the codec; None if there is none."""
     module, _, qualname = type_name.partition(":")
     # Imported already, or the name does not lead to this class.
     cls = _exception_class(sys.modules.get(module), qualname)
-    if cls is not type(error):
+    if cls is not type(error) or not isinstance(error, Exception):
         return None
-    args = _constructor_args(error)
-    if not _same(args, codec.decode(codec.encode(args), list[Any])):
+    likeness = likeness_of(error)
+    if likeness is None:
         return None
-    again = cls(*args)
-    faithful = (
-        type(again) is cls
-        and _same(list(again.args), list(error.args))
-        and str(again) == str(error)
-    )
-    return args if faithful else None
-
-
-def _constructor_args(error: BaseException) -> list[Any]:
-    if isinstance(error, OSError) and error.filename is not None:
-        # OSError takes these but keeps them out of its args. The None is Windows' error number.
-        if error.filename2 is None:
-            return [*error.args, error.filename]
-        return [*error.args, error.filename, None, error.filename2]
-    return list(error.args)
-
-
-def _same(one: object, other: object) -> bool:
-    """Equal, and of the same plain types all the way down."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return len(one) == len(other) and all(
-            type(key) is str and key in other and _same(item, other[key])
-            for key, item in one.items()
-        )
-    return type(one) in PLAIN and one == other
+    state = [likeness.args, likeness.attributes]
+    return likeness if is_same(state, codec.decode(codec.encode(state), list[Any])) else None
 
 
 def _rebuilt(failure: Failure) -> Exception | None:
     """The exception itself; None if it can't be rebuilt in this process."""
-    if isinstance(failure.args, UnsetType):
+    if failure.args is UNSET:
         return None
     module, _, qualname = failure.type_name.partition(":")
     try:
         cls = _exception_class(import_module(module), qualname)
-        again = None if cls is None else cls(*failure.args)
+        return None if cls is None else made_of(cls, failure.likeness)
     except (Exception, SystemExit):  # a module that is a script may exit when it is imported
         return None
-    return again if type(again) is cls else None
 
 
 def _exception_class(module: ModuleType | None, qualname: str) -> type[Exception] | None:
