@@ -231,3 +231,11 @@ def test_advice_for_a_builtin_does_not_tell_to_define_it() -> None:
     assert isinstance(again, TaskFailed)
     assert "define" not in again.remedy
     assert "JSON-like" in again.remedy
+
+
+def test_dict_that_looks_like_a_tag_is_read_as_it_was_stored_before_there_were_tags() -> None:
+    args = [{"$tuple": [1]}]
+    payload = codec.encode(
+        {"type": "builtins:ValueError", "message": "m", "traceback": "t", "args": args}
+    )
+    assert decode_failure(codec, payload, what="task 'a'").args == tuple(args)

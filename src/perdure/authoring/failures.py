@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from perdure.authoring.likeness import Likeness, is_same, likeness_of, made_of
+from perdure.authoring.likeness import Likeness, likeness_of, made_of
+from perdure.authoring.tagging import is_same, tag, untag
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable, TaskFailed
 
@@ -39,11 +40,13 @@ class Failure(
     attributes: dict[str, Any] = {}
     lost: list[str] = []
     is_bare: bool = False
+    is_tagged: bool = False
+    """Whether the args and attributes have tags."""
 
-    @property
     def likeness(self) -> Likeness:
-        args = [] if isinstance(self.args, UnsetType) else self.args
-        return Likeness(args, self.attributes, self.lost, self.is_bare)
+        state: list[Any] = [self.args, self.attributes]
+        args, attributes = untag(state) if self.is_tagged else state
+        return Likeness(args, attributes, self.lost, self.is_bare)
 
 
 def encode_failure(codec: Codec, error: BaseException) -> bytes:
@@ -61,8 +64,7 @@ def encode_failure(codec: Codec, error: BaseException) -> bytes:
     try:
         likeness = _faithful(codec, error, type_name)
         if likeness is not None:
-            kept = msgspec.structs.asdict(likeness)
-            return codec.encode(msgspec.structs.replace(failure, **kept))
+            return codec.encode(_with_likeness(failure, likeness))
     except BaseException:  # noqa: S110 - user code ran, and it may raise anything
         pass
     return codec.encode(failure)
@@ -166,7 +168,21 @@ def _faithful(codec: Codec, error: BaseException, type_name: str) -> Likeness | 
     if likeness is None:
         return None
     state = [likeness.args, likeness.attributes]
-    return likeness if is_same(state, codec.decode(codec.encode(state), list[Any])) else None
+    again = untag(codec.decode(codec.encode(tag(state)), list[Any]))
+    return likeness if is_same(state, again) else None
+
+
+def _with_likeness(failure: Failure, likeness: Likeness) -> Failure:
+    state = [likeness.args, likeness.attributes]
+    args, attributes = tagged = tag(state)
+    return msgspec.structs.replace(
+        failure,
+        args=args,
+        attributes=attributes,
+        lost=likeness.lost,
+        is_bare=likeness.is_bare,
+        is_tagged=not is_same(tagged, state),
+    )
 
 
 def _rebuilt(failure: Failure) -> Exception | None:
@@ -176,7 +192,7 @@ def _rebuilt(failure: Failure) -> Exception | None:
     module, _, qualname = failure.type_name.partition(":")
     try:
         cls = _exception_class(import_module(module), qualname)
-        return None if cls is None else made_of(cls, failure.likeness)
+        return None if cls is None else made_of(cls, failure.likeness())
     except (Exception, SystemExit):  # a module that is a script may exit when it is imported
         return None
 

@@ -6,12 +6,12 @@ that takes other arguments than it passes on, the likeness is *bare*: made by `_
 
 from collections.abc import Iterator
 from contextlib import suppress
-from types import MemberDescriptorType, NoneType
+from types import MemberDescriptorType
 from typing import Any, Final
 
 import msgspec
 
-PLAIN: Final = frozenset({NoneType, bool, int, float, str})
+from perdure.authoring.tagging import is_same
 
 _MISSING: Final = object()
 
@@ -56,20 +56,6 @@ def made_of(cls: type[Exception], likeness: Likeness) -> Exception | None:
         return None
     _complete(again, likeness)
     return again
-
-
-def is_same(one: object, other: object) -> bool:
-    """Equal, and of the same plain types all the way down."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(is_same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return len(one) == len(other) and all(
-            type(key) is str and key in other and is_same(item, other[key])
-            for key, item in one.items()
-        )
-    return type(one) in PLAIN and one == other
 
 
 def _make(cls: type[Exception], args: list[Any], *, is_bare: bool) -> Exception:

@@ -1,0 +1,64 @@
+"""Tags: tuples and bytes among JSON-like values, so that they come back as what they were."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, Final
+
+KNOWN: Final = frozenset({NoneType, bool, int, float, str, bytes, list, tuple, dict})
+
+_MARK: Final = "$"
+_TUPLE: Final = "$tuple"
+_BYTES: Final = "$bytes"
+_DICT: Final = "$dict"
+
+
+def is_same(one: object, other: object) -> bool:
+    """Equal, and of the same types all the way down, each of which JSON has or a tag tells."""
+    if type(one) is not type(other) or type(one) not in KNOWN:
+        return False
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return len(one) == len(other) and all(
+            type(key) is str and key in other and is_same(item, other[key])
+            for key, item in one.items()
+        )
+    return one == other
+
+
+def tag(value: Any) -> Any:
+    """`value` of what JSON has alone. A dict whose keys look like tags gets one too."""
+    if isinstance(value, tuple):
+        return {_TUPLE: [tag(item) for item in value]}
+    if isinstance(value, list):
+        return [tag(item) for item in value]
+    if isinstance(value, bytes):
+        return {_BYTES: b64encode(value).decode()}
+    if isinstance(value, dict):
+        inside = {key: tag(item) for key, item in value.items()}
+        return {_DICT: inside} if any(key.startswith(_MARK) for key in inside) else inside
+    return value
+
+
+def untag(value: Any) -> Any:
+    """What was tagged."""
+    if isinstance(value, list):
+        return [untag(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    for name, read in _READERS.items():
+        if name in value:
+            return read(value[name])
+    return _untag_items(value)
+
+
+def _untag_items(items: dict[str, Any]) -> dict[str, Any]:
+    return {key: untag(item) for key, item in items.items()}
+
+
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    _TUPLE: lambda items: tuple(map(untag, items)),
+    _BYTES: b64decode,
+    _DICT: _untag_items,
+}
