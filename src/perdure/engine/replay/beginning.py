@@ -1,5 +1,6 @@
 """How each kind of operation begins: its place in the call tree, its events, what commits with them."""
 
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from perdure.authoring.call import Branch, Call, Operation, Sleep
@@ -112,7 +113,9 @@ def _begin_branch(machine: "Machine", fiber: Fiber, branch: Branch[Any]) -> Dura
     machine.record.emit(scheduled)
     machine.record.emit(e.InvokeStarted(promise.step, 1))
     promise.attempt = 1
-    promise.fiber = Fiber(branch.coroutine, promise.step, fiber.depth + 1, promise)
+    # The context is that of the fiber which begins it: its coroutine is being driven.
+    depth = fiber.depth + 1
+    promise.fiber = Fiber(branch.coroutine, promise.step, depth, promise, copy_context())
     machine.add_fiber(promise.fiber)
     return promise
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, NoReturn
 
 from perdure.authoring.call import Operation
@@ -28,6 +28,11 @@ def drive_alone(
         if task is not None:
             asyncio.tasks._enter_task(task.get_loop(), task)
         sys.set_asyncgen_hooks(*hooks)
+
+
+def send_or_throw(coroutine: Coroutine[Any, Any, Any], thrown: BaseException | None) -> Any:
+    """What the coroutine waits for next."""
+    return coroutine.send(None) if thrown is None else coroutine.throw(thrown)
 
 
 async def refuse(error: Exception) -> NoReturn:

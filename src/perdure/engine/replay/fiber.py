@@ -1,6 +1,8 @@
 """Fibers: the coroutines of a run. The body is one; every branch is another, on ids of its own."""
 
 from collections.abc import Coroutine
+from contextlib import suppress
+from contextvars import Context
 from typing import Any
 
 from perdure.authoring.call import Branch
@@ -23,10 +25,11 @@ class Fiber:
 
     `missing` counts the promises that must still settle before it goes on. `thrown` is what it gets then, in
     place of going on. `open` is what it began and is not settled. `ending` is its outcome, once it has one and
-    only its branches keep it.
+    only its branches keep it. `context` is the branch's own, as it was where it began; the body has the machine's.
     """
 
     __slots__ = (
+        "context",
         "coroutine",
         "depth",
         "ending",
@@ -46,11 +49,13 @@ class Fiber:
         prefix: str,
         depth: int,
         promise: DurablePromise | None = None,
+        context: Context | None = None,
     ) -> None:
         self.coroutine = coroutine
         self.prefix = prefix
         self.depth = depth
         self.promise = promise
+        self.context = context
         self.next_seq = 0
         self.wait: Wait | None = None
         self.missing = 0
@@ -59,8 +64,21 @@ class Fiber:
         self.thrown: BaseException | None = None
         self.ending: tuple[Any, BaseException | None] | None = None
 
-    def drop_coroutine(self) -> None:
-        """Let go of the coroutine, which is closed."""
+    def close_coroutine(self) -> None:
+        """Close the coroutine and let go of it, in the context that it runs in, and of that.
+
+        One that will not be closed is dropped here, where its verbs still find their machine, and stop it.
+        """
+        context, self.context = self.context, None
+        if context is None:
+            self._close_coroutine()
+        else:
+            context.run(self._close_coroutine)
+
+    def _close_coroutine(self) -> None:
+        # Whatever it says while it is closed, it is not the run's word.
+        with suppress(BaseException):
+            self.coroutine.close()
         self.coroutine = _NOTHING
         if self.promise is not None and isinstance(self.promise.operation, Branch):
             self.promise.operation.coroutine = _NOTHING

@@ -10,7 +10,6 @@ one that the journal holds at that place. So the program takes the same path, in
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import suppress
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -34,7 +33,13 @@ from perdure.engine.replay.abandoning import abandon_leaf
 from perdure.engine.replay.awaiting import await_of
 from perdure.engine.replay.beginning import begin
 from perdure.engine.replay.continuing import continuation
-from perdure.engine.replay.coroutines import drive_alone, foreign_await, refuse, wait_for
+from perdure.engine.replay.coroutines import (
+    drive_alone,
+    foreign_await,
+    refuse,
+    send_or_throw,
+    wait_for,
+)
 from perdure.engine.replay.effects import AppendChunk, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
 from perdure.engine.replay.fiber import Fiber
@@ -66,7 +71,7 @@ class Machine(RunMachine):
         self.workflow = workflow
         self.signals = Signals(self.record, self.settle)
         self._context = Context()
-        """The program's own: what it sets is there in its next turn, and nowhere else."""
+        """The body's own: what it sets is there in its next turn, and in branches that it begins then."""
         self._context.run(WORKFLOW.set, self)
         self._fibers: dict[Fiber, None] = {}
         self._ready: deque[Fiber] = deque()
@@ -206,7 +211,9 @@ class Machine(RunMachine):
             return
         thrown, fiber.thrown = fiber.thrown, None
         try:
-            if thrown is None:
+            if fiber.context is not None:
+                wait = fiber.context.run(send_or_throw, fiber.coroutine, thrown)
+            elif thrown is None:
                 wait = fiber.coroutine.send(None)
             else:
                 wait = fiber.coroutine.throw(thrown)
@@ -266,6 +273,7 @@ class Machine(RunMachine):
             self._suspend(fiber, Wait(branches, e.AwaitKind.ALL))
             return
         del self._fibers[fiber]
+        fiber.context = None
         promise = fiber.promise
         if promise is None:
             for step in self.promises:
@@ -290,11 +298,7 @@ class Machine(RunMachine):
 
     def _close_coroutines(self) -> None:
         for fiber in reversed(self._fibers):
-            # Whatever it says while it is closed, it is not the run's word. One that will not be closed is
-            # dropped here, where its verbs still find this machine, and stop it.
-            with suppress(BaseException):
-                fiber.coroutine.close()
-            fiber.drop_coroutine()
+            fiber.close_coroutine()
 
     # Interruptions
 
