@@ -1,8 +1,8 @@
 """Code that changed under a run: the run is parked with a readable reason, and waits for its own code."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -150,6 +150,91 @@ async def test_an_operation_in_a_join_set_is_named_by_the_line_of_the_program(
     async with opened(shared_url) as engine:
         (found,) = (await engine.preflight([waits_in_a_set.name])).divergences
     assert found.line.startswith(waits_in_a_set.fn.__code__.co_filename)
+
+
+@asynccontextmanager
+async def lent() -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await note("given back")
+
+
+def cleans_up() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        try:
+            await note("another")
+        finally:
+            await note("one")
+        return await word.receive()
+
+    return changed
+
+
+def cleans_up_around() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        async with lent():
+            await note("another")
+        return await word.receive()
+
+    return changed
+
+
+def goes_on() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        with suppress(BaseException):
+            await note("another")
+        return await word.receive()
+
+    return changed
+
+
+def returns_at_last() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        try:
+            await note("another")
+        finally:
+            return "swallowed"  # noqa: B012 - what it is about
+
+    return changed
+
+
+def never_gives_up() -> Workflow[[], str]:
+    @workflow(name="divergence.changing")
+    async def changed() -> str:
+        while True:
+            with suppress(BaseException):
+                await note("another")
+
+    return changed
+
+
+# One that will not be closed is dropped, and Python complains of it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (cleans_up, 3),
+        (cleans_up_around, 3),
+        (goes_on, 3),
+        (returns_at_last, 3),
+        (never_gives_up, 4),
+    ],
+)
+async def test_what_a_program_does_while_it_is_unwound_is_not_in_the_diff(
+    shared_url: str, change: Callable[[], Workflow[[], str]], line: int
+) -> None:
+    await _waiting_run(shared_url)
+    code = change().fn.__code__
+    async with opened(shared_url) as engine:
+        (found,) = (await engine.preflight(["divergence.changing"])).divergences
+    assert 'payload={"what":"one"}' in found.expected
+    assert 'payload={"what":"another"}' in found.actual
+    assert found.line == f"{code.co_filename}:{code.co_firstlineno + line} in changed"
 
 
 async def test_nothing_is_appended_to_a_run_that_diverged(shared_url: str) -> None:

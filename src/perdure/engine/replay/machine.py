@@ -51,7 +51,7 @@ from perdure.engine.replay.upcasting import is_upcast
 from perdure.engine.sources import Sources
 
 PATIENCE = 100
-"""How many verbs a coroutine may call while it is closed, each of which refuses."""
+"""How many verbs a coroutine may call while it is closed or unwound, each of which refuses."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -360,7 +360,7 @@ class Machine(RunMachine):
         return call.definition
 
     def begin(self, operation: Operation[Any]) -> DurablePromise:
-        if self._is_closing:
+        if self._is_closing or self.record.diverged is not None:
             self._refusals += 1
             if self._refusals > PATIENCE:
                 # It swallows whatever it is told. To wait for ever makes it stop.

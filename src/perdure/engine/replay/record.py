@@ -36,6 +36,8 @@ class Record:
         self._recorded, self._markers = set_markers_apart(recorded) if recorded else ((), {})
         self._position = 0
         self._effects: list[Effect] = []
+        self.diverged: Diverged | None = None
+        """Where the program left the recorded path. What it does while it is unwound is not compared."""
 
     @property
     def is_replaying(self) -> bool:
@@ -80,6 +82,8 @@ class Record:
     def emit(self, event: e.Event, *effects: Effect) -> Any:
         """The program decided on `event`. Returns the event that stands: this one, or the recorded one."""
         if self._position < len(self._recorded):
+            if self.diverged is not None:
+                raise self.diverged
             recorded = self._recorded[self._position]
             if differs(recorded, event):
                 self._require_same(recorded, event)
@@ -105,6 +109,6 @@ class Record:
         """The program did `actual` where the journal has something else."""
         if isinstance(actual, e.ExecutionFailed) and actual.payload is not None:
             reason = f"the program raised {actual.payload.decode(errors='replace')[:2000]}"
-        raise Diverged(
-            Divergence(self.seq, self._recorded[self._position], actual, self._place(), reason)
-        )
+        recorded = self._recorded[self._position]
+        self.diverged = Diverged(Divergence(self.seq, recorded, actual, self._place(), reason))
+        raise self.diverged
