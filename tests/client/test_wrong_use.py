@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -45,6 +45,7 @@ UNKNOWN = "r_" + "0" * 32
 TOO_LONG = "x" * MAX_PAYLOAD_BYTES
 
 word = Signal("word", str)
+forgotten = Signal("forgotten", int)
 
 
 class Opaque:
@@ -240,6 +241,56 @@ async def test_a_call_that_is_never_awaited_fails_the_run(engine: Engine) -> Non
     refusal = await refusal_of(engine, forgets(), NeverAwaited)
     assert refusal.what == "workflow 'forgets' called bill and never awaited it"
     assert refusal.remedy == "write `await bill(...)`"
+
+
+@pytest.mark.parametrize(
+    ("forget", "called"),
+    [
+        (lambda: perdure.sleep(3600), "perdure.sleep"),
+        (forgotten.receive, "Signal('forgotten', int).receive"),
+        (lambda: forgotten.receive(timeout=1), "Signal('forgotten', int).receive"),
+    ],
+)
+async def test_a_verb_that_is_never_awaited_fails_the_run(
+    engine: Engine, forget: Callable[[], object], called: str
+) -> None:
+    @workflow
+    async def forgets_a_verb() -> str:
+        forget()
+        await bill(1)
+        return "done"
+
+    refusal = await refusal_of(engine, forgets_a_verb(), NeverAwaited)
+    assert refusal.what == f"workflow 'forgets_a_verb' called {called} and never awaited it"
+    assert refusal.remedy == f"write `await {called}(...)`"
+
+
+async def test_a_verb_that_was_used_or_refused_or_never_had_its_turn_is_not_forgotten(
+    memory: Engine,
+) -> None:
+    foreign: Any = object()
+
+    @workflow
+    async def uses_its_verbs() -> str:
+        twice = perdure.sleep(0)
+        await twice
+        await twice
+        await perdure.gather(perdure.sleep(0), perdure.first(bill(1), forgotten.receive()))
+        with suppress(TimeoutError):
+            await forgotten.receive(timeout=0)
+        with suppress(ForeignAwait):
+            await perdure.gather(perdure.sleep(1), forgotten.receive(timeout=1), foreign)
+        submitted = perdure.join_set()
+        submitted.submit(bill(1))
+        await submitted.next()
+        with suppress(JoinSetClosed):
+            submitted.submit(perdure.sleep(1))
+        abandoned = perdure.join_set()
+        abandoned.submit(perdure.sleep(1))
+        abandoned.submit(forgotten.receive(timeout=1))
+        return "done"
+
+    assert await (await memory.start(uses_its_verbs())).result(10) == "done"
 
 
 async def test_a_call_that_is_awaited_twice_in_a_workflow_is_refused(engine: Engine) -> None:

@@ -27,6 +27,11 @@ class Operation(Generic[R_co]):
     verb = "await"
     kind = _SINGLE
 
+    @property
+    def called(self) -> str:
+        """What the program called to make it, as it may be written."""
+        return self.verb
+
     def __await__(self) -> Generator[Any, Any, R_co]:
         promise = workflow_context(self.verb).begin(self)
         if not promise.is_settled:
@@ -61,6 +66,10 @@ class Call(Operation[R_co]):
             yield Wait((promise,), _SINGLE)
         result: R_co = promise.outcome()
         return result
+
+    @property
+    def called(self) -> str:
+        return self.definition.name
 
     def use(self) -> None:
         """Mark it as begun; a second time is refused."""
@@ -117,12 +126,28 @@ def operation(given: Awaitable[R], verb: str) -> Operation[R]:
     )
 
 
+def made(operation: Operation[R]) -> Operation[R]:
+    """The operation that a verb makes. A workflow that never awaits it is told so."""
+    context = WORKFLOW.get()
+    if context is not None:
+        context.made(operation)
+    return operation
+
+
+def _used(operation: Operation[Any]) -> None:
+    context = WORKFLOW.get()
+    if context is not None:
+        context.used(operation)
+
+
 def discard(given: object) -> None:
     """Whoever was given this refused it, and said so: nobody will await it."""
     if isinstance(given, Call):
         given.is_used = True
     elif isinstance(given, Branch):
         given.coroutine.close()
+    elif isinstance(given, Operation):
+        _used(given)
     elif isinstance(given, CoroutineType):
         given.close()
 
@@ -133,6 +158,7 @@ class Composite(Operation[R_co], ABC):
     __slots__ = ()
 
     def branched(self) -> Branch[R_co]:
+        _used(self)
         return Branch(self.run())
 
     @abstractmethod
@@ -140,4 +166,5 @@ class Composite(Operation[R_co], ABC):
         """What it does, as a coroutine of the workflow."""
 
     def __await__(self) -> Generator[Any, Any, R_co]:
+        _used(self)
         return self.run().__await__()

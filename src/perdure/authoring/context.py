@@ -80,8 +80,12 @@ class WorkflowContext(Protocol):
     @property
     def is_replaying(self) -> bool: ...
 
-    def made(self, call: "Call[Any]") -> None:
-        """A Call was made and must be awaited some day."""
+    def made(self, operation: "Operation[Any]") -> None:
+        """Something was made that must be awaited some day."""
+        ...
+
+    def used(self, operation: "Operation[Any]") -> None:
+        """It was begun, or refused: it is not forgotten."""
         ...
 
     def begin(self, operation: "Operation[Any]") -> Promise:

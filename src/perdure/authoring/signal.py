@@ -2,7 +2,7 @@
 
 from typing import Any, Generic, TypeVar
 
-from perdure.authoring.call import Composite, Operation, Sleep
+from perdure.authoring.call import Composite, Operation, Sleep, made
 from perdure.authoring.context import Wait, workflow_context
 from perdure.authoring.definition import require_name
 from perdure.authoring.durations import Duration, milliseconds
@@ -30,8 +30,8 @@ class Signal(Generic[T]):
         Raises `TimeoutError` if none came in time.
         """
         if timeout is None:
-            return Receive(self)
-        return ReceiveInTime(self, milliseconds(timeout, "timeout"))
+            return made(Receive(self))
+        return made(ReceiveInTime(self, milliseconds(timeout, "timeout")))
 
     def encode(self, codec: Codec, value: object) -> bytes:
         """The payload of a value, if it is one that this signal carries."""
@@ -67,6 +67,10 @@ class Receive(Operation[T_co]):
     def __init__(self, signal: Signal[T_co]) -> None:
         self.signal = signal
 
+    @property
+    def called(self) -> str:
+        return f"{self.signal!r}.receive"
+
 
 class ReceiveInTime(Composite[T_co]):
     """Wait for a signal or for a timer, whichever is first."""
@@ -76,6 +80,10 @@ class ReceiveInTime(Composite[T_co]):
     def __init__(self, signal: Signal[T_co], timeout_ms: int) -> None:
         self.signal = signal
         self.timeout_ms = timeout_ms
+
+    @property
+    def called(self) -> str:
+        return f"{self.signal!r}.receive"
 
     async def run(self) -> T_co:
         context = workflow_context(Receive.verb)

@@ -8,7 +8,7 @@ from random import Random  # noqa: TID251 - seeded from the journal, so that it 
 from typing import Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
-from perdure.authoring.call import Call, Operation, Sleep, discard
+from perdure.authoring.call import Call, Operation, Sleep, discard, made
 from perdure.authoring.context import (
     TASK,
     WORKFLOW,
@@ -63,7 +63,7 @@ def patched(patch: str, /) -> bool:
 
 def sleep(duration: Duration) -> Operation[None]:
     """Wait for that long, in seconds or as a timedelta. A sleeping run needs no memory and no process."""
-    return Sleep(milliseconds(duration, "sleep"))
+    return made(Sleep(milliseconds(duration, "sleep")))
 
 
 def publish(name: str, value: object) -> None:

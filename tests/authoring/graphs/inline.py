@@ -43,7 +43,10 @@ class Inline:
     def __init__(self, signals: Iterable[tuple[str, Any]]) -> None:
         self._signals = list(signals)
 
-    def made(self, _call: Call[Any]) -> None:
+    def made(self, _operation: Operation[Any]) -> None:
+        pass
+
+    def used(self, _operation: Operation[Any]) -> None:
         pass
 
     def abandon(self, _promises: Iterable[Settled]) -> tuple[()]:

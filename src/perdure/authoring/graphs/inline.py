@@ -58,8 +58,11 @@ class _Inline:
         self._outside = copy_context()
         """Where tasks run: no verb of theirs belongs to the graph."""
 
-    def made(self, call: Call[Any]) -> None:
-        """Calls that are never awaited are found when the function is compiled."""
+    def made(self, operation: Operation[Any]) -> None:
+        """What is never awaited is found when the function is compiled."""
+
+    def used(self, operation: Operation[Any]) -> None:
+        """As above."""
 
     def begin(self, operation: Operation[Any]) -> _Promised:
         if isinstance(operation, Receive):

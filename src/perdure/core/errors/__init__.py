@@ -16,7 +16,7 @@
     │   ├── NotDeterministic       workflow code that reads a clock, draws randomness, does I/O
     │   ├── OutsideRun             a verb that needs a run, called where there is none
     │   ├── CallReused             a Call that was awaited before
-    │   ├── NeverAwaited           a Call that was made and forgotten
+    │   ├── NeverAwaited           a Call, a sleep or a receive that was made and forgotten
     │   ├── ForeignAwait           a workflow that awaits something that is not durable
     │   ├── JoinSetClosed          a submit to a join set that was awaited
     │   ├── KeyReused              a start key that is taken by a run with other arguments

@@ -121,6 +121,7 @@ def _begin_branch(machine: "Machine", fiber: Fiber, branch: Branch[Any]) -> Dura
 
 
 def _begin_timer(machine: "Machine", fiber: Fiber, sleep: Sleep) -> DurablePromise:
+    machine.used(sleep)
     promise = machine.promise(fiber, Place.TIMER, sleep)
     run_id, step = machine.info.run_id, promise.step
     fire_at = machine.sources.now_ms() + sleep.duration_ms
@@ -130,6 +131,7 @@ def _begin_timer(machine: "Machine", fiber: Fiber, sleep: Sleep) -> DurablePromi
 
 
 def _begin_receive(machine: "Machine", fiber: Fiber, receive: Receive[Any]) -> DurablePromise:
+    machine.used(receive)
     promise = machine.promise(fiber, Place.SIGNAL, receive)
     machine.signals.expect(promise, receive.signal.name)
     return promise

@@ -346,12 +346,15 @@ class Machine(RunMachine):
         self._last_place = self._turn().take_place()
         return self._last_place
 
-    def made(self, call: Call[Any]) -> None:
+    def made(self, operation: Operation[Any]) -> None:
         if self._current is not None and not self._is_closing:
-            self.unawaited.add(call)
-        else:
+            self.unawaited.add(operation)
+        elif isinstance(operation, Call):
             # Made while the coroutine is closed, or in a task of asyncio's: it will be refused.
-            call.is_used = True
+            operation.is_used = True
+
+    def used(self, operation: Operation[Any]) -> None:
+        self.unawaited.remove(operation)
 
     def use(self, call: Call[Any]) -> Definition[..., Any]:
         """The call is begun: it is not forgotten any more."""
@@ -412,6 +415,7 @@ class Machine(RunMachine):
 
     def submit(self, set_id: SetId, operation: Operation[Any]) -> DurablePromise:
         if not isinstance(operation, Call | Branch):
+            self.unawaited.remove(operation)
             operation = Branch(wait_for(operation))
         promise = self.begin(operation)
         self.record.emit(e.JoinSetSubmitted(set_id, promise.step))

@@ -1,26 +1,30 @@
-"""Calls that a program has made and not awaited yet: it may have forgotten to."""
+"""Operations that a program has made and not awaited yet: it may have forgotten to."""
 
 from typing import Any
 
-from perdure.authoring.call import Call
+from perdure.authoring.call import Call, Operation
 
 
 class Unawaited:
     """Those of one run."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, Call[Any]] = {}
+        self._operations: dict[int, Operation[Any]] = {}
 
-    def add(self, call: Call[Any]) -> None:
-        self._calls[id(call)] = call
+    def add(self, operation: Operation[Any]) -> None:
+        self._operations[id(operation)] = operation
 
-    def remove(self, call: Call[Any]) -> None:
-        self._calls.pop(id(call), None)
+    def remove(self, operation: Operation[Any]) -> None:
+        self._operations.pop(id(operation), None)
 
     def disown(self) -> list[str]:
-        """The names of those that are left; nobody waits for them any more."""
-        names = {call.definition.name for call in self._calls.values() if not call.is_used}
-        for call in self._calls.values():
-            call.is_used = True
-        self._calls.clear()
-        return sorted(names)
+        """What was called to make those that are left; nobody waits for them any more."""
+        called = set()
+        for operation in self._operations.values():
+            if isinstance(operation, Call):
+                if operation.is_used:
+                    continue
+                operation.is_used = True
+            called.add(operation.called)
+        self._operations.clear()
+        return sorted(called)
