@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Call, InputError, Retry, task
+from perdure import Call, InputError, Retry, task, workflow
 from perdure.authoring.retry import ONCE
 from perdure.core.journal.events import InvokeKind, RetryPolicy
 from perdure.core.limits import MAX_NAME_LENGTH
@@ -315,3 +315,27 @@ def test_a_call_that_python_would_refuse_is_refused_at_once(
 
     with pytest.raises(TypeError, match=text):
         _ = charge(*args, **kwargs)
+
+
+@pytest.mark.parametrize("decorate", [task, workflow], ids=["task", "workflow"])
+@pytest.mark.parametrize("first", ["self", "cls"])
+def test_a_method_is_refused(decorate: Any, first: str) -> None:
+    scope: dict[str, Any] = {"decorate": decorate}
+    source = f"class Shop:\n  @decorate\n  async def sell({first}, item: int): ..."
+    noun = decorate.__name__
+    with pytest.raises(InputError, match=rf"Shop\.sell is a method, and a {noun} is a function"):
+        exec(source, scope)
+
+
+def test_a_static_method_and_a_function_with_a_self_are_tasks() -> None:
+    class Shop:
+        @staticmethod
+        @task
+        async def sell(item: int) -> int:
+            return item
+
+    @task
+    async def describe(self: int) -> int:
+        return self
+
+    assert asyncio.run(Shop.sell.fn(3)) == asyncio.run(describe.fn(3)) == 3

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from hashlib import sha256
 from textwrap import dedent
+from types import FunctionType
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from perdure.authoring.call import Call
@@ -33,6 +34,11 @@ class Definition(ABC, Generic[P, R]):
         if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
             raise InputError(
                 f"{fn.__qualname__} is a generator", f"a {self.noun} returns one value: use return"
+            )
+        if _is_method(fn):
+            raise InputError(
+                f"{fn.__qualname__} is a method, and a {self.noun} is a function",
+                "define it outside the class, and pass it what it needs as arguments",
             )
         self.fn = fn
         self.name = require_name(self.noun, fn.__name__ if name is None else name)
@@ -73,6 +79,13 @@ class Definition(ABC, Generic[P, R]):
     @abstractmethod
     async def run_outside(self, call: Call[R]) -> R:
         """What awaiting a call does where no workflow runs."""
+
+
+def _is_method(fn: FunctionType) -> bool:
+    """Whether it stands in the body of a class, and is to get the object or the class. A static method is fine."""
+    owner = fn.__qualname__.rpartition(".")[0]
+    first = fn.__code__.co_varnames[: min(fn.__code__.co_argcount, 1)]
+    return bool(owner) and not owner.endswith("<locals>") and first in (("self",), ("cls",))
 
 
 def require_name(noun: str, name: object, limit: int = MAX_NAME_LENGTH) -> str:
