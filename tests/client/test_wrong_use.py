@@ -171,6 +171,38 @@ async def test_a_workflow_may_go_on_after_it_was_refused(engine: Engine) -> None
     assert await run.result(timeout=10) == "paid 1"
 
 
+async def test_what_asyncio_refuses_without_a_task_is_told_with_what_to_use(
+    engine: Engine,
+) -> None:
+    @workflow(lint="off")
+    async def groups() -> None:
+        async with asyncio.TaskGroup():
+            await bill(1)
+
+    @workflow(lint="off")
+    async def hurries() -> None:
+        async def branch() -> None:
+            async with asyncio.timeout(1):
+                await bill(1)
+
+        await perdure.gather(branch())
+
+    for wrong in (groups, hurries):
+        refusal = await refusal_of(engine, wrong(), ForeignAwait)
+        assert f"workflow {wrong.name!r} uses asyncio, which says: T" in refusal.what
+        assert "perdure.gather and perdure.first" in refusal.remedy
+
+
+async def test_a_runtime_error_of_the_program_is_its_own(engine: Engine) -> None:
+    @workflow
+    async def stumbles() -> None:
+        raise RuntimeError("mine")
+
+    run = await engine.start(stumbles())
+    with pytest.raises(RuntimeError, match="mine"):
+        await run.result(10)
+
+
 async def test_asyncio_gather_in_a_workflow_is_refused_and_leaves_nothing_behind(
     engine: Engine,
 ) -> None:
@@ -794,6 +826,17 @@ async def test_a_run_that_raises_timeout_error_is_not_mistaken_for_one_that_goes
     run = await engine.start(waits())
     with pytest.raises(TimeoutError, match=r"^no signal 'word' within 0.01 s\n"):
         await run.result(timeout=10)
+
+
+@pytest.mark.parametrize("first", ["a", -1, 1.5, None])
+async def test_a_number_of_an_entry_that_is_none_is_refused(memory: Engine, first: Any) -> None:
+    @workflow
+    async def brief() -> None: ...
+
+    run = await memory.start(brief())
+    await run.result(10)
+    with pytest.raises(InputError, match="can't be an offset"):
+        await anext(run.events(first))
 
 
 # Settings

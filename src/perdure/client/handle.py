@@ -304,6 +304,7 @@ class Handle(Generic[R]):
         is parked the entries come, and then `RunDiverged` is raised.
         """
         self._require_outside("the journal")
+        first = require_offset(first)
         run_id = (await self._row()).origin
         while True:
             run = await self._row(run_id)

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 from perdure.authoring.call import Operation
 from perdure.core.errors import ForeignAwait
 
+_INSTEAD = "use perdure.sleep, perdure.gather and perdure.first; do I/O such as HTTP in a @task"
+
 
 def drive_alone(
     drive: Callable[[], None], left: Callable[[AsyncGenerator[Any, Any]], None]
@@ -55,8 +57,24 @@ def foreign_await(name: str, line: str, awaited: object) -> ForeignAwait:
         awaited.add_done_callback(_retrieve)
     return ForeignAwait(
         f"workflow {name!r} awaits something that is not durable: {what} ({line})",
-        "use perdure.sleep, perdure.gather and perdure.first; do I/O such as HTTP in a @task",
+        _INSTEAD,
     )
+
+
+def refused_by_asyncio(name: str, error: BaseException) -> BaseException:
+    """What to tell of an error of a program: where asyncio refuses it for want of a task, what to use instead."""
+    if type(error) is not RuntimeError or not _is_raised_in_asyncio(error):
+        return error
+    told = ForeignAwait(f"workflow {name!r} uses asyncio, which says: {error}", _INSTEAD)
+    told.__cause__ = error
+    return told.with_traceback(error.__traceback__)
+
+
+def _is_raised_in_asyncio(error: BaseException) -> bool:
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_globals.get("__package__") == "asyncio"
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:

@@ -37,6 +37,7 @@ from perdure.engine.replay.coroutines import (
     drive_alone,
     foreign_await,
     refuse,
+    refused_by_asyncio,
     send_or_throw,
     wait_for,
 )
@@ -223,7 +224,7 @@ class Machine(RunMachine):
             # Not the program's word: the engine's, or somebody's who wants the process to end.
             raise
         except BaseException as error:  # the program's failure is its outcome, and so is its exit
-            self._finish(fiber, None, error)
+            self._finish(fiber, None, refused_by_asyncio(self.workflow.name, error))
         else:
             self._suspend(fiber, wait)
 
