@@ -245,7 +245,9 @@ class Meter:
     @property
     def commits(self) -> int:
         """Transactions that ended well, and statements that are one of their own."""
-        return sum(sql.startswith(("COMMIT", "WITH fit AS")) for sql in self.statements)
+        return sum(
+            sql.startswith(("COMMIT", "WITH fit AS", "WITH born AS")) for sql in self.statements
+        )
 
     @classmethod
     async def of(cls, store: Store) -> "Meter":

@@ -127,27 +127,41 @@ class Group:
 
     @property
     def is_books_only(self) -> bool:
-        """Whether it only appends to runs that go on: the steps of warm runs."""
-        beside = (
-            self.created,
-            self.messages,
-            self.forwarded,
-            self.acknowledged,
-            self.marked,
-            self.work,
-            self.finished,
-            self.dropped,
-            self.published,
-            self.chunks,
-            self.parked,
-            self.index,
-        )
+        """Whether it only appends to runs that exist, as the steps of warm runs do."""
+        heads = self.heads.values()
         return (
-            bool(self.heads)
-            and not any(beside)
-            and all(
-                head.head_before is not None and head.closed_at_ms is None
-                for head in self.heads.values()
+            bool(heads)
+            and not self.created
+            and not self._has_more
+            and all(head.head_before is not None for head in heads)
+        )
+
+    @property
+    def is_one_birth(self) -> bool:
+        """Whether it only creates one run, for whose key nobody contends."""
+        return (
+            len(self.created) == 1
+            and self.created[0][0].key is None
+            and not self.heads
+            and not self._has_more
+        )
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there is anything but runs and their books."""
+        return any(
+            (
+                self.messages,
+                self.forwarded,
+                self.acknowledged,
+                self.marked,
+                self.work,
+                self.finished,
+                self.dropped,
+                self.published,
+                self.chunks,
+                self.parked,
+                self.index,
             )
         )
 

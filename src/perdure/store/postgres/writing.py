@@ -1,7 +1,7 @@
 """Applying a group to Postgres, in one transaction."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -70,7 +70,10 @@ async def transaction(connection: Connection, patience_ms: int = 0) -> AsyncIter
 
 
 class _RollBack(Exception):
-    """Carries the statement that found that not all rows fit."""
+    """Not all rows fit. Carries what finds out which."""
+
+    def __init__(self, misfits: Misfits) -> None:
+        self.misfits = misfits
 
 
 async def apply(
@@ -81,26 +84,33 @@ async def apply(
     Waits so long for a lock, save for those of runs' rows, which nobody holds for long.
     """
     while True:
-        misfits = None
         try:
-            if group.is_books_only and len(group.heads) <= AT_ONCE:
-                misfits = await _write_at_once(connection, group)
-                if misfits is not None:
-                    raise _RollBack
-                return {}
-            async with transaction(connection, patience_ms):
-                misfits = await write_rows(connection, group)
-                if misfits is not None:
-                    raise _RollBack
-        except _RollBack:
+            await _write(connection, group, patience_ms)
+        except _RollBack as found:
             # Empty if the rows changed back meanwhile: then all fit after all.
-            rejected = await misfits(connection, group) if misfits else {}
+            rejected = await found.misfits(connection, group)
             if rejected:
                 return rejected
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
             raise StatementRefused(str(error)) from error
         else:
             return {}
+
+
+async def _write(connection: Connection, group: Group, patience_ms: int) -> None:
+    """In one statement where that does, so that neither BEGIN nor COMMIT travels; else in a transaction."""
+    if group.is_one_birth:
+        await _create_at_once(connection, group)
+        return
+    if group.is_books_only and len(group.heads) <= AT_ONCE:
+        # Not if somebody appends to a stream of a run that ends: that may take a while.
+        with suppress(asyncpg.LockNotAvailableError):
+            await _append_at_once(connection, group)
+            return
+    async with transaction(connection, patience_ms):
+        misfits = await write_rows(connection, group)
+        if misfits is not None:
+            raise _RollBack(misfits)
 
 
 async def write_rows(connection: Connection, group: Group) -> Misfits | None:
@@ -148,15 +158,28 @@ async def _append_chunks(connection: Connection, group: Group) -> Misfits | None
     return None if count == len(rows) else _known_chunks
 
 
-async def _write_at_once(connection: Connection, group: Group) -> Misfits | None:
-    """A small group of warm steps is one statement: neither BEGIN nor COMMIT travels."""
-    status = await connection.execute(
-        _SQL["commit_books"],
-        *_columns(head_rows(group)),
-        *_columns(event_rows(group)),
-        *(_columns(posting_rows(group)) or ([], [], [])),
-    )
-    return None if _count(status) == len(group.heads) else _unfit
+async def _create_at_once(connection: Connection, group: Group) -> None:
+    """One new run."""
+    rows = _columns(created_rows(group))
+    status = await connection.execute(_SQL["begin_books"], *rows, *_books(group))
+    if _count(status) != len(group.created):
+        raise _RollBack(_taken)
+
+
+async def _append_at_once(connection: Connection, group: Group) -> None:
+    """A small group of warm steps, and of ends. Those who append to streams of runs that end are locked out."""
+    closed = [head.closed_at_ms for head in group.heads.values()]
+    sql = _SQL["commit_books"]
+    if any(closed):
+        sql = sql.replace("FOR NO KEY UPDATE OF locked", "FOR UPDATE OF locked NOWAIT")
+    status = await connection.execute(sql, *_columns(head_rows(group)), *_books(group), closed)
+    if _count(status) != len(group.heads):
+        raise _RollBack(_unfit)
+
+
+def _books(group: Group) -> list[list[Any]]:
+    """Entries and postings. There may be none of the latter."""
+    return [*_columns(event_rows(group)), *(_columns(posting_rows(group)) or ([], [], []))]
 
 
 def _count(status: str) -> int:

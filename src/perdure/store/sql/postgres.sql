@@ -30,15 +30,36 @@ FROM (
 ) AS b
 WHERE run.id = b.id
 
+-- name: begin_books
+-- Commits: one new run, its first entries and postings, as one statement and so in one round trip. If it exists,
+-- nothing is written: the count tells.
+WITH born AS (
+    INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+                             created_at_ms, closed_at_ms, chain)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+                         $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::bigint[],
+                         $14::bigint[], $15::text[])
+    ON CONFLICT DO NOTHING
+    RETURNING id
+), appended AS (
+    INSERT INTO perdure.event (run_id, seq, at_ms, body, prev, sealed, erased)
+    SELECT e.* FROM born, unnest($16::text[], $17::bigint[], $18::bigint[], $19::text[], $20::bytea[],
+                                 $21::bytea[], $22::bytea[]) AS e
+), posted AS (
+    INSERT INTO perdure.ledger (run_id, account, balance)
+    SELECT p.* FROM born, unnest($23::text[], $24::text[], $25::bigint[]) AS p
+)
+SELECT id FROM born
+
 -- name: commit_books
--- Commits: what `advance_runs`, the entries and `post` commit, as one statement and so in one round trip.
+-- Commits: what `advance_runs`, `close_runs`, the entries and `post` commit, as one statement and so in one round trip.
 -- If any row does not fit, nothing is written: the count tells.
 -- Locks: the run rows, in the order of ids.
 WITH fit AS (
-    SELECT locked.id, b.seq, b.head, b.semaphore, b.status
+    SELECT locked.id, b.seq, b.head, b.semaphore, b.status, b.closed_at_ms
     FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
-                $8::text[])
-             AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status)
+                $8::text[], $19::bigint[])
+             AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status, closed_at_ms)
     JOIN perdure.run AS locked
       ON locked.id = b.id AND locked.epoch = b.epoch
      AND locked.head = b.head_before AND locked.semaphore = b.semaphore_before
@@ -57,7 +78,8 @@ WITH fit AS (
     ON CONFLICT (run_id, account) DO UPDATE SET balance = ledger.balance + excluded.balance
 )
 UPDATE perdure.run AS run
-SET seq = fit.seq, head = fit.head, semaphore = fit.semaphore, status = fit.status
+SET seq = fit.seq, head = fit.head, semaphore = fit.semaphore, status = fit.status,
+    closed_at_ms = fit.closed_at_ms, owner = CASE WHEN fit.closed_at_ms IS NULL THEN run.owner END
 FROM fit, whole
 WHERE run.id = fit.id AND whole.fits
 
