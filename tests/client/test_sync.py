@@ -7,13 +7,14 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import perdure
 from perdure import (
+    InputError,
     RunCancelled,
     RunStatus,
     Signal,
@@ -21,7 +22,7 @@ from perdure import (
     task,
     workflow,
 )
-from perdure.core.errors import EngineClosed, InvalidUrl
+from perdure.core.errors import EngineClosed, ForeignAwait, InvalidUrl
 from perdure.core.journal import events as e
 from perdure.store.opening import open_store
 
@@ -123,6 +124,58 @@ async def test_plain_code_may_run_inside_a_loop_that_is_busy(engine_url: str) ->
     assert asyncio.get_running_loop().is_running()
     with SyncEngine(engine_url) as engine:
         assert engine.start(shouting("inside")).result(10) == "INSIDE"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda engine, _: engine.start(shouting("no")),
+        lambda engine, _: engine.start_many([shouting("no")]),
+        lambda engine, run: engine.handle(run).status(),
+        lambda engine, run: next(engine.handle(run).events()),
+        lambda engine, _: engine.transaction().__enter__(),
+        lambda engine, _: engine.close(),
+    ],
+)
+def test_an_engine_that_is_used_in_the_thread_of_its_loop_refuses_at_once(
+    engine_url: str, use: Callable[[SyncEngine, str], object]
+) -> None:
+    @task
+    async def uses() -> None:
+        use(engine, perdure.info().run_id)
+
+    @workflow
+    async def waiting_for_itself() -> None:
+        await uses()
+
+    with SyncEngine(engine_url) as engine:
+        with pytest.raises(InputError, match=r"in the thread of its own loop.*asyncio\.to_thread"):
+            engine.start(waiting_for_itself()).result(10)
+        assert engine.start(shouting("on"), key="one").result(10) == "ON"
+        assert engine.audit().is_clean
+        assert engine.verify().is_clean
+
+
+def test_a_workflow_may_not_use_the_engine_that_it_runs_on(sync_engine: SyncEngine) -> None:
+    @workflow(lint="off")
+    async def using_its_engine() -> None:
+        sync_engine.start(shouting("no"))
+
+    with pytest.raises(ForeignAwait, match=r"uses an engine.*perdure\.start"):
+        sync_engine.start(using_its_engine()).result(10)
+
+
+def test_an_async_task_uses_the_engine_through_a_thread(sync_engine: SyncEngine) -> None:
+    @task
+    async def through_a_thread() -> str:
+        run = await asyncio.to_thread(sync_engine.start, shouting("there"))
+        return await asyncio.to_thread(run.result, 10)
+
+    @workflow
+    async def going_through_a_thread() -> str:
+        return await through_a_thread()
+
+    assert sync_engine.start(going_through_a_thread()).result(10) == "THERE"
 
 
 def test_run_takes_a_workflow_to_its_end(engine_url: str) -> None:

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from perdure.authoring.call import Call, discard
-from perdure.authoring.context import WORKFLOW
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
@@ -18,11 +17,12 @@ from perdure.authoring.response import OK
 from perdure.authoring.texts import require_text
 from perdure.authoring.upcaster import reading_old_shapes
 from perdure.client import graphs
+from perdure.client.callers import require_no_workflow
 from perdure.client.graphs import GraphVersion
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.sending import send
 from perdure.core.codec import Codec, JsonCodec
-from perdure.core.errors import EngineClosed, ForeignAwait, InputError, KeyReused, RunExists
+from perdure.core.errors import EngineClosed, InputError, KeyReused, RunExists
 from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId, parse_run_id
 from perdure.core.journal.events import ExecutionStarted
@@ -342,13 +342,7 @@ class Engine:
             await store.close()
 
     def _require_open(self) -> Hosting:
-        turn = WORKFLOW.get()
-        if turn is not None:
-            # Before anything is submitted: a workflow can't await it, and would do it again in each replay.
-            raise ForeignAwait(
-                f"workflow {turn.info.program!r} uses an engine",
-                "start child runs with perdure.start(...), and use engines in tasks",
-            )
+        require_no_workflow()
         if self._hosting is None:
             raise EngineClosed("the engine is not open", "use it inside `async with Engine(...)`")
         return self._hosting

@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
+from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
+from perdure.client.callers import require_no_workflow
 from perdure.client.engine import Engine
 from perdure.client.graphs import GraphVersion
 from perdure.client.handle import Handle, RunStatus
@@ -19,7 +21,7 @@ from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync_transaction import BlockTask, SyncTransaction
 from perdure.client.waits import Waits
 from perdure.core.codec import Codec
-from perdure.core.errors import EngineClosed, InputError
+from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
@@ -78,6 +80,7 @@ class SyncEngine:
         """Let running tasks end, up to the grace time, and hand everything else back."""
         if self._loop is None:
             return
+        self._require_loop()
         try:
             self.wait_for(self._engine.close())
         finally:
@@ -91,15 +94,34 @@ class SyncEngine:
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Let the engine's own loop do something, and wait for it."""
-        if self._loop is None:
+        try:
+            loop = self._require_loop()
+        except PerdureError:
             work.close()
-            raise EngineClosed("the engine is not open", "use it inside `with SyncEngine(...)`")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def _require_loop(self, *calls: object) -> asyncio.AbstractEventLoop:
+        """The engine's loop, for whoever may wait for it. Nobody will await the calls if it is refused."""
+        try:
+            if self._loop is None:
+                raise EngineClosed("the engine is not open", "use it inside `with SyncEngine(...)`")
+            if current_thread() is self._thread:
+                require_no_workflow()
+                raise InputError(
+                    "a SyncEngine is used in the thread of its own loop, which would wait for itself for ever",
+                    "make the task a plain `def`, use `await asyncio.to_thread(...)`, or an async Engine there",
+                )
+        except PerdureError:
+            for call in calls:
+                discard(call)
+            raise
+        return self._loop
 
     def __enter__(self) -> Self:
         self.open()
@@ -117,12 +139,14 @@ class SyncEngine:
         self, call: ProgramCall[R], *, key: str | None = None, scope: str = ""
     ) -> "SyncHandle[R]":
         """Start a workflow; returns when the run is durable."""
+        self._require_loop(call)
         return SyncHandle(self, self.wait_for(self._engine.start(call, key=key, scope=scope)))
 
     def start_many(
         self, calls: Iterable[ProgramCall[R]], *, keys: Iterable[str] | None = None, scope: str = ""
     ) -> list["SyncHandle[R]"]:
         """Start many runs at once."""
+        self._require_loop(*(calls if isinstance(calls, Sequence) else ()))
         started = self.wait_for(self._engine.start_many(calls, keys=keys, scope=scope))
         return [SyncHandle(self, handle) for handle in started]
 
