@@ -17,7 +17,7 @@ from perdure.authoring.response import OK
 from perdure.authoring.texts import require_text
 from perdure.authoring.upcaster import reading_old_shapes
 from perdure.client import graphs
-from perdure.client.callers import require_no_workflow
+from perdure.client.callers import require_no_workflow, require_own_loop
 from perdure.client.graphs import GraphVersion
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.sending import send
@@ -101,9 +101,9 @@ class Engine:
 
     async def close(self) -> None:
         """Let running tasks end, up to the grace time, and hand everything else back. Nothing is lost."""
-        hosting, self._hosting = self._hosting, None
-        if hosting is None:
+        if self._hosting is None:
             return
+        hosting, self._hosting = self._here(), None
         try:
             await hosting.stop()
         finally:
@@ -143,7 +143,7 @@ class Engine:
         a handle of the same run. Inside a transaction the run starts with its commit, or never.
         """
         workflow = _program_of(call)
-        hosting = self._require_open()
+        hosting = self._here()
         if not hosting.host.programs.is_deployed(workflow):
             # A program defined inside a function is the newest of its name from now on.
             register(workflow)
@@ -162,12 +162,12 @@ class Engine:
 
         `version` names another that was never active, to try it out. One that was is not started any more.
         """
-        host = self._require_open().host
+        host = self._here().host
         require_name("graph", name)
         arguments = _fields_of(name, {} if input is None else input)
         chosen = graphs.startable(name, version, await host.catalogue.versions(name))
         program = host.programs.deployed(name, chosen)
-        return await self._start(self._require_open(), program, arguments, key, scope)
+        return await self._start(self._here(), program, arguments, key, scope)
 
     async def _start(
         self,
@@ -198,7 +198,7 @@ class Engine:
         """What a run was started with; `None` if that was erased."""
         if joined is not None:
             return await joined.arguments(run_id)
-        entries = await self._require_open().host.store.entries(run_id, 0, 1)
+        entries = await self._here().host.store.entries(run_id, 0, 1)
         started = entries[0].event if entries else None
         return started.payload if isinstance(started, ExecutionStarted) else None
 
@@ -231,18 +231,18 @@ class Engine:
         return activated
 
     def _outside(self, what: str) -> Host:
-        host = self._require_open().host
+        host = self._here().host
         if current(host) is not None:
             raise InputError(f"a graph is {what} inside a transaction", "do it before or after")
         return host
 
     async def graphs(self) -> list[GraphVersion]:
         """All versions of all graphs that were deployed, and what may come of each."""
-        return await graphs.graphs(self._require_open().host.store)
+        return await graphs.graphs(self._here().host.store)
 
     async def statistics(self, graph: str, key_name: str) -> dict[str, dict[RunStatus, int]]:
         """How many runs of a graph have each value of a search key, by status."""
-        store = self._require_open().host.store
+        store = self._here().host.store
         found: dict[str, dict[RunStatus, int]] = {}
         names = require_name("graph", graph), require_name("search key", key_name)
         for value, status, count in await store.statistics(*names):
@@ -263,7 +263,7 @@ class Engine:
         One hook gets it. Inside a transaction it is sent with its commit, or never. Sent again with the same `id` it is
         the same signal, as long as nobody took it, and to the run that did.
         """
-        await send(self._require_open().host, topic, key, value, code, id)
+        await send(self._here().host, topic, key, value, code, id)
 
     @asynccontextmanager
     async def transaction(self, *, connection: object = None) -> AsyncIterator[Transaction]:
@@ -274,7 +274,7 @@ class Engine:
         does not learn of it, and some host takes the runs up within a second or so. A block that raises leaves
         nothing there, and your transaction as it was before.
         """
-        transactions = self._require_open().transactions
+        transactions = self._here().transactions
         transactions.require_none()
         if connection is not None:
             async with transactions.join(connection) as joined:
@@ -293,7 +293,7 @@ class Engine:
             raise InputError(f"start_many was given one call, {calls!r}", "pass a list of calls")
         calls = list(calls)
         try:
-            self._require_open()
+            self._here()
             given = list(repeat(None, len(calls)) if keys is None else keys)
             if len(given) != len(calls):
                 what = f"{len(given)} keys for {len(calls)} calls"
@@ -314,11 +314,11 @@ class Engine:
 
     async def audit(self) -> Report:
         """Whether journal and ledger agree, in every run."""
-        return await audit(self._require_open().host.store)
+        return await audit(self._here().host.store)
 
     async def verify(self) -> Report:
         """Whether every entry is what it was when it was written."""
-        return await verify(self._require_open().host.store)
+        return await verify(self._here().host.store)
 
     async def preflight(self, programs: Sequence[str] | None = None) -> Preflight:
         """Replay every open run on the code that is registered here; of these `programs`, if they are given.
@@ -331,7 +331,7 @@ class Engine:
             raise InputError(f"programs is {programs!r}", f"pass a sequence: [{programs!r}]")
         named = None if programs is None else [require_name("workflow", name) for name in programs]
         if self._hosting is not None:
-            host = self._hosting.host
+            host = self._here().host
             return await preflight(host.store, self._codec, HostSources(), host.programs, named)
         store = await open_store(self._url, as_it_is=True)
         try:
@@ -340,6 +340,12 @@ class Engine:
             return await preflight(store, self._codec, HostSources(), known, named)
         finally:
             await store.close()
+
+    def _here(self) -> Hosting:
+        """What is open, for whoever is on its loop."""
+        hosting = self._require_open()
+        require_own_loop(hosting)
+        return hosting
 
     def _require_open(self) -> Hosting:
         require_no_workflow()

@@ -14,6 +14,7 @@ from perdure.authoring.response import OK, Response
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_text
 from perdure.client.answering import begun_steps, named_step, require_open
+from perdure.client.callers import require_own_loop
 from perdure.client.sending import sender_of
 from perdure.client.stored import require_unparked, stored_run
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
@@ -144,6 +145,7 @@ class Handle(Generic[R]):
         return run_id, ending
 
     async def _ending_of(self, run_id: RunId) -> Ending:
+        require_own_loop(self._hosting)
         host = self._hosting.host
         while True:
             told = host.watchers.ending_of(run_id)
@@ -189,6 +191,7 @@ class Handle(Generic[R]):
             raise self._joined.not_committed(self.run_id)
 
     async def _row(self, run_id: RunId | None = None) -> Run:
+        require_own_loop(self._hosting)
         try:
             return await stored_run(self._store, run_id or self.run_id)
         except UnknownRun:
@@ -268,6 +271,7 @@ class Handle(Generic[R]):
         await self._send(end, "cancel", cancel_guid(end.origin), text.encode())
 
     async def _open_end(self, what: str) -> Run:
+        require_own_loop(self._hosting)
         joined = current(self._hosting.host)
         end = await (self._end() if joined is None else joined.end_of(self.run_id))
         if end.status in TERMINAL:

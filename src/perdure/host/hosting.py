@@ -42,6 +42,7 @@ class Hosting:
         settings: Settings,
         queues: Sequence[str] = (),
     ) -> None:
+        self.loop = asyncio.get_running_loop()
         self._settings = settings
         self.bodies = self._make_bodies(codec, settings)
         self.host = Host(
