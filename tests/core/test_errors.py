@@ -21,6 +21,7 @@ RELEASED = {
     "InvalidUrl": "invalid-url",
     "GuidReused": "guid-reused",
     "DepthExceeded": "depth-exceeded",
+    "TurnTooLong": "turn-too-long",
     "PayloadTooLarge": "payload-too-large",
     "NotEncodable": "not-encodable",
     "NotDecodable": "not-decodable",

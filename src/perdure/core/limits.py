@@ -19,6 +19,9 @@ MAX_DEPTH: Final = 64
 MAX_SEQUENCE: Final = 2**32 - 1
 """Children of one node of the call tree, and the width of each number of a path."""
 
+MAX_DECISIONS: Final = 100_000
+"""Verbs that a workflow calls in one turn: its host waits for the end of it, and keeps all of it in memory."""
+
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024
 """One input, result or value. A larger one belongs in an artifact store, with a reference here."""
 

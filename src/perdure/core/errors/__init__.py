@@ -6,6 +6,7 @@
     │   ├── InvalidUrl             a store URL that names no store
     │   ├── GuidReused             a message GUID of one run, used for another
     │   ├── DepthExceeded          a call tree deeper than the limit
+    │   ├── TurnTooLong            a workflow that decides on and on, and waits for nothing
     │   ├── PayloadTooLarge        a payload over its limit
     │   ├── NotEncodable           a value that has no faithful JSON form
     │   ├── NotDecodable           bytes that are not a value of the wanted type
@@ -139,6 +140,7 @@ from perdure.core.errors.inputs import (
     OutsideRun,
     PayloadTooLarge,
     RunClosed,
+    TurnTooLong,
     UnknownName,
     UnknownStep,
     UnknownVersion,
@@ -255,6 +257,7 @@ __all__ = [
     "TransactionError",
     "TransactionInterrupted",
     "TransactionOver",
+    "TurnTooLong",
     "UnknownName",
     "UnknownOperation",
     "UnknownRun",

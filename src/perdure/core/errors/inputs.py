@@ -30,6 +30,10 @@ class DepthExceeded(InputError):
     code = "depth-exceeded"
 
 
+class TurnTooLong(InputError):
+    code = "turn-too-long"
+
+
 class PayloadTooLarge(InputError):
     code = "payload-too-large"
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from perdure.authoring.call import Branch, Call, Operation
+from perdure.authoring.call import Branch, Call, Operation, discard
 from perdure.authoring.context import WORKFLOW, Info, Promise, Wait
 from perdure.authoring.definition import Definition
 from perdure.authoring.failures import encode_failure
@@ -23,9 +23,10 @@ from perdure.authoring.interruption import Cancelled, Continued, Evicted
 from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
-from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled
+from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled, TurnTooLong
 from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
+from perdure.core.limits import MAX_DECISIONS
 from perdure.core.messages import Message
 from perdure.core.replay.identity import signal_guid
 from perdure.engine.machine import Handlers, RunMachine
@@ -43,6 +44,7 @@ from perdure.engine.replay.coroutines import (
 )
 from perdure.engine.replay.effects import AppendChunk, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
+from perdure.engine.replay.endless import refuse_more
 from perdure.engine.replay.fiber import Fiber
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.record import Diverged
@@ -81,6 +83,8 @@ class Machine(RunMachine):
         """Facts of the run before that are still to come; the body begins after them."""
         self._is_waiting = False
         self._is_closing = False
+        self._decisions = 0
+        """How many verbs this turn has called."""
         self._settlements = 0
         self._refusals = 0
         self.left: list[str] = []
@@ -193,6 +197,7 @@ class Machine(RunMachine):
         self._ready.append(fiber)
 
     def _advance(self) -> None:
+        self._decisions = 0
         if self._is_waiting:
             self._is_waiting = False
             self.record.emit(e.ExecutionResumed())
@@ -341,6 +346,10 @@ class Machine(RunMachine):
                 f"a verb of workflow {self.workflow.name!r} is used outside its turn",
                 "use perdure.gather, perdure.first or perdure.join_set in place of asyncio's",
             )
+        self._decisions += 1
+        if self._decisions > MAX_DECISIONS:
+            place = self._place() if self._current.is_ours else None
+            refuse_more(self.workflow.name, self._decisions, place)
         return self._current
 
     def _take_place(self) -> StepId:
@@ -369,7 +378,12 @@ class Machine(RunMachine):
             if self._refusals > PATIENCE:
                 # It swallows whatever it is told. To wait for ever makes it stop.
                 return DurablePromise(self._last_place, Place.TIMER, operation, None, self.codec)
-        return begin(self, self._turn(), operation)
+        try:
+            fiber = self._turn()
+        except TurnTooLong:
+            discard(operation)
+            raise
+        return begin(self, fiber, operation)
 
     def promise(self, fiber: Fiber, place: Place, operation: Operation[Any]) -> DurablePromise:
         """An open promise at the fiber's next place."""
