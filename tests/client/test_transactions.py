@@ -605,6 +605,27 @@ async def test_a_key_that_exists_gives_the_same_run(engine: Engine) -> None:
     assert after.run_id == new.run_id
 
 
+async def test_a_key_that_is_wanted_twice_at_once_in_a_transaction_is_one_run(
+    engine: Engine,
+) -> None:
+    before = await engine.start(tx_chain(1, 0), key="there")
+    async with engine.transaction():
+        many = await engine.start_many([tx_chain(1, 0), tx_chain(1, 0)], keys=["k", "k"])
+        both = await asyncio.gather(*(engine.start(tx_chain(1, 0), key="k") for _ in "abc"))
+        others = await engine.start_many([tx_chain(1, 0), tx_chain(1, 0)], keys=["k2", "there"])
+        mixed = await asyncio.gather(
+            *(engine.start(tx_chain(number, 0), key="mixed") for number in (1, 2)),
+            return_exceptions=True,
+        )
+    assert len({run.run_id for run in [*many, *both]}) == 1
+    assert others[0].run_id != many[0].run_id
+    assert others[1].run_id == before.run_id
+    assert [type(each).__name__ for each in mixed] == ["Handle", "KeyReused"]
+    for run in [*many, *both, *others]:
+        await run.result(timeout=10)
+    assert (await engine.audit()).runs == 4
+
+
 @pytest.mark.postgres
 async def test_a_key_that_is_taken_meanwhile_rolls_everything_back(fresh_postgres: str) -> None:
     async with opened(fresh_postgres) as engine:

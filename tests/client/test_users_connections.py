@@ -86,6 +86,17 @@ async def test_a_row_a_run_and_a_signal_appear_with_the_users_commit(
     assert len(await recorded(engine, run, e.ExecutionStarted)) == 1
 
 
+async def test_a_key_that_is_wanted_twice_at_once_is_one_run_on_the_users_connection(
+    engine: Engine, connection: Connection
+) -> None:
+    async with connection.transaction(), engine.transaction(connection=connection):
+        calls = [hear_news("bob"), hear_news("bob")]
+        run, again = await engine.start_many(calls, keys=["bob", "bob"])
+    assert again.run_id == run.run_id
+    await run.signal(news, "it")
+    assert await run.result(timeout=10) == "bob heard it"
+
+
 async def test_nothing_appears_with_the_users_rollback(
     engine: Engine, connection: Connection
 ) -> None:

@@ -58,6 +58,10 @@ class Joining(ABC):
         """Whether nobody can join it any more."""
         self._rows = rows
         self._started: dict[RunId, Start] = {}
+        self._keys: dict[tuple[str, str, str], RunId] = {}
+        """The keys of what was started here, in their scopes."""
+        self._looking = asyncio.Lock()
+        """Held while a key is looked up and taken, so that of two who want it at once the other finds it taken."""
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -72,20 +76,23 @@ class Joining(ABC):
     async def start(self, start: Start) -> RunId:
         """Start a run with the commit. Raises `RunExists` if its key is taken, here or in the store."""
         self._rows.require_open()
-        if start.key is not None:
-            await self._require_free(start, start.key)
+        if start.key is None:
+            return await self._begin(start)
+        mine = start.scope, start.workflow.name, start.key
+        async with self._looking:
+            holder = self._keys.get(mine)
+            if holder is None:
+                found = await self._rows.run_by_key(*mine)
+                holder = None if found is None else found.run_id
+            if holder is not None:
+                raise run_exists(start.row(holder, 0, None), holder)
+            run_id = self._keys[mine] = await self._begin(start)
+        return run_id
+
+    async def _begin(self, start: Start) -> RunId:
         run_id = await self._start(start)
         self._started[run_id] = start
         return run_id
-
-    async def _require_free(self, start: Start, key: str) -> None:
-        mine = start.scope, start.workflow.name, key
-        for run_id, other in self._started.items():
-            if (other.scope, other.workflow.name, other.key) == mine:
-                raise run_exists(start.row(run_id, 0, None), run_id)
-        found = await self._rows.run_by_key(*mine)
-        if found is not None:
-            raise run_exists(start.row(found.run_id, 0, None), found.run_id)
 
     async def arguments(self, run_id: RunId) -> bytes | None:
         """What a run was started with, as this transaction sees it; `None` if that is not known."""
