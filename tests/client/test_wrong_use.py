@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -858,3 +859,70 @@ async def test_a_number_of_an_entry_that_is_none_is_refused(memory: Engine, firs
 def test_a_wrong_setting_is_refused_by_name(wrong: dict[str, Any], remedy: str) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(remedy)}$"):
         Settings(**wrong)
+
+
+# Values that would lose fields
+
+
+@dataclass
+class Parcel:
+    weight: int
+
+
+@dataclass
+class Tracked(Parcel):
+    code: str = ""
+
+
+parcels = Signal("wrong_use.parcels", Parcel)
+
+
+@task(name="wrong_use.weigh")
+async def weigh(parcel: Parcel) -> int:
+    return parcel.weight
+
+
+@task(name="wrong_use.wrap")
+async def wrap(weight: int) -> Parcel:
+    return Tracked(weight, "T")
+
+
+@workflow(name="wrong_use.ships")
+async def ships(how: str) -> object:
+    match how:
+        case "argument":
+            return await weigh(Tracked(1, "T"))
+        case "result":
+            return (await wrap(1)).weight
+        case _:
+            return await packs()
+
+
+@workflow(name="wrong_use.packs")
+async def packs() -> Parcel:
+    return Tracked(1, "T")
+
+
+@workflow(name="wrong_use.unpacks")
+async def unpacks(parcel: Parcel) -> int:
+    return (await parcels.receive()).weight + parcel.weight
+
+
+@pytest.mark.parametrize("how", ["argument", "result", "result of a child"])
+async def test_a_value_of_a_subclass_that_adds_fields_is_refused(engine: Engine, how: str) -> None:
+    refusal = await refusal_of(engine, ships(how), NotEncodable)
+    assert "is a Tracked, and annotated as Parcel" in refusal.what
+    assert "without 'code'" in refusal.what
+    assert refusal.remedy.startswith("annotate it as Tracked")
+
+
+async def test_what_a_client_passes_of_a_subclass_that_adds_fields_is_refused(
+    engine: Engine,
+) -> None:
+    with pytest.raises(NotEncodable, match="argument 'parcel' of unpacks"):
+        await engine.start(unpacks(Tracked(1, "T")))
+    run = await engine.start(unpacks(Parcel(1)))
+    with pytest.raises(NotEncodable, match=r"the value of signal 'wrong_use\.parcels'"):
+        await run.signal(parcels, Tracked(2, "T"))
+    await run.signal(parcels, Parcel(2))
+    assert await run.result(timeout=10) == 3

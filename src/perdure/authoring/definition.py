@@ -46,7 +46,10 @@ class Definition(ABC, Generic[P, R]):
         update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        return Call(self, self.signature.pack(args, kwargs))
+        arguments = self.signature.pack(args, kwargs)
+        if self.signature.classes:
+            self.signature.require_whole(arguments)
+        return Call(self, arguments)
 
     def __repr__(self) -> str:
         return f"<{self.noun} {self.name!r} ({self.place})>"

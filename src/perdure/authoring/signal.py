@@ -6,6 +6,7 @@ from perdure.authoring.call import Composite, Operation, Sleep, made
 from perdure.authoring.context import Wait, workflow_context
 from perdure.authoring.definition import require_name
 from perdure.authoring.durations import Duration, milliseconds
+from perdure.authoring.subclasses import classes_in, require_whole
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError, NotDecodable
 from perdure.core.journal.events import AwaitKind
@@ -35,6 +36,7 @@ class Signal(Generic[T]):
 
     def encode(self, codec: Codec, value: object) -> bytes:
         """The payload of a value, if it is one that this signal carries."""
+        require_whole(f"the value of signal {self.name!r}", value, classes_in(self.of))
         payload = codec.encode(value)
         try:
             codec.decode(payload, self.of)

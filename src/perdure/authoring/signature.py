@@ -23,6 +23,7 @@ from typing import (
 import msgspec
 from msgspec import UNSET
 
+from perdure.authoring.subclasses import Classes, classes_in, require_whole
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
 
@@ -114,6 +115,17 @@ class Signature:
             packed[self._catches_others] = others
         return packed
 
+    def require_whole(self, packed: dict[str, Any]) -> None:
+        """Refuse what would lose fields in the store."""
+        for name, classes in self.classes.items():
+            if name in packed:
+                require_whole(f"argument {name!r} of {self._name}()", packed[name], classes)
+
+    def require_whole_result(self, result: object) -> None:
+        """Refuse what would lose fields in the store."""
+        if self._result_classes:
+            require_whole(f"the result of {self._name}()", result, self._result_classes)
+
     def arguments(self, packed: dict[str, Any]) -> Arguments:
         """What `pack` was given, or an equivalent: ready for `fn(*args, **kwargs)`."""
         return self._placed(tuple([packed.get(name, UNSET) for name in self._names]))
@@ -204,6 +216,22 @@ class Signature:
                 fields.append((f"p{index}", wanted, UNSET))
         names = {f"p{index}": parameter.name for index, parameter in enumerate(self._parameters)}
         return msgspec.defstruct(f"call of {self._name}()", fields, rename=names, kw_only=True)
+
+    @cached_property
+    def classes(self) -> dict[str, Classes]:
+        """The classes with fields that parameters are annotated as."""
+        try:
+            hints = {p.name: self._hints.get(p.name) for p in self._parameters}
+        except InputError:  # whoever stores the arguments tells
+            return {}
+        return {name: found for name, hint in hints.items() if (found := classes_in(hint))}
+
+    @cached_property
+    def _result_classes(self) -> Classes:
+        try:
+            return classes_in(self._result)
+        except InputError:  # whoever reads it tells
+            return ()
 
     @cached_property
     def _result(self) -> Any:

@@ -232,6 +232,7 @@ class Bodies:
                 result = await self._call(body)
             else:
                 result = await self._limited(body)
+            task.signature.require_whole_result(result)
             return Outcome(True, self._codec.encode(result), False, body.is_reconciled)
         except asyncio.CancelledError as error:
             life = asyncio.current_task()

@@ -34,6 +34,7 @@ def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
         )
     if error is None:
         try:
+            machine.workflow.signature.require_whole_result(value)
             result = machine.codec.encode(value)
         except PerdureError as refusal:
             error = refusal
