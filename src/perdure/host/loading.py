@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from perdure.core.errors import PerdureError
 from perdure.core.ids import HostId, RunId
@@ -49,6 +50,11 @@ class Loader:
         self._replay = replay
         self._catalogue = catalogue
         self._loading: dict[RunId, _Load] = {}
+
+    @property
+    def tasks(self) -> set[asyncio.Future[Any]]:
+        """What goes on by itself, for all who asked."""
+        return {load.answer for load in self._loading.values()} | self._reader.tasks
 
     async def load(self, run_id: RunId) -> WarmRun | None:
         """Bring a run back. `None` if it can't be advanced by this host."""

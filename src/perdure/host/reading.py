@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from typing import Any
 
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
@@ -21,6 +22,11 @@ class Reader:
         self._store = store
         self._asked: deque[tuple[RunId, asyncio.Future[Stored | None]]] = deque()
         self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def tasks(self) -> set[asyncio.Future[Any]]:
+        """What goes on by itself."""
+        return set() if self._reading is None else {self._reading}
 
     async def read(self, run_id: RunId) -> Stored | None:
         """The run's row and its journal; `None` if there is no such run."""

@@ -55,6 +55,16 @@ class WatchedBodies(Bodies):
         self._universe.began(body)
         super().start(body)
 
+    @property
+    def lasting(self) -> list[str]:
+        """What is executed now, for people."""
+        bodies = (body for steps in self._bodies.values() for body in steps.values())
+        return [
+            f"{body.task.name} ({body.info.step})"
+            for body in bodies
+            if body.life is not None and not body.is_reporting
+        ]
+
 
 class Outside(Hosting):
     """Whoever sends signals: it has the store, and no runs."""

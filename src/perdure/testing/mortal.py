@@ -9,7 +9,6 @@ from perdure.core.codec import Codec
 from perdure.core.errors import IllegalAppend, LedgerError, ReadinessOverflow
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message
-from perdure.host.bodies import Bodies
 from perdure.host.hosting import POLL_MS, Hosting
 from perdure.host.parking import Told
 from perdure.host.residents import Residents
@@ -180,7 +179,9 @@ class ExploredHost(Hosting):
         self._set_aside = self.host.parking.set_aside
         self.host.parking.set_aside = self._refused  # type: ignore[method-assign]
 
-    def _make_bodies(self, codec: Codec, settings: Settings) -> Bodies:
+    bodies: WatchedBodies
+
+    def _make_bodies(self, codec: Codec, settings: Settings) -> WatchedBodies:
         limits = settings.concurrency, settings.threads
         return WatchedBodies(self._universe, codec, *limits, self._publish)
 
@@ -227,6 +228,10 @@ class ExploredHost(Hosting):
             if not self.is_dead:
                 # What still arrives for runs that are over is dealt with, too.
                 await self.survive(self.poller.poll())
+        except asyncio.CancelledError:
+            # The schedule takes too long, or the host goes down with another one.
+            self._universe.lasting.update(self.bodies.lasting)
+            raise
         finally:
             await self._bury()
 
@@ -276,10 +281,11 @@ class ExploredHost(Hosting):
         return "\n".join(stuck)
 
     async def _bury(self) -> None:
-        tasks = self.tasks
+        loads = self.host.loader.tasks
+        tasks = self.tasks | loads
         self.kill()
-        for commit in self.mortal.tasks:
-            commit.cancel()
+        for task in self.mortal.tasks | loads:
+            task.cancel()
         if self._universe.open:
             # It died, or went down with the host whose runs it was taking.
             self._universe.dead.add(self.host_id)

@@ -9,7 +9,8 @@ that was finished, or whose intent was not durable.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from perdure.authoring.program import Program, ProgramCall
@@ -108,6 +109,8 @@ class Universe:
         self.dead: set[HostId] = set()
         """Hosts that died, and whose runs nobody has taken over yet."""
         self.violations: list[str] = []
+        self.lasting: set[str] = set()
+        """The tasks that were executed when the time was up."""
         self.audience = Audience(store)
         is_fused = not settings.stepwise
         self.graphs = GraphWatch(store, self.codec, is_fused=is_fused)
@@ -217,6 +220,26 @@ async def run_once(universe: Universe, call: ProgramCall[Any]) -> Ended:
     return Ended(run.status, last.payload, streams, universe.graphs.journals())
 
 
+@asynccontextmanager
+async def _in_time(universe: Universe) -> AsyncIterator[None]:
+    """Say what takes so long, if anything does."""
+    limit = asyncio.timeout(LONGEST_S)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        what = f"the run is not over after {LONGEST_S:g} s"
+        if universe.lasting:
+            what += (
+                f", and these tasks still run: {', '.join(sorted(universe.lasting))}\n"
+                "tasks, and their timeouts, take real time in an exploration, and timers wait for them: "
+                "let them end soon, or give them a short timeout there, such as 0.01"
+            )
+        raise AssertionError(what) from None
+
+
 async def explore_workflow(
     make_call: Callable[[], ProgramCall[Any]],
     *,
@@ -244,7 +267,7 @@ async def explore_workflow(
                 interlude = Interlude(script)
                 universe = Universe(store, chooser, MODES[mode], tuple(queues), interlude)
                 try:
-                    async with asyncio.timeout(LONGEST_S):
+                    async with _in_time(universe):
                         ended = await run_once(universe, make_call())
                     expected = None if is_race else expected or ended
                     universe.judge(ended, expected)
