@@ -241,7 +241,7 @@ async def test_a_row_that_the_database_refuses_parks_its_run_alone(
 
     def spoil(bundle: Bundle, run_id: Any, name: str, payload: Any, at_ms: int) -> None:
         publish(bundle, run_id, name, payload, at_ms)
-        bundle.published = [(run_id, name, None, at_ms)]  # type: ignore[list-item]
+        bundle.published = [(run_id, name, None, at_ms, None)]  # type: ignore[list-item]
 
     poison.setattr(Bundle, "publish", spoil)
     async with opened(shared_url) as engine:

@@ -5,19 +5,20 @@ import asyncio
 import pytest
 
 from perdure.core.errors import StaleFence
-from perdure.core.ids import RunId
+from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.limits import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
 from perdure.store.bundle import Bundle
+from perdure.store.records import Tenure
 from perdure.store.store import Store
-from tests.store.builders import HOST, NOW, OTHER_HOST, begun, some_run_id, together
+from tests.store.builders import HOST, NOW, OTHER_HOST, Driven, begun, some_run_id, together
 
 pytestmark = pytest.mark.asyncio
 
 
-def publishing(run_id: RunId, *values: tuple[str, bytes, int]) -> Bundle:
+def publishing(run_id: RunId, *values: tuple[str, bytes, int], by: Tenure | None = None) -> Bundle:
     bundle = Bundle()
     for name, payload, at_ms in values:
-        bundle.publish(run_id, name, payload, at_ms)
+        bundle.publish(run_id, name, payload, at_ms, by)
     return bundle
 
 
@@ -103,3 +104,80 @@ async def test_hosts_that_publish_the_same_names_at_once_agree(hosts: tuple[Stor
 
     await asyncio.gather(publish(hosts[0], names, NOW), publish(hosts[1], names[::-1], NOW + 1))
     assert await hosts[0].published(run_id) == dict.fromkeys(names, str(NOW + 1).encode())
+
+
+# What tasks publish
+
+
+async def says(store: Store, run: Driven, by: Tenure, value: bytes, at_ms: int = NOW) -> None:
+    await store.commit(publishing(run.run_id, ("progress", value, at_ms), by=by))
+
+
+async def test_only_the_owner_of_a_run_publishes_what_its_tasks_say(store: Store) -> None:
+    run = await begun(store)
+    await says(store, run, Tenure(HOST), b"mine")
+    await says(store, run, Tenure(OTHER_HOST), b"not its own", NOW + 1)
+    assert await store.published(run.run_id) == {"progress": b"mine"}
+    await store.take_over(HOST, OTHER_HOST, 10)
+    await says(store, run, Tenure(HOST), b"of the host that lost it", NOW + 1)
+    assert await store.published(run.run_id) == {"progress": b"mine"}
+    await says(store, run, Tenure(OTHER_HOST), b"of the host that has it", NOW + 1)
+    assert await store.published(run.run_id) == {"progress": b"of the host that has it"}
+
+
+async def test_what_a_task_says_when_its_run_is_over_is_not_published(store: Store) -> None:
+    run = await begun(store)
+    await store.commit(run.finish())
+    await says(store, run, Tenure(HOST), b"late")
+    assert await store.published(run.run_id) == {}
+
+
+async def test_what_a_task_says_is_there_when_its_run_ends_with_the_same_commit(
+    store: Store,
+) -> None:
+    run = await begun(store)
+    said = publishing(run.run_id, ("progress", b"in time", NOW), by=Tenure(HOST))
+    await asyncio.gather(store.commit(Bundle()), store.commit(said), store.commit(run.finish()))
+    assert await store.published(run.run_id) == {"progress": b"in time"}
+
+
+async def claimed(store: Store, run: Driven, host: HostId, at_ms: int = NOW) -> str:
+    """The token of the claim of the run's one task, which is due."""
+    token = f"of {host} at {at_ms}"
+    (claim,) = await store.claim_work(host, ["gpu"], token, at_ms, 1000, 10)
+    return claim.token
+
+
+async def test_whoever_has_claimed_a_task_publishes_what_it_says(store: Store) -> None:
+    run, step = await begun(store, owner=OTHER_HOST), StepId("root.9")
+    queued = Bundle()
+    queued.put_work(run.fence, run.work(step))
+    await store.commit(queued)
+    await says(store, run, Tenure(HOST, step), b"nobody has it")
+    assert await store.published(run.run_id) == {}
+    await claimed(store, run, HOST)
+    await says(store, run, Tenure(HOST, step), b"first")
+    await says(store, run, Tenure(HOST, StepId("root.8")), b"another task", NOW + 1)
+    assert await store.published(run.run_id) == {"progress": b"first"}
+    third = HostId("host-c")
+    token = await claimed(store, run, third, NOW + 2000)
+    await says(store, run, Tenure(HOST, step), b"its lease has ended", NOW + 1)
+    await says(store, run, Tenure(third, step), b"second", NOW + 1)
+    assert await store.published(run.run_id) == {"progress": b"second"}
+    done = Bundle()
+    done.finish_work(run.run_id, step, token)
+    await store.commit(done)
+    await says(store, run, Tenure(third, step), b"late", NOW + 2)
+    assert await store.published(run.run_id) == {"progress": b"second"}
+
+
+async def test_what_is_not_published_takes_no_other_value_with_it(store: Store) -> None:
+    run = await begun(store)
+    lost = Tenure(HOST, StepId("root.9"))
+    own = together(run.step(), publishing(run.run_id, ("progress", b"own", NOW)))
+    await asyncio.gather(
+        store.commit(publishing(run.run_id, ("before", b"1", NOW), by=Tenure(HOST))),
+        store.commit(own),
+        store.commit(publishing(run.run_id, ("progress", b"not its task", NOW + 1), by=lost)),
+    )
+    assert await store.published(run.run_id) == {"progress": b"own", "before": b"1"}

@@ -23,7 +23,7 @@ from perdure.host.body import Body, Chunks, Group
 from perdure.host.gate import Gate
 from perdure.host.threads import Threads
 
-PublishFrom = Callable[[RunId, str, bytes], None]
+PublishFrom = Callable[[Body, str, bytes], None]
 
 
 class Bodies:
@@ -153,13 +153,17 @@ class Bodies:
                     self._interrupt(body)
         self._threads.close()
 
-    def publish(self, run_id: RunId, name: str, value: object) -> None:
+    def publish(self, body: Body, name: str, value: object) -> None:
         """From whichever thread the body runs in."""
         payload = self._codec.encode(value)
         if get_ident() == self._thread:
-            self._publish(run_id, name, payload)
+            self._publish(body, name, payload)
         else:
-            self._loop.call_soon_threadsafe(self._publish, run_id, name, payload)
+            self._loop.call_soon_threadsafe(self._publish_from_thread, body, name, payload)
+
+    def _publish_from_thread(self, body: Body, name: str, payload: bytes) -> None:
+        if not body.is_over:
+            self._publish(body, name, payload)
 
     def forget(self, body: Body) -> None:
         """Nobody waits for the body's outcome any more: its run has it, or does not want it."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from perdure.authoring.context import Info
 from perdure.authoring.task import Task
+from perdure.core.errors import OutsideRun
 from perdure.core.ids import RunId, StepId
 from perdure.core.replay.identity import idempotency_text
 from perdure.core.transactions import Transaction
@@ -25,7 +26,7 @@ class Home(Protocol):
         """Where the chunks of a body go."""
         ...
 
-    def publish(self, run_id: RunId, name: str, value: object) -> None: ...
+    def publish(self, body: "Body", name: str, value: object) -> None: ...
 
 
 class Chunks(Protocol):
@@ -138,6 +139,19 @@ class Body:
         """Whether nothing of it runs any more."""
         return self.life is None and self.thread is None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody wants anything more of it, though its code may go on."""
+        return self.life is None or self.is_reporting
+
+    def too_late(self, what: str, act: str) -> OutsideRun:
+        """Why its code can't say anything any more."""
+        info = self.info
+        return OutsideRun(
+            f"{what} when attempt {info.attempt} of task {self.task.name!r} ({info.step}) is over",
+            f"{act} before the task returns, and before its timeout",
+        )
+
     def nested(self) -> "NestedCall":
         self._children += 1
         return NestedCall(self, self.info, self._children - 1)
@@ -147,8 +161,9 @@ class Body:
             self.beat()
 
     def publish(self, name: str, value: object) -> None:
-        if self.home is not None:
-            self.home.publish(self.info.run_id, name, value)
+        if self.is_over or self.home is None:
+            raise self.too_late(f"{name!r} is published", "publish")
+        self.home.publish(self, name, value)
 
     def append(self, name: str, value: object) -> None:
         self._require_chunks().append(name, value)

@@ -5,9 +5,10 @@ import logging
 from collections.abc import Sequence
 
 from perdure.core.codec import Codec
-from perdure.core.ids import HostId, RunId
+from perdure.core.ids import HostId
 from perdure.engine.sources import Sources
 from perdure.host.bodies import Bodies
+from perdure.host.body import Body
 from perdure.host.census import Census
 from perdure.host.host import Host
 from perdure.host.membership import Membership
@@ -70,8 +71,8 @@ class Hosting:
     def _make_residents(self, settings: Settings) -> Residents:
         return Residents(settings.warm_runs)
 
-    def _publish(self, run_id: RunId, name: str, payload: bytes) -> None:
-        self.publisher.publish(run_id, name, payload)
+    def _publish(self, body: Body, name: str, payload: bytes) -> None:
+        self.publisher.publish(body, name, payload)
 
     async def start(self) -> None:
         """Take up what is left from before, then go on by itself."""

@@ -167,11 +167,11 @@ class OwnTransaction(Joining):
         else:
             self._messages.append(message)
 
-    def publish(self, run_id: RunId, name: str, value: object) -> None:
+    def publish(self, body: Body, name: str, value: object) -> None:
         """A value that a body publishes is as durable as what it writes."""
         payload = self.host.codec.encode(value)
         bundle = Bundle()
-        bundle.publish(run_id, name, payload, self.host.sources.now_ms())
+        bundle.publish(body.info.run_id, name, payload, self.host.sources.now_ms())
         self._sent.append(bundle)
 
     def chunks_of(self, body: Body) -> Chunks:

@@ -9,7 +9,6 @@ from typing import Final
 from perdure.authoring.failures import encode_failure
 from perdure.core.errors import (
     CommitRejected,
-    OutsideRun,
     PayloadTooLarge,
     RunEnded,
     StoreClosed,
@@ -68,7 +67,7 @@ class ChunkWriter:
     def __init__(self, shared: Streaming, body: Body) -> None:
         self._shared = shared
         self._body = body
-        self._is_open = body.life is not None and not body.is_reporting
+        self._is_open = not body.is_over
         self._pipe: Pipe | None = None
 
     def append(self, name: str, value: object) -> None:
@@ -136,12 +135,7 @@ class ChunkWriter:
         if self._pipe is not None and self._pipe.failure is not None:
             raise self._pipe.failure
         if not self._is_open:
-            info = self._body.info
-            raise OutsideRun(
-                f"stream {name!r} is appended to when attempt {info.attempt} of task "
-                f"{self._body.task.name!r} ({info.step}) is over",
-                "append before the task returns, and before its timeout",
-            )
+            raise self._body.too_late(f"stream {name!r} is appended to", "append")
 
 
 class Pipe:

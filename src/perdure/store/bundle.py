@@ -16,7 +16,7 @@ from perdure.core.streams.chunks import NewChunk
 from perdure.core.texts import require_text
 from perdure.store.graph_index import HOOK_KINDS, GraphIndex, RunChange
 from perdure.store.primitives import Fence
-from perdure.store.records import Broadcast, Delivery, Hook, NewRun, Readiness
+from perdure.store.records import Broadcast, Delivery, Hook, NewRun, Readiness, Tenure
 from perdure.store.values import MAX_STEP_BYTES, require_integer
 
 T = TypeVar("T")
@@ -26,6 +26,9 @@ MARKS = ("stale", "dead")
 
 NO_ITEM = -1
 """The position of a value that comes from no spread."""
+
+Value = tuple[RunId, str, bytes, int, Tenure | None]
+"""What is published: of which run, under which name, when, and by what right."""
 
 _SUFFIX = re.compile(r"[0-9a-f]{32}")
 
@@ -65,7 +68,7 @@ class Bundle:
         self.work: Sequence[Work] = ()
         self.finished: Sequence[tuple[RunId, StepId, str]] = ()
         self.dropped: Sequence[tuple[RunId, StepId]] = ()
-        self.published: Sequence[tuple[RunId, str, bytes, int]] = ()
+        self.published: Sequence[Value] = ()
         self.chunks: Sequence[NewChunk] = ()
         self.parked: Sequence[tuple[RunId, str | None]] = ()
         self.index: GraphIndex | None = None
@@ -201,14 +204,16 @@ class Bundle:
         self.fences.append(fence)
         self.dropped = self._grown(self.dropped, task)
 
-    def publish(self, run_id: RunId, name: str, payload: bytes, at_ms: int) -> None:
+    def publish(
+        self, run_id: RunId, name: str, payload: bytes, at_ms: int, by: Tenure | None = None
+    ) -> None:
         parse_run_id(run_id)
         if not name:
             raise InvalidId(f"run {run_id!r} publishes under an empty name", "give it a name")
         require_text("name", name, MAX_NAME_LENGTH)
         require_integer("at_ms", at_ms)
         _require_payload(f"published value {name!r}", payload)
-        self.published = self._grown(self.published, (run_id, name, payload, at_ms))
+        self.published = self._grown(self.published, (run_id, name, payload, at_ms, by))
 
     def append_chunk(self, chunk: NewChunk) -> None:
         parse_run_id(chunk.run_id)

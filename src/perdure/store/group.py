@@ -15,10 +15,10 @@ from perdure.core.journal.state import TERMINAL
 from perdure.core.ledger import AccountId
 from perdure.core.messages import Message, Work
 from perdure.core.streams.chunks import ChunkKey, NewChunk
-from perdure.store.bundle import FIRST_EPOCH, Bundle
+from perdure.store.bundle import FIRST_EPOCH, Bundle, Value
 from perdure.store.graph_index import GraphIndex
 from perdure.store.primitives import Fence
-from perdure.store.records import NewRun
+from perdure.store.records import NewRun, Tenure
 
 
 class Head(msgspec.Struct, gc=False):
@@ -58,7 +58,7 @@ class Group:
         self.finished: list[tuple[RunId, StepId, str]] = []
         self.dropped: dict[tuple[RunId, StepId], None] = {}
         """Tasks that leave their queues after those that are finished, and before others are put."""
-        self.published: dict[tuple[RunId, str], tuple[bytes, int]] = {}
+        self.published: dict[tuple[RunId, str], tuple[bytes, int, Tenure | None]] = {}
         self.chunks: dict[ChunkKey, NewChunk] = {}
         self.parked: dict[RunId, str | None] = {}
         self.index: GraphIndex | None = None
@@ -115,10 +115,10 @@ class Group:
         self.acknowledged += bundle.acknowledged
         self.marked += bundle.marked
         self._add_work(bundle)
-        for run_id, name, payload, at_ms in bundle.published:
+        for run_id, name, payload, at_ms, by in bundle.published:
             value = self.published.get((run_id, name))
             if value is None or value[1] <= at_ms:
-                self.published[run_id, name] = payload, at_ms
+                self.published[run_id, name] = payload, at_ms, by
         for chunk in bundle.chunks:
             self.chunks.setdefault(chunk.key, chunk)
         self.parked.update(bundle.parked)
@@ -174,7 +174,7 @@ class Group:
         return self.heads.get(run_id) or self._born.get(run_id)
 
     def must_wait(self, bundle: Bundle) -> bool:
-        """Whether the bundle contends with this group for a key, a task or a run.
+        """Whether the bundle contends with this group for a key, a task, a value or a run.
 
         Then one of the two is too late, and only the database knows which: the bundle goes next.
         """
@@ -184,6 +184,8 @@ class Group:
         for run_id, step, _ in bundle.finished:
             if (run_id, step) in self.finishers or (run_id, step) in self.dropped:
                 return True
+        if any(map(self._publishes_otherwise, bundle.published)):
+            return True
         if self.index and bundle.index and self.index.must_wait(bundle.index):
             return True
         shared = False
@@ -203,6 +205,12 @@ class Group:
             for position, bundle in enumerate(self.bundles)
             if any(fence.run_id in wanted for fence in bundle.fences)
         }
+
+    def _publishes_otherwise(self, value: Value) -> bool:
+        """Whether a value of the same name comes by another right, so that either may not be written."""
+        run_id, name, *_, by = value
+        known = self.published.get((run_id, name))
+        return known is not None and known[2] != by
 
     def _continued_by(self, appended: Appended) -> bool:
         head = self.known(appended.run_id)

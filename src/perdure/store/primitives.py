@@ -12,7 +12,7 @@ from perdure.core.journal.journal import Appended
 from perdure.core.ledger import Settlement
 from perdure.core.messages import Message, Work
 from perdure.core.streams.chunks import NewChunk
-from perdure.store.records import Delivery, NewRun, Readiness
+from perdure.store.records import Delivery, NewRun, Readiness, Tenure
 
 
 class Fence:
@@ -113,11 +113,14 @@ class Primitives(Protocol):
         """
         ...
 
-    def publish(self, run_id: RunId, name: str, payload: bytes, at_ms: int) -> None:
+    def publish(
+        self, run_id: RunId, name: str, payload: bytes, at_ms: int, by: Tenure | None = None
+    ) -> None:
         """Commits: the value of that name, which clients may read, unless a newer one is there.
 
-        Of values with the same time the last one counts. Anyone may publish; the run's row is not
-        touched.
+        Of values with the same time the last one counts. What a run publishes itself goes with its entries, whose
+        fence guards it. What its tasks publish is not written unless the tenure that it comes `by` holds: a host that
+        has lost the run or the task, or comes after the end, changes nothing. The run's row is not touched.
         """
         ...
 

@@ -57,6 +57,13 @@ def unborn(new: NewRun) -> Run:
     return Run(new.run_id, *names, 0, 0, b"", 0, Status.RUNNING, new.created_at_ms, None)
 
 
+class Tenure(msgspec.Struct, frozen=True):
+    """By what right a host writes what a task says: it owns the task's run or, with a `step`, has claimed that task."""
+
+    host: HostId
+    step: StepId | None = None
+
+
 class Claim(msgspec.Struct, frozen=True):
     """Work that a host may do until its lease ends; `token` proves it.
 

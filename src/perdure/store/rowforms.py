@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import count
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -97,9 +98,18 @@ def work_rows(group: Group) -> list[Row]:
     ]
 
 
-def published_rows(group: Group) -> list[Row]:
-    """In the order of keys, so that hosts that publish the same names at once wait in one line."""
-    return [(*key, *value) for key, value in sorted(group.published.items())]
+def publishing(group: Group) -> tuple[str, list[Row]]:
+    """The statement for what is published, and its rows.
+
+    In the order of keys, so that hosts that publish the same names at once wait in one line.
+    """
+    published = sorted(group.published.items(), key=itemgetter(0))
+    if all(by is None for _, (_, _, by) in published):
+        return "publish", [(*key, payload, at_ms) for key, (payload, at_ms, _) in published]
+    return "publish_by", [
+        (*key, payload, at_ms, *((None, None) if by is None else astuple(by)))
+        for key, (payload, at_ms, by) in published
+    ]
 
 
 def stream_rows(group: Group) -> list[Row]:

@@ -23,7 +23,7 @@ from perdure.store.rowforms import (
     head_rows,
     message_rows,
     posting_rows,
-    published_rows,
+    publishing,
     stream_rows,
     work_rows,
 )
@@ -126,6 +126,7 @@ async def write_rows(connection: Connection, group: Group) -> Misfits | None:
         return _taken
     if await run("advance_runs", head_rows(group)) != len(group.heads):
         return _unfit
+    await run(*publishing(group))
     if await run("finish_work", group.finished) != len(group.finished):
         return _lost_work
     await run("close_runs", closed_rows(group))
@@ -142,7 +143,6 @@ async def write_rows(connection: Connection, group: Group) -> Misfits | None:
     await run("mark", group.marked)
     await run("drop_work", list(group.dropped))
     await run("put_work", work_rows(group))
-    await run("publish", published_rows(group))
     if group.index and not await write_index(run, group.index):
         return _overflows
     return await _append_chunks(connection, group) if group.chunks else None

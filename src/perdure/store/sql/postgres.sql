@@ -168,6 +168,31 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[])
 ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
 WHERE excluded.at_ms >= published.at_ms
 
+-- name: publish_by
+-- Commits: as `publish`, but what comes by a host only if that owns the run, or has claimed the step that is named: a
+-- run that is over has no owner, and its tasks are off their queues.
+-- Locks: the runs, and the tasks, of what comes by a host, against a change of hands. Then the values, in the order
+-- in which they are given.
+WITH given AS (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::text[], $6::text[])
+                      AS b (run_id, name, payload, at_ms, host, step)
+), owned AS (
+    SELECT run.id, run.owner FROM perdure.run AS run
+    WHERE (run.id, run.owner) IN (SELECT run_id, host FROM given WHERE step IS NULL)
+    ORDER BY run.id FOR SHARE
+), claimed AS (
+    SELECT work.run_id, work.step, work.host FROM perdure.work AS work
+    WHERE (work.run_id, work.step, work.host) IN (SELECT run_id, step, host FROM given)
+    ORDER BY work.run_id, work.step FOR SHARE
+)
+INSERT INTO perdure.published AS published (run_id, name, payload, at_ms)
+SELECT run_id, name, payload, at_ms FROM given
+WHERE host IS NULL
+   OR (step IS NULL AND (run_id, host) IN (SELECT id, owner FROM owned))
+   OR (run_id, step, host) IN (SELECT run_id, step, host FROM claimed)
+ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
+WHERE excluded.at_ms >= published.at_ms
+
 -- name: grow_streams
 -- Commits: so many places more at the end of each stream, only of runs that are not over. Returns where each ends
 -- now: the count tells. With what a run appends itself, it may be over by now.

@@ -27,16 +27,16 @@
 -- (epoch, seq, semaphore), and puts and drops its work. So it does with what waits for its nodes and with its hooks, which
 -- its events tell, too; but whoever matches a signal with a hook takes that away, and who signals all runs of a search key
 -- may take the keys. Anyone may add a message, forward one that came for a run that
--- was continued, publish a value or, until the run is over, append a chunk. Whoever holds the token of a task may take
--- it off its queue. A host writes its own row; whoever has taken over all that a dead host had removes it.
--- Everything that one bundle writes commits in one
+-- was continued or, until the run is over, append a chunk. A run's owner publishes its values, and whoever has claimed
+-- a task of it does. Whoever holds the token of a task may take it off its queue. A host writes its own row;
+-- whoever has taken over all that a dead host had removes it. Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
--- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
--- events, ledger, messages and, in the order of their keys, published values, then hooks, then streams. Nothing locks a run row
--- after any other row, save that who appends chunks keeps their runs from ending meanwhile: only the end of a run
--- waits for that, and two that wait for each other's are parted by the lock's time limit. Nothing but its own statement
--- locks a host. The claims of work and of unowned runs, and the matching of signals with hooks, skip what is locked, so
+-- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then, in
+-- the order of their keys, published values, then work, events, ledger, messages, then hooks, then streams. Nothing
+-- locks a run row after any other row, save that who appends chunks keeps their runs from ending meanwhile, and who publishes for
+-- tasks keeps the runs that it owns from being taken: only the end of a run, or its taking, waits for that, and two that
+-- wait for each other's are parted by the lock's time limit. Nothing but its own statement locks a host. The claims of work and of unowned runs, and the matching of signals with hooks, skip what is locked, so
 -- they wait for nobody. Who activates a version locks the versions of that program, and nothing else.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock, save for the age of outcomes. No foreign

@@ -95,6 +95,17 @@ VALUES :rows
 ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
 WHERE excluded.at_ms >= at_ms
 
+-- name: publish_by
+-- Commits: as `publish`, but what comes by a host only if that owns the run, or has claimed the step that is named: a
+-- run that is over has no owner, and its tasks are off their queues.
+INSERT INTO perdure_published (run_id, name, payload, at_ms)
+SELECT column1, column2, column3, column4 FROM (VALUES :rows)
+WHERE column5 IS NULL
+   OR (column6 IS NULL AND EXISTS (SELECT 1 FROM perdure_run WHERE id = column1 AND owner = column5))
+   OR EXISTS (SELECT 1 FROM perdure_work WHERE run_id = column1 AND step = column6 AND host = column5)
+ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
+WHERE excluded.at_ms >= at_ms
+
 -- name: grow_streams
 -- Commits: so many places more at the end of each stream, only of runs that are not over. Returns where each ends
 -- now: the count tells. With what a run appends itself, it may be over by now.

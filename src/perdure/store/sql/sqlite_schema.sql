@@ -26,14 +26,14 @@
 -- (epoch, seq, semaphore), and puts and drops its work. So it does with what waits for its nodes and with its hooks, which
 -- its events tell, too; but whoever matches a signal with a hook takes that away, and who signals all runs of a search key
 -- may take the keys. Anyone may add a message, forward one that came for a run that
--- was continued, publish a value or, until the run is over, append a chunk. Whoever holds the token of a task may take
--- it off its queue. A host writes its own row; whoever has taken over all that a dead host had removes it.
--- Everything that one bundle writes commits in one
+-- was continued or, until the run is over, append a chunk. A run's owner publishes its values, and whoever has claimed
+-- a task of it does. Whoever holds the token of a task may take it off its queue. A host writes its own row;
+-- whoever has taken over all that a dead host had removes it. Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
--- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then work,
--- events, ledger, messages and, in the order of their keys, published values, then hooks, then streams. Nothing locks a run row
--- after any other row, and nothing but its own statement locks a host. On SQLite one lock covers the file (BEGIN IMMEDIATE), and the order is kept all the same.
+-- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then, in
+-- the order of their keys, published values, then work, events, ledger, messages, then hooks, then streams. Nothing
+-- locks a run row after any other row, and nothing but its own statement locks a host. On SQLite one lock covers the file (BEGIN IMMEDIATE), and the order is kept all the same.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
 -- a message may arrive before its run, and must not lock it.

@@ -21,7 +21,7 @@ from perdure.store.rowforms import (
     head_rows,
     message_rows,
     posting_rows,
-    published_rows,
+    publishing,
     stream_rows,
     work_rows,
 )
@@ -100,6 +100,7 @@ def _write(connection: apsw.Connection, group: Group) -> None:
         raise _Rejected(_taken(connection, group))
     if run("advance_runs", head_rows(group)) != len(group.heads):
         raise _Rejected(_unfit(connection, group))
+    run(*publishing(group))
     if run("finish_work", group.finished) != len(group.finished):
         raise _Rejected(_lost_work(connection, group))
     run("close_runs", closed_rows(group))
@@ -115,7 +116,6 @@ def _write(connection: apsw.Connection, group: Group) -> None:
     run("mark", group.marked)
     run("drop_work", list(group.dropped))
     run("put_work", work_rows(group))
-    run("publish", published_rows(group))
     if group.index and not write_index(run, group.index):
         raise _Rejected(_overflows(connection, group, group.index))
     if group.chunks:
