@@ -23,7 +23,7 @@ from perdure import (
     workflow,
 )
 from perdure.core.errors import ForeignAwait
-from tests.client.engines import opened
+from tests.client.engines import opened, until
 
 MEMORY = "sqlite:///:memory:"
 number = Signal("number", int)
@@ -282,6 +282,160 @@ def test_a_thread_that_hangs_does_not_keep_the_process() -> None:
         [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=20, check=True
     )
     assert done.stdout == "timed out\n"
+
+
+class Stubborn:
+    """What a stubborn task did, and when it may end."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+        self.cancels = 0
+        self.ended = 0
+
+    async def refuse(self) -> None:
+        """Swallow every cancellation until it may end."""
+        while not self.may_end.is_set():
+            try:
+                await self.may_end.wait()
+            except asyncio.CancelledError:
+                self.cancels += 1
+        self.ended += 1
+
+
+STUBBORN: list[Stubborn] = []
+
+
+@task(name="stubborn.limited", timeout=0.1)
+async def refuse_within_a_time() -> str:
+    await STUBBORN[-1].refuse()
+    return "late"
+
+
+@task(name="stubborn.silent", heartbeat_timeout=0.1)
+async def refuse_in_silence() -> str:
+    await STUBBORN[-1].refuse()
+    return "late"
+
+
+@task(name="stubborn.unlimited")
+async def refuse_for_ever() -> str:
+    await STUBBORN[-1].refuse()
+    return "late"
+
+
+@task(name="stubborn.returning", timeout=0.1)
+async def return_when_cancelled() -> str:
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(60)
+    return "late"
+
+
+@task(name="stubborn.raising", timeout=0.1)
+async def raise_when_cancelled() -> str:
+    try:
+        await asyncio.sleep(60)
+    finally:
+        raise ValueError("late")
+
+
+@task(name="stubborn.exiting", timeout=5)
+async def exit_within_a_time() -> None:
+    sys.exit(5)
+
+
+REFUSALS = {
+    each.name: each
+    for each in (
+        refuse_within_a_time,
+        refuse_in_silence,
+        refuse_for_ever,
+        return_when_cancelled,
+        raise_when_cancelled,
+    )
+}
+
+
+@workflow
+async def awaits_the_stubborn(name: str) -> str:
+    try:
+        return await REFUSALS[name]()
+    except TimeoutError as error:
+        return str(error)
+
+
+@pytest.fixture
+async def stubborn() -> AsyncIterator[Stubborn]:
+    STUBBORN[:] = [Stubborn()]
+    yield STUBBORN[0]
+    STUBBORN[0].may_end.set()
+
+
+LATE = "attempt 1 of task '{}' took longer than 0.1 s"
+
+
+@pytest.mark.parametrize("name", ["stubborn.limited", "stubborn.silent"])
+async def test_a_timeout_holds_though_the_task_swallows_its_cancellation(
+    stubborn: Stubborn, name: str
+) -> None:
+    async with opened(MEMORY, Settings(concurrency=1)) as engine:
+        run = await engine.start(awaits_the_stubborn(name))
+        said = await run.result(timeout=5)
+        is_silent = name == "stubborn.silent"
+        silent = f"attempt 1 of task {name!r} gave no heartbeat for 0.1 s"
+        assert said == (silent if is_silent else LATE.format(name))
+        assert (stubborn.cancels, stubborn.ended) == (1, 0)
+        # The slot is taken as long as the task goes on.
+        other = await engine.start(awaits_one())
+        with pytest.raises(TimeoutError):
+            await other.result(timeout=0.2)
+        stubborn.may_end.set()
+        assert await other.result(timeout=5) == 1
+        assert stubborn.ended == 1
+        assert await run.result() == said
+
+
+@workflow
+async def awaits_one() -> int:
+    return await one()
+
+
+@pytest.mark.parametrize("name", ["stubborn.returning", "stubborn.raising"])
+async def test_what_a_task_makes_of_its_timeout_is_not_wanted(name: str) -> None:
+    async with opened(MEMORY) as engine:
+        run = await engine.start(awaits_the_stubborn(name))
+        assert await run.result(timeout=5) == LATE.format(name)
+
+
+@pytest.mark.parametrize("name", ["stubborn.limited", "stubborn.unlimited"])
+async def test_a_stop_does_not_wait_for_a_task_that_will_not_end(
+    stubborn: Stubborn,
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("perdure.host.host.LONGEST_CLEAN_UP_S", 0.2)
+    async with asyncio.timeout(5):
+        async with opened(MEMORY, Settings(grace=0)) as engine:
+            run = await engine.start(awaits_the_stubborn(name))
+            if name == "stubborn.limited":
+                await run.result(timeout=5)
+    assert stubborn.cancels
+    stubborn.may_end.set()
+    await until(lambda: stubborn.ended == 1)
+    await asyncio.sleep(0.05)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@workflow
+async def exits_within_a_time() -> None:
+    await exit_within_a_time()
+
+
+async def test_an_exit_of_a_task_with_a_timeout_is_its_failure() -> None:
+    async with opened(MEMORY) as engine:
+        run = await engine.start(exits_within_a_time())
+        with pytest.raises(TaskFailed, match="SystemExit: 5"):
+            await run.result(timeout=5)
 
 
 @workflow

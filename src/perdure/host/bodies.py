@@ -22,6 +22,7 @@ from perdure.engine.replay.facts import Outcome
 from perdure.host.body import Body, Chunks, Group
 from perdure.host.gate import Gate
 from perdure.host.threads import Threads
+from perdure.host.timed import TimedCall
 
 PublishFrom = Callable[[Body, str, bytes], None]
 
@@ -209,7 +210,7 @@ class Bodies:
         return failure
 
     def _end(self, body: Body) -> None:
-        if body.thread is None:
+        if not body.is_occupied:
             self._release(body)
         if body.chunks is not None:
             body.chunks.close()
@@ -224,7 +225,15 @@ class Bodies:
 
     def _left_thread(self, body: Body, _: object) -> None:
         body.thread = None
-        if body.life is None:
+        self._left(body)
+
+    def _left_call(self, body: Body, call: asyncio.Task[Any]) -> None:
+        if body.call is call:
+            body.call = None
+            self._left(body)
+
+    def _left(self, body: Body) -> None:
+        if body.has_ended:
             # Nobody waited for it any more.
             self._release(body)
 
@@ -251,7 +260,7 @@ class Bodies:
             failure = encode_failure(self._codec, error)
             return Outcome(False, failure, task.retry.covers(error))
         finally:
-            if body.thread is None:
+            if not body.is_occupied:
                 self._release(body)
 
     async def _limited(self, body: Body) -> Any:
@@ -259,22 +268,13 @@ class Bodies:
         task = body.task
         total_s = None if task.timeout_ms is None else task.timeout_ms / 1000
         silence_s = None if task.heartbeat_timeout_ms is None else task.heartbeat_timeout_ms / 1000
-        total, silence = asyncio.timeout(total_s), asyncio.timeout(silence_s)
+        attempt = f"attempt {body.info.attempt} of task {task.name!r}"
+        call = TimedCall(self._call(body), attempt, total_s, silence_s)
+        body.call = call.task
+        call.task.add_done_callback(partial(self._left_call, body))
         if silence_s is not None:
-            extend = partial(_extend, silence, silence_s)
-            body.beat = partial(self._loop.call_soon_threadsafe, extend)
-        try:
-            async with total, silence:
-                return await self._call(body)
-        except TimeoutError:
-            if total.expired():
-                what = f"took longer than {total_s:g} s"
-            elif silence.expired():
-                what = f"gave no heartbeat for {silence_s:g} s"
-            else:
-                raise
-            attempt = f"attempt {body.info.attempt} of task {task.name!r}"
-            raise TimeoutError(f"{attempt} {what}") from None
+            body.beat = partial(self._loop.call_soon_threadsafe, call.beat)
+        return await call.outcome()
 
     async def _call(self, body: Body) -> Any:
         task = body.task
@@ -325,12 +325,3 @@ def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return call(), None
     except BaseException as error:  # raised again where the body is awaited
         return None, error
-
-
-def _extend(silence: asyncio.Timeout, silence_s: float) -> None:
-    if not silence.expired():
-        try:
-            silence.reschedule(asyncio.get_running_loop().time() + silence_s)
-        except RuntimeError:
-            # The body ended between its last heartbeat and now.
-            return

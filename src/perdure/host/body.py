@@ -60,6 +60,7 @@ class Body:
     __slots__ = (
         "_children",
         "beat",
+        "call",
         "chunks",
         "claim",
         "group",
@@ -104,6 +105,8 @@ class Body:
         self.life: asyncio.Task[None] | None = None
         self.thread: asyncio.Future[Any] | None = None
         """What it runs in now, if it is a thread: that can't be stopped, and keeps the slot until it returns."""
+        self.call: asyncio.Task[Any] | None = None
+        """What it runs in now, if it has a time limit: left when that is over, it keeps the slot until it ends."""
         self.transaction: Transaction | None = None
         """What a transactional task is given to write with."""
         self.has_begun = False
@@ -137,7 +140,12 @@ class Body:
     @property
     def has_ended(self) -> bool:
         """Whether nothing of it runs any more."""
-        return self.life is None and self.thread is None
+        return self.life is None and not self.is_occupied
+
+    @property
+    def is_occupied(self) -> bool:
+        """Whether something of it may go on though nobody waits for it."""
+        return self.thread is not None or self.call is not None
 
     @property
     def is_over(self) -> bool:

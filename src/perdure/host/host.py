@@ -366,6 +366,9 @@ class Host:
         self._background.spawn(work)
 
     def _failed(self, error: BaseException) -> None:
+        if self._is_killed and isinstance(error, StoreClosed):
+            # A body that outlives its host has nobody to tell: whoever has the run next finds the step in doubt.
+            return
         self.on_failure(error)
 
     @property
