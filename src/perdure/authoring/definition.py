@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 from perdure.authoring.call import Call
 from perdure.authoring.signature import Signature
 from perdure.authoring.texts import require_text
-from perdure.core.errors import InputError
+from perdure.core.codec import Codec
+from perdure.core.errors import InputError, NotEncodable
 from perdure.core.limits import MAX_NAME_LENGTH
 
 P = ParamSpec("P")
@@ -78,6 +79,17 @@ class Definition(ABC, Generic[P, R]):
         except (OSError, TypeError):
             text = self.fn.__code__.co_code
         return sha256(text).hexdigest()
+
+    def pack_result(self, codec: Codec, result: object) -> bytes:
+        """What a call returned, as bytes. Refuses what certainly can't be read again as the annotation says."""
+        if type(result) in self.signature.contradictions:
+            raise NotEncodable(
+                f"{self.noun} {self.name!r} returned a value of type {type(result).__qualname__!r}, and its annotation "
+                f"says {self.signature.result_text!r}",
+                "return what the annotation says, or change the annotation",
+            )
+        self.signature.require_whole_result(result)
+        return codec.encode(result)
 
     @abstractmethod
     async def run_outside(self, call: Call[R]) -> R:

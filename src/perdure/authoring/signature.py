@@ -23,6 +23,7 @@ from typing import (
 import msgspec
 from msgspec import UNSET
 
+from perdure.authoring.contradictions import contradictions
 from perdure.authoring.subclasses import Classes, classes_in, require_whole
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
@@ -169,6 +170,17 @@ class Signature:
     def unpack_result(self, codec: Codec, payload: bytes) -> Any:
         """The stored result, as the return annotation says."""
         return codec.decode(payload, self._result)
+
+    @cached_property
+    def contradictions(self) -> frozenset[type]:
+        """The types of results that certainly can't be read as the return annotation says."""
+        return contradictions(self._result)
+
+    @property
+    def result_text(self) -> str:
+        """The return annotation, for people."""
+        wanted = self._result
+        return wanted.__qualname__ if isinstance(wanted, type) else str(wanted)
 
     def check(self) -> None:
         """Refuse, now rather than at first use, annotations that can't be resolved or stored."""

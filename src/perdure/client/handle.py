@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import msgspec
 
+from perdure.authoring.contradictions import unreadable_result
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.failures import decode_failure
 from perdure.authoring.program import Program
@@ -22,6 +23,7 @@ from perdure.client.waits import Waits, waits_of
 from perdure.core.errors import (
     CorruptJournal,
     NotCommitted,
+    NotDecodable,
     RunCancelled,
     RunClosed,
     RunDiverged,
@@ -118,7 +120,11 @@ class Handle(Generic[R]):
         codec = self._hosting.host.codec
         if ending.status is Status.COMPLETED:
             workflow = await self._definition(run_id)
-            result: R = workflow.signature.unpack_result(codec, ending.payload or b"null")
+            try:
+                result: R = workflow.signature.unpack_result(codec, ending.payload or b"null")
+            except NotDecodable as error:
+                what = f"run {self.run_id!r} of {workflow.name!r}"
+                raise unreadable_result(what, error) from error
             return result
         if ending.status is Status.CANCELLED:
             raise RunCancelled.of(self.run_id, ending.reason)

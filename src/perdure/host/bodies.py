@@ -245,8 +245,7 @@ class Bodies:
                 result = await self._call(body)
             else:
                 result = await self._limited(body)
-            task.signature.require_whole_result(result)
-            return Outcome(True, self._codec.encode(result), False, body.is_reconciled)
+            return Outcome(True, task.pack_result(self._codec, result), False, body.is_reconciled)
         except asyncio.CancelledError as error:
             life = asyncio.current_task()
             if life is None or life.cancelling():

@@ -34,8 +34,7 @@ def end(machine: "Machine", value: Any, error: BaseException | None) -> None:
         )
     if error is None:
         try:
-            machine.workflow.signature.require_whole_result(value)
-            result = machine.codec.encode(value)
+            result = machine.workflow.pack_result(machine.codec, value)
         except PerdureError as refusal:
             error = refusal
     if error is None:

@@ -5,10 +5,12 @@ from enum import Enum
 from typing import Any
 
 from perdure.authoring.call import Call, Operation
+from perdure.authoring.contradictions import unreadable_result
 from perdure.authoring.failures import decode_failure
 from perdure.authoring.signal import Receive
 from perdure.authoring.task import Task
 from perdure.core.codec import Codec
+from perdure.core.errors import NotDecodable
 from perdure.core.ids import RunId, StepId
 from perdure.core.replay.doubt import Resolution
 
@@ -139,8 +141,14 @@ class DurablePromise:
         if isinstance(operation, Receive):
             return self.codec.decode(self.payload or b"null", operation.signal.of)
         if not self.ok:
-            what = (
-                f"{'run' if self.place is Place.CHILD else 'task'} {self.name!r} (step {self.step})"
-            )
-            raise decode_failure(self.codec, self.payload, what=what)
-        return self.call.definition.signature.unpack_result(self.codec, self.payload or b"null")
+            raise decode_failure(self.codec, self.payload, what=self._what)
+        try:
+            return self.call.definition.signature.unpack_result(self.codec, self.payload or b"null")
+        except NotDecodable as error:
+            raise unreadable_result(self._what, error) from error
+
+    @property
+    def _what(self) -> str:
+        """What it is, for people."""
+        noun = "run" if self.place is Place.CHILD else "task"
+        return f"{noun} {self.name!r} (step {self.step})"
