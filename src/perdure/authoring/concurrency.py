@@ -72,7 +72,7 @@ async def first(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> A | B |
 @overload
 async def first(*awaitables: Awaitable[R]) -> R: ...
 async def first(*awaitables: Awaitable[Any]) -> Any:
-    """The outcome of whichever is over first. The others are cancelled, and have cleaned up on return."""
+    """The outcome of whichever is over first. The others are cancelled; coroutines have cleaned up on return."""
     if not awaitables:
         raise InputError("perdure.first was given nothing", "pass at least one operation")
     context, promises = _begin(awaitables, "perdure.first")
