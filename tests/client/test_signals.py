@@ -244,6 +244,22 @@ async def test_a_signal_to_a_run_that_is_over_is_refused(engine: Engine) -> None
         await run.signal(word, "too late")
 
 
+async def test_a_signal_may_be_sent_again_when_the_run_that_took_it_is_over(
+    engine: Engine,
+) -> None:
+    @workflow
+    async def taking_one() -> str:
+        return await word.receive()
+
+    run = await engine.start(taking_one())
+    await run.signal(word, "once", id="1")
+    assert await run.result(10) == "once"
+    await run.signal(word, "once", id="1")
+    for unknown in ("2", None):
+        with pytest.raises(RunClosed):
+            await run.signal(word, "never taken", id=unknown)
+
+
 async def test_a_signal_to_a_run_that_does_not_exist_is_refused(engine: Engine) -> None:
     stranger = engine.handle(new_run_id(1, bytes(10)))
     with pytest.raises(UnknownRun):

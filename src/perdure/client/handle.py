@@ -223,18 +223,20 @@ class Handle(Generic[R]):
     async def signal(self, signal: Signal[T], value: T, *, id: str | None = None) -> None:  # noqa: A002 - what it is
         """Send the run a signal; returns when it is durable.
 
-        Two signals with the same `id` are one, so that a sender may try again.
+        Two signals with the same `id` are one, so that a sender may try again: even when the run is over, if it has
+        taken the first one in.
         """
         sent = require_signal(signal)
         host = self._hosting.host
         sender = sender_of(host, id)
         payload = sent.encode(host.codec, value)
-        end = await self._open_end(f"take signal {signal.name!r}")
+        end = await self._last_run()
         guid = signal_guid(end.origin, sent.name, sender)
-        if id is not None and end.chain is not None:
-            # An earlier run of the chain may have had it, and the last one does not know.
+        if id is not None and (end.chain is not None or end.status in TERMINAL):
+            # A run that is over may have had it, or an earlier one of the chain: the last one does not know.
             if await self._store.taken_in_chain(end.origin, [guid]):
                 return
+        self._require_open(end, f"take signal {signal.name!r}")
         await self._send(end, f"signal:{signal.name}", guid, payload)
 
     async def respond(
@@ -277,14 +279,21 @@ class Handle(Generic[R]):
         await self._send(end, "cancel", cancel_guid(end.origin), text.encode())
 
     async def _open_end(self, what: str) -> Run:
+        end = await self._last_run()
+        self._require_open(end, what)
+        return end
+
+    async def _last_run(self) -> Run:
+        """The run that goes on, or has ended, as the current transaction sees it."""
         require_own_loop(self._hosting)
         joined = current(self._hosting.host)
-        end = await (self._end() if joined is None else joined.end_of(self.run_id))
+        return await (self._end() if joined is None else joined.end_of(self.run_id))
+
+    def _require_open(self, end: Run, what: str) -> None:
         if end.status in TERMINAL:
             raise RunClosed(
                 f"run {self.run_id!r} is {end.status} and can't {what}", "start another run"
             )
-        return end
 
     async def _send(
         self, end: Run, kind: str, guid: Guid, payload: bytes, step: StepId | None = None
