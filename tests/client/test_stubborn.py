@@ -223,7 +223,7 @@ async def attaches_a_timeout() -> None:
 async def test_a_timeout_of_asyncios_does_not_reach_the_host() -> None:
     async with opened(MEMORY) as engine:
         run = await engine.start(attaches_a_timeout())
-        with pytest.raises(RuntimeError, match="inside a task"):
+        with pytest.raises(ForeignAwait, match="inside a task"):
             await run.result(timeout=10)
         await asyncio.sleep(0.1)
 

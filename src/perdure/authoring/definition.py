@@ -47,10 +47,14 @@ class Definition(ABC, Generic[P, R]):
         update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        return Call(self, self.pack(args, kwargs))
+
+    def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of one call, by name. Refuses what could not be stored whole."""
         arguments = self.signature.pack(args, kwargs)
         if self.signature.classes:
             self.signature.require_whole(arguments)
-        return Call(self, arguments)
+        return arguments
 
     def __repr__(self) -> str:
         return f"<{self.noun} {self.name!r} ({self.place})>"

@@ -24,7 +24,7 @@ class Program(Definition[P, R]):
     family: ClassVar[str] = "program"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ProgramCall[R]:
-        return ProgramCall(self, self.signature.pack(args, kwargs))
+        return ProgramCall(self, self.pack(args, kwargs))
 
     def check_input(self, codec: Codec, payload: bytes) -> None:
         """Refuse what no run can begin with, as far as that is known before."""
