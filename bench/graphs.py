@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
 
-from bench.chain import chains, charge, moments, per_step_ms
+from bench.chain import chains, charge, charge_on_the_clock, moments, per_step_ms
 from perdure import Engine, task
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.graph import model as m
@@ -79,7 +79,12 @@ cycle_graph: GraphProgram[..., Any] = GraphProgram(
             m.Assign(name="first", set={"turn": "0"}),
             m.Hook(name="again", cycle=True),
             m.Branch(name="is_more"),
-            m.Worker(name="charge", task=charge.name, input=_CHARGED, output={"turn": "turn + 1"}),
+            m.Worker(
+                name="charge",
+                task=charge_on_the_clock.name,
+                input=_CHARGED,
+                output={"turn": "turn + 1"},
+            ),
             m.Cycle(name="back", to="again", input={"turn": "turn"}),
             m.Output(name="end", value="turn"),
         ),
@@ -110,9 +115,14 @@ async def run_spread(engine: Engine, items: int) -> float:
 
 
 async def measure_spread(engine: Engine, items: int) -> Figures:
+    """A tenth of the items and all of them, in turns: both on a database that grows."""
+    sizes = {"few_ms": items // 10, "many_ms": items}
     await run_spread(engine, items // 10)  # so that what happens once in a process is not counted
-    spent = [await run_spread(engine, items) for _ in range(REPEATS)]
-    return {"ms": 1000 * statistics.median(spent)}
+    spent: dict[str, list[float]] = {name: [] for name in sizes}
+    for _ in range(REPEATS):
+        for name, size in sizes.items():
+            spent[name].append(1000 * await run_spread(engine, size))
+    return {name: statistics.median(times) for name, times in spent.items()}
 
 
 async def measure_cycle(engine: Engine, turns: int) -> Figures:
