@@ -17,7 +17,7 @@ def test_a_program_finds_the_collector_tuned_and_may_know_better(
     found = []
 
     def look(_: Order) -> Engine:
-        found.append(gc.get_threshold()[0])
+        found.append(gc.get_threshold())
         raise InputError("nothing to do", "look elsewhere")
 
     monkeypatch.setattr(Order, "engine", look)

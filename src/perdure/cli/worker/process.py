@@ -25,9 +25,11 @@ from perdure.core.errors import ForeignSqlite, NotOurDatabase, SchemaTooNew
 HOPELESS = (InputError, SchemaTooNew, NotOurDatabase, ForeignSqlite)
 """Errors that come again however often the worker is started."""
 
-COLLECT_AFTER = 20_000
-"""New objects until the garbage collector looks through the youngest. Python's default of 700 is for small programs:
-with hundreds of runs in memory the collector would take an eighth of the time, and find nothing."""
+COLLECT_AFTER = 20_000, 2, 2
+"""New objects until the garbage collector looks through the youngest, and how many such looks until it looks further.
+Python's default, 700, 10 and 10, is for small programs: with hundreds of runs in memory the collector would take an
+eighth of the time, and find nothing. All objects are looked through about as often as by default: runs that have left
+memory are found only then."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -104,7 +106,7 @@ def _tell(lifeline: socket.socket, word: Ready) -> None:
 
 def work(order: Order, lifeline: socket.socket) -> int:
     """Returns the exit code."""
-    gc.set_threshold(COLLECT_AFTER)  # before the program is imported, which may know better
+    gc.set_threshold(*COLLECT_AFTER)  # before the program is imported, which may know better
     try:
         engine = order.engine()
     except InputError as error:
