@@ -2,5 +2,5 @@
 
 import gc
 
+# As `perdure worker` has it; DBOS gets the same.
 gc.set_threshold(20_000, 2, 2)
-"""As `perdure worker` has it; DBOS gets the same."""

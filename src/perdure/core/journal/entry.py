@@ -88,14 +88,14 @@ def seal(
     """
     entries: list[Entry] = []
     for event in events:
-        sealed, digest = None, _NO_PAYLOAD
+        bare, sealed, digest = event, None, _NO_PAYLOAD
         if isinstance(event, Carrier) and event.payload is not None:
             used = NONCE_BYTES * len(entries)
             sealed = entropy[used : used + NONCE_BYTES] + event.payload
             digest = sha256(sealed).digest()
-            event = _replace(event, payload=None)  # noqa: PLW2901 - the same, as it is written
+            bare = _replace(event, payload=None)
         try:
-            body = _encode(event)
+            body = _encode(bare)
         except UnicodeEncodeError as error:
             raise NotEncodable(
                 f"entry {seq} ({type(event).__name__}) has a text without a UTF-8 form ({error})",

@@ -31,6 +31,11 @@ from perdure.store.statements import statements
 from perdure.store.writer import StatementRefused
 
 _SQL = statements("postgres") | statements("postgres_graphs")
+_END_BOOKS = _SQL["commit_books"].replace(
+    "FOR NO KEY UPDATE OF locked", "FOR UPDATE OF locked NOWAIT"
+)
+"""The same for groups in which runs end: who appends to their streams is locked out, and not waited for here."""
+
 AT_ONCE = 16
 """Runs in a group that is written as one statement; a larger one gains more from COPY."""
 
@@ -167,11 +172,9 @@ async def _create_at_once(connection: Connection, group: Group) -> None:
 
 
 async def _append_at_once(connection: Connection, group: Group) -> None:
-    """A small group of warm steps, and of ends. Those who append to streams of runs that end are locked out."""
+    """A small group of warm steps, and of ends."""
     closed = [head.closed_at_ms for head in group.heads.values()]
-    sql = _SQL["commit_books"]
-    if any(closed):
-        sql = sql.replace("FOR NO KEY UPDATE OF locked", "FOR UPDATE OF locked NOWAIT")
+    sql = _END_BOOKS if any(closed) else _SQL["commit_books"]
     status = await connection.execute(sql, *_columns(head_rows(group)), *_books(group), closed)
     if _count(status) != len(group.heads):
         raise _RollBack(_unfit)
