@@ -16,6 +16,7 @@ from perdure.core.errors import (
 from perdure.store.bundle import Bundle
 from perdure.store.group import Group
 from perdure.store.opening import open_store
+from perdure.store.postgres import opening
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.postgres.writing import Connection, landed
 from perdure.store.schema import migrations
@@ -93,6 +94,30 @@ async def test_a_connection_that_ends_between_commits_loses_nothing(
     found = await postgres.run(run.run_id)
     assert found is not None
     assert found.head == run.journal.head
+
+
+@pytest.mark.parametrize("part", ["migrate", "require_migrated"])
+async def test_a_connection_that_ends_while_a_store_is_opened_is_told_as_such(
+    postgres: PostgresStore, fresh_postgres: str, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """`postgres` has made the tables."""
+    real = getattr(opening, part)
+
+    async def ended(connection: Connection, name: str) -> None:
+        await end_connections(fresh_postgres)
+        await real(connection, name)
+
+    monkeypatch.setattr(f"perdure.store.postgres.store.{part}", ended)
+    with pytest.raises(StoreUnavailable, match="can't be reached"):
+        await open_store(fresh_postgres, as_it_is=part == "require_migrated")
+
+
+async def test_a_user_who_may_not_write_is_told_so_by_opening(
+    postgres: PostgresStore, fresh_postgres: str
+) -> None:
+    """`postgres` has made the tables."""
+    with pytest.raises(StoreUnavailable, match=r"refused a statement .*read-only"):
+        await open_store(f"{fresh_postgres}?default_transaction_read_only=on")
 
 
 async def test_connections_that_end_during_commits_lose_nothing_and_do_nothing_twice(

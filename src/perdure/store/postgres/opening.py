@@ -1,6 +1,7 @@
 """Connecting to Postgres, and the schema."""
 
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -85,22 +86,40 @@ def _notice_silence(connection: "asyncpg.Connection[Any]") -> None:
             peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-async def first_connection(address: Address) -> "asyncpg.Connection[Any]":
-    """Connect for the first time: here an error is the caller's to mend, so it is not retried."""
+async def first_connection(
+    address: Address, prepare: Callable[["asyncpg.Connection[Any]"], Awaitable[None]]
+) -> "asyncpg.Connection[Any]":
+    """Connect for the first time, to a store that `prepare` makes ready: here an error is the caller's to mend, so
+    it is not retried."""
     try:
         connection = await address.connect()
     except (*LOST, asyncpg.PostgresError, OverflowError, ValueError) as error:
-        raise StoreUnavailable(
-            f"{address.name} can't be reached ({type(error).__name__}: {error})",
-            "see that the server runs and that the URL's user, password and database are right",
-        ) from error
+        raise _unreachable(address.name, error) from error
+    try:
+        _require_new_enough(connection, address.name)
+        await prepare(connection)
+    except BaseException as error:
+        is_closed = connection.is_closed()
+        await let_go(connection)
+        if isinstance(error, LOST) or (is_closed and isinstance(error, asyncpg.InterfaceError)):
+            raise _unreachable(address.name, error) from error
+        if isinstance(error, asyncpg.PostgresError):
+            raise unavailable(address.name, error) from error
+        raise
+    return connection
+
+
+def _require_new_enough(connection: "asyncpg.Connection[Any]", name: str) -> None:
     major = connection.get_server_version().major
     if major < OLDEST:
-        await connection.close()
-        raise StoreUnavailable(
-            f"{address.name} is Postgres {major}", f"use Postgres {OLDEST} or newer"
-        )
-    return connection
+        raise StoreUnavailable(f"{name} is Postgres {major}", f"use Postgres {OLDEST} or newer")
+
+
+def _unreachable(name: str, error: BaseException) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{name} can't be reached ({type(error).__name__}: {error})",
+        "see that the server runs and that the URL's user, password and database are right",
+    )
 
 
 async def migrate(connection: "asyncpg.Connection[Any]", name: str) -> None:

@@ -93,16 +93,15 @@ class PostgresStore(PostgresGraphs):
     @classmethod
     async def open(cls, url: str, *, as_it_is: bool = False) -> "PostgresStore":
         address = Address(url)
-        connection = await first_connection(address)
-        try:
+
+        async def prepare(connection: Connection) -> None:
             if as_it_is:
                 await require_migrated(connection, address.name)
             else:
                 await migrate(connection, address.name)
                 await connection.execute(_SQL["delete_old_outcomes"], _FORGOTTEN_AFTER_MS)
-        except BaseException:
-            await connection.close()
-            raise
+
+        connection = await first_connection(address, prepare)
         return cls(address, connection)
 
     @property
