@@ -127,12 +127,22 @@ def fail_once(store: PostgresStore, end: Callable[[Failing, Any], Any]) -> None:
     """The next transaction of the store's committing connection ends like this."""
     real = store._commits.connection
     assert real is not None
+    store._commits.connection = _failing_once(real, end)
 
+
+async def fail_asking_once(store: PostgresStore, end: Callable[[Failing, Any], Any]) -> None:
+    """The next transaction of whoever asks the store something ends like this."""
+    store._idle.get_nowait()
+    real = await store._address.connect()
+    cast("Any", store._idle)._queue.appendleft(_failing_once(real, end))
+
+
+def _failing_once(real: Connection, end: Callable[[Failing, Any], Any]) -> Connection:
     async def once(connection: Failing, transaction: Any) -> None:
         connection.end = _commit
         await end(connection, transaction)
 
-    store._commits.connection = cast("Connection", Failing(real, once))
+    return cast("Connection", Failing(real, once))
 
 
 async def _commit(_: Failing, transaction: Any) -> None:

@@ -13,6 +13,7 @@ from perdure.core.errors import (
     StaleToken,
     StoreUnavailable,
 )
+from perdure.core.ids import HostId
 from perdure.store.bundle import Bundle
 from perdure.store.group import Group
 from perdure.store.opening import open_store
@@ -37,9 +38,11 @@ from tests.store.builders import (
 )
 from tests.store.failing import (
     LOST,
+    Failing,
     SlowCommit,
     confuse_the_driver,
     deadlock,
+    fail_asking_once,
     fail_once,
     lose_after_commit,
     lose_before_commit,
@@ -54,6 +57,7 @@ ENDINGS = pytest.mark.parametrize(
     "end",
     [lose_before_commit, lose_after_commit, confuse_the_driver, refuse_to_serialize, deadlock],
 )
+THIRD_HOST = HostId("host-3")
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 LOSSES = pytest.mark.parametrize("end", [lose_before_commit, lose_after_commit])
@@ -118,6 +122,51 @@ async def test_a_user_who_may_not_write_is_told_so_by_opening(
     """`postgres` has made the tables."""
     with pytest.raises(StoreUnavailable, match=r"refused a statement .*read-only"):
         await open_store(f"{fresh_postgres}?default_transaction_read_only=on")
+
+
+@ENDINGS
+@pytest.mark.parametrize("is_owned", [True, False])
+async def test_who_takes_runs_learns_which_however_the_commit_ends(
+    postgres: PostgresStore, end: End, is_owned: bool
+) -> None:
+    runs = [await begun(postgres) for _ in range(3)]
+    if not is_owned:
+        await postgres.release_runs(HOST)
+    await fail_asking_once(postgres, end)
+    if is_owned:
+        taken = await postgres.take_over(HOST, OTHER_HOST, 2)
+    else:
+        taken = await postgres.claim_runs(OTHER_HOST, 2)
+    assert [run.run_id for run in taken] == sorted(run.run_id for run in runs)[:2]
+    assert taken == await postgres.open_runs(OTHER_HOST)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_runs_that_others_took_after_a_lost_answer_are_theirs(
+    postgres: PostgresStore, is_committed: bool
+) -> None:
+    runs = sorted([(await begun(postgres)).run_id for _ in range(3)])
+
+    async def lose_and_be_overtaken(_: Failing, transaction: Any) -> None:
+        await (transaction.commit() if is_committed else transaction.rollback())
+        await postgres.take_over(OTHER_HOST if is_committed else HOST, THIRD_HOST, 1)
+        raise LOST
+
+    await fail_asking_once(postgres, lose_and_be_overtaken)
+    taken = await postgres.take_over(HOST, OTHER_HOST, 3)
+    assert [run.run_id for run in taken] == runs[1:]
+    assert [run.run_id for run in await postgres.open_runs(THIRD_HOST)] == runs[:1]
+
+
+async def test_a_take_whose_commit_still_ends_is_waited_for(postgres: PostgresStore) -> None:
+    runs = sorted([(await begun(postgres)).run_id for _ in range(3)])
+    slow = SlowCommit(0.3)
+    await fail_asking_once(postgres, slow)
+    taken = await postgres.take_over(HOST, OTHER_HOST, 2)
+    assert slow.ended is not None
+    await slow.ended
+    assert [run.run_id for run in taken] == runs[:2]
+    assert taken == await postgres.open_runs(OTHER_HOST)
 
 
 async def test_connections_that_end_during_commits_lose_nothing_and_do_nothing_twice(

@@ -37,6 +37,7 @@ from perdure.store.postgres.opening import (
 from perdure.store.postgres.operations import PostgresOperations
 from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, next_books
+from perdure.store.postgres.taking import Taking
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
 from perdure.store.primitives import Fence
@@ -154,12 +155,10 @@ class PostgresStore(PostgresGraphs):
         self, owner: HostId, limit: int, programs: Sequence[str] | None = None
     ) -> list[Run]:
         named = None if programs is None else list(programs)
-        rows = await self._fetch("claim_runs", owner, limit, named)
-        return sorted(map(run_from, rows), key=lambda run: run.run_id)
+        return await self._take("claim_runs", owner, limit, named)
 
     async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
-        rows = await self._fetch("take_over", from_owner, owner, limit)
-        return sorted(map(run_from, rows), key=lambda run: run.run_id)
+        return await self._take("take_over", from_owner, owner, limit)
 
     async def release_run(self, fence: Fence) -> bool:
         return bool(await self._count("release_run", fence.run_id, fence.epoch))
@@ -317,6 +316,10 @@ class PostgresStore(PostgresGraphs):
         require_storable(values)
         return await self._use(lambda connection: connection.fetch(_SQL[name], *values))
 
+    async def _take(self, name: str, *values: Any) -> list[Run]:
+        require_storable(values)
+        return await self._use(Taking(name, *values))
+
     async def _count(self, name: str, *values: Any) -> int:
         require_storable(values)
         status = await self._use(lambda connection: connection.execute(_SQL[name], *values))
@@ -330,7 +333,7 @@ class PostgresStore(PostgresGraphs):
         """Run `job` on a free connection, again on a new one if that is lost.
 
         A change whose outcome is unknown is made again: each is written so that this is harmless
-        (what was claimed twice is found by `open_runs`, or comes back when its lease ends).
+        (work that was claimed twice comes back when its lease ends).
         """
         wait_s = FIRST_WAIT_S
         while True:

@@ -317,6 +317,10 @@ FROM lost WHERE run.id = lost.id AND run.owner = $1
 RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
           created_at_ms, closed_at_ms, parked, chain
 
+-- name: lock_runs
+-- Locks: runs in the order of ids, so that a take whose outcome is unknown has ended, one way or the other.
+SELECT id, owner, epoch FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE
+
 -- name: release_run
 -- Commits: the run has no owner, under a new epoch; only by the owner of this epoch.
 UPDATE perdure.run SET owner = NULL, epoch = epoch + 1 WHERE id = $1 AND epoch = $2
