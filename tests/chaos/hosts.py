@@ -131,7 +131,7 @@ class Hosts:
         deadline = time.monotonic() + PATIENCE_S
         while not what():
             self.check()
-            assert time.monotonic() < deadline, "\n".join(map(self._said, self._processes))
+            assert time.monotonic() < deadline, self._state()
             time.sleep(0.05)
 
     def check(self) -> None:
@@ -149,8 +149,22 @@ class Hosts:
             # One that was started just now may not know the signal yet; it has nothing to drain.
             assert code in (0, -signal.SIGTERM), f"exit code {code}: {self._said(number)}"
 
+    def _state(self) -> str:
+        """What the store and the hosts say, for whoever has to find out why it takes so long."""
+        said = [f"host {self.pid(number)}: {self._said(number)}" for number in self._processes]
+        return "\n".join([f"{len(self.lines())} steps were begun", *self.ask(_open), *said])
+
     def _said(self, number: int) -> str:
         return (self._folder / f"said-{number}").read_text()[-4000:]
+
+
+async def _open(store: Store) -> list[str]:
+    """Some of the runs that are open, with the ends of their journals."""
+    loaded = await store.load(await store.open_ids(None, 10))
+    return [
+        f"run {run.run_id} of {run.owner}, {run.status}: {[entry.body for entry in entries[-3:]]}"
+        for run, entries in loaded
+    ]
 
 
 async def _insist(do: Callable[[], Awaitable[T]]) -> T:
