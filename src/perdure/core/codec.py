@@ -62,8 +62,13 @@ class JsonCodec:
             raise _not_encodable(value, error_again) from error_again
 
     def decode(self, payload: bytes, wanted: type[T]) -> T:
+        kind: Any = wanted
         try:
-            value: T = _decoder_of(wanted).decode(payload)
+            try:
+                decoder = _remembered_decoder_of(kind)
+            except TypeError:  # it can't be hashed, or can't be decoded: then this raises too
+                decoder = msgspec.json.Decoder(kind)
+            value: T = decoder.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
             name = getattr(wanted, "__name__", wanted)
             raise NotDecodable(
@@ -71,13 +76,6 @@ class JsonCodec:
                 "the annotation must describe the value that was stored",
             ) from error
         return value
-
-
-def _decoder_of(wanted: Any) -> "msgspec.json.Decoder[Any]":
-    try:
-        return _remembered_decoder_of(wanted)
-    except TypeError:  # it can't be hashed, or can't be decoded: then this raises too
-        return msgspec.json.Decoder(wanted)
 
 
 @lru_cache(maxsize=1024)

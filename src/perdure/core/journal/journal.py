@@ -1,7 +1,7 @@
 """The journal of one run: the only function that appends, and what an append hands to the store."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -73,21 +73,20 @@ class Journal:
                 f"{len(entropy)} random bytes for {len(events)} events",
                 f"pass at least {NONCE_BYTES} fresh bytes for each",
             )
-        mark = self.state.mark()
+        mark, semaphore_before = self.state.mark(), self.state.semaphore
         postings: dict[AccountId, int] = {}
         try:
-            for seq, event in enumerate(events, self.seq):
-                self._admit(seq, event, postings, _ENGINE_BUG)
+            self._admit(events, postings, _ENGINE_BUG)
             entries, head = seal(self.seq, at_ms, events, self.head, entropy)
         except BaseException:
-            self.state.roll_back(mark)
+            self._take_back(mark, postings)
             raise
         appended = Appended(
             self.run_id,
             entries,
             postings,
             self.seq,
-            mark[-1],
+            semaphore_before,
             self.state.semaphore,
             self.state.status,
             head,
@@ -97,49 +96,60 @@ class Journal:
         self.state.settle()
         return appended
 
-    def _admit(self, seq: int, event: e.Event, postings: dict[AccountId, int], remedy: str) -> None:
-        """Judge one event and fold it in: invariants, guards, digits, semaphore."""
+    def _admit(  # noqa: C901 - in one piece: this is the hot path
+        self, events: Iterable[e.Event], postings: dict[AccountId, int], remedy: str
+    ) -> None:
+        """Judge events and fold them in, one after the other: invariants, guards, digits, semaphore."""
         state = self.state
-        check, guard, effect, fold = _RULES[type(event)]
-        broken: Broken = ()
-        if state.status not in BEGUN_AND_OPEN:
-            broken = broken_by(state, seq, seq, event)
-        elif check is not None:
-            broken = check(state, event)
-        if broken:
-            raise _violation(self.run_id, seq, broken, remedy)
-        if guard is not None:
-            guard(state, event)
-        if effect is not None:
-            posted, delta = effect(event)
-            for account, increment in posted:
-                balance = state.balances.get(account, 0)
-                try:
-                    balance = post_to(account, balance, increment)
-                except LedgerError as error:
-                    raise self._located(error, account) from error
-                state.put(state.balances, account, balance)
-                postings[account] = postings.get(account, 0) + increment
-            if delta:
-                self._count(event, delta)
-        if fold is not None:
-            fold(state, event)
+        balances = state.balances
+        for seq, event in enumerate(events, self.seq):
+            check, guard, effect, fold = _RULES[type(event)]
+            broken: Broken = ()
+            if state.status not in BEGUN_AND_OPEN:
+                broken = broken_by(state, seq, seq, event)
+            elif check is not None:
+                broken = check(state, event)
+            if broken:
+                raise _violation(self.run_id, seq, broken, remedy)
+            if guard is not None:
+                guard(state, event)
+            if effect is not None:
+                posted, delta = effect(event)
+                for account, increment in posted:
+                    try:
+                        balances[account] = post_to(account, balances.get(account, 0), increment)
+                    except LedgerError as error:
+                        raise self._located(error, account) from error
+                    postings[account] = postings.get(account, 0) + increment
+                if delta:
+                    semaphore = state.semaphore + delta
+                    if not 0 <= semaphore <= MAX_SEQUENCE:
+                        raise self._miscounted(event, delta)
+                    state.semaphore = semaphore
+            if fold is not None:
+                fold(state, event)
 
-    def _count(self, event: e.Event, delta: int) -> None:
-        """Change the number of open obligations."""
-        semaphore = self.state.semaphore + delta
-        if semaphore < 0:
-            raise SemaphoreUnderflow(
+    def _take_back(self, mark: tuple[Any, ...], postings: dict[AccountId, int]) -> None:
+        """Undo what was admitted since the mark, and posted with it."""
+        self.state.roll_back(mark)
+        balances = self.state.balances
+        for account, increment in postings.items():
+            balances[account] -= increment
+            if not balances[account]:
+                del balances[account]
+
+    def _miscounted(self, event: e.Event, delta: int) -> LedgerError:
+        """Why the number of open obligations can't change like this."""
+        if delta < 0:
+            return SemaphoreUnderflow(
                 f"{type(event).__name__} closes {-delta} obligations of run {self.run_id!r}, "
                 f"but {self.state.semaphore} are open",
                 "an obligation is closed once, by what opened it",
             )
-        if semaphore > MAX_SEQUENCE:
-            raise LedgerOverflow(
-                f"run {self.run_id!r} would have {semaphore} open obligations",
-                f"at most {MAX_SEQUENCE:,} may be open at once",
-            )
-        self.state.semaphore = semaphore
+        return LedgerOverflow(
+            f"run {self.run_id!r} would have {self.state.semaphore + delta} open obligations",
+            f"at most {MAX_SEQUENCE:,} may be open at once",
+        )
 
     def _located(self, error: LedgerError, account: AccountId) -> LedgerError:
         kind, _, name = account.partition(":")
@@ -159,15 +169,15 @@ class Journal:
                     f"entry {entry.seq} of run {self.run_id!r} does not continue the hash chain",
                     _CHANGED,
                 )
-            mark = self.state.mark()
+            mark, postings = self.state.mark(), dict[AccountId, int]()
             event = entry.event
             try:
                 if entry.seq != self.seq:
                     broken = broken_by(self.state, self.seq, entry.seq, event)
                     raise _violation(self.run_id, entry.seq, broken, _CHANGED)
-                self._admit(entry.seq, event, {}, _CHANGED)
+                self._admit((event,), postings, _CHANGED)
             except BaseException:
-                self.state.roll_back(mark)
+                self._take_back(mark, postings)
                 raise
             self.seq = entry.seq + 1
             self.head = entry.hash

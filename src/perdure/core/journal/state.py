@@ -36,7 +36,8 @@ class State:
     """What a journal says is the case now.
 
     `wait` is what the program is blocked on. It may be set while cancelling: clean-up steps block too, and
-    cancelling stays. The indexes are plain dicts, so that one undo log can take back a failed append.
+    cancelling stays. The indexes are plain dicts, and a failed append is taken back: what is certainly new in one
+    that grows with every step is at its end, all else is in an undo log.
     """
 
     __slots__ = (
@@ -125,6 +126,9 @@ class State:
             self.cancel_requested,
             self.open_steps,
             self.semaphore,
+            len(self.scheduled),
+            len(self.attempts),
+            len(self.completed),
         )
 
     def settle(self) -> None:
@@ -140,6 +144,7 @@ class State:
             self.cancel_requested,
             self.open_steps,
             self.semaphore,
+            *sizes,
         ) = mark
         while self.undo:
             index, key, old = self.undo.pop()
@@ -147,6 +152,10 @@ class State:
                 del index[key]
             else:
                 index[key] = old
+        growing: tuple[dict[Any, Any], ...] = self.scheduled, self.attempts, self.completed
+        for grown, size in zip(growing, sizes, strict=True):
+            while len(grown) > size:
+                grown.popitem()
 
 
 def payload_digest(payload: bytes | None) -> bytes | None:
@@ -191,13 +200,13 @@ def _resumed(state: State, _: e.ExecutionResumed) -> None:
 
 
 def _invoke_scheduled(state: State, event: e.InvokeScheduled) -> None:
-    state.put(state.scheduled, event.promise_id, event.staged)
+    state.scheduled[event.promise_id] = event.staged
     state.open_steps += not event.staged
 
 
 def _invoke_started(state: State, event: e.InvokeStarted) -> None:
     state.put(state.started, event.promise_id, event.attempt)
-    state.put(state.attempts, (event.promise_id, event.attempt), True)
+    state.attempts[event.promise_id, event.attempt] = True
 
 
 def _skipped(state: State, event: e.StepSkipped) -> None:
@@ -207,8 +216,9 @@ def _skipped(state: State, event: e.StepSkipped) -> None:
 
 
 def _invoke_completed(state: State, event: e.InvokeCompleted) -> None:
-    state.open_steps -= state.scheduled.get(event.promise_id) is False
-    state.put(state.completed, event.promise_id, True)
+    step = event.promise_id
+    state.open_steps -= state.scheduled.get(step) is False
+    state.completed[step] = True
 
 
 def _settle(state: State, step: StepId) -> None:

@@ -5,7 +5,7 @@ from typing import Final, NewType
 from perdure.core.errors import InvalidId
 from perdure.core.ids import Guid, StepId
 from perdure.core.ledger.digits import ACTIVITY, MESSAGE, Layout
-from perdure.core.ledger.posting import post
+from perdure.core.ledger.posting import post, post_activity
 
 AccountId = NewType("AccountId", str)
 """An account within its run."""
@@ -40,5 +40,6 @@ def kind_of(account: AccountId) -> Layout:
 
 def post_to(account: AccountId, balance: int, increment: int) -> int:
     """`post`, by the layout that the account's name tells."""
-    is_step = account[:5] == _STEP and account != _STEP
-    return post(balance, increment, ACTIVITY if is_step else kind_of(account))
+    if account[:5] == _STEP and account != _STEP:
+        return post_activity(balance, increment)
+    return post(balance, increment, kind_of(account))

@@ -5,6 +5,7 @@ ordinary operation; whatever it does not accept goes to `rules.judge`, which dec
 may only ever accept what the judge would accept.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from perdure.core.ledger.digits import ACTIVITY, Layout
@@ -49,11 +50,18 @@ def post(balance: int, increment: int, layout: Layout) -> int:
     Refuses, without any change, what would overflow a field, decrease, or break the order.
     """
     if layout is ACTIVITY:
-        if _is_ordinary_activity(balance, increment):
-            return balance + increment
-    elif _is_ordinary_message(balance, increment):
+        return post_activity(balance, increment)
+    if _is_ordinary_message(balance, increment):
         return balance + increment
     return judge(balance, increment, layout)
+
+
+@lru_cache(1024)
+def post_activity(balance: int, increment: int) -> int:
+    """`post`, to the account of a step. Remembered: most steps are alike."""
+    if _is_ordinary_activity(balance, increment):
+        return balance + increment
+    return judge(balance, increment, ACTIVITY)
 
 
 def _is_ordinary_activity(balance: int, increment: int) -> bool:
