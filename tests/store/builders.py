@@ -150,7 +150,7 @@ def together(*bundles: Bundle) -> Bundle:
     """One bundle of the parts of several."""
     whole = Bundle()
     for bundle in bundles:
-        for part in set(Bundle.__slots__) - {"has_more", "index"}:
+        for part in set(Bundle.__struct_fields__) - {"has_more", "index"}:
             setattr(whole, part, [*getattr(whole, part), *getattr(bundle, part)])
         if bundle.index is not None:
             whole.index = whole.index or GraphIndex()

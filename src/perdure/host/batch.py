@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program
 from perdure.core.graph.vertex import NO_PLANE
@@ -85,35 +87,23 @@ def start_of(run: WarmRun, birth: Birth) -> Start:
     return Start(workflow, payload, None, run.scope, parent, heritage)
 
 
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """What commits together for one run, and what may happen once it has.
 
     Most are one step of one run: what they have none of costs nothing.
     """
 
-    __slots__ = (
-        "bundle",
-        "children",
-        "endings",
-        "messages",
-        "run",
-        "starts",
-        "unfinished",
-        "unwanted",
-    )
-
-    def __init__(self, run: WarmRun) -> None:
-        self.run = run
-        self.bundle = Bundle()
-        self.starts: list[tuple[WarmRun, DurablePromise, int]] = []
-        """Attempts that begin."""
-        self.unwanted: Sequence[tuple[RunId, StepId]] = ()
-        """Bodies that end."""
-        self.children: Sequence[WarmRun] = ()
-        self.unfinished: Sequence[WarmRun] = ()
-        """Runs of which something is decided and not written yet."""
-        self.messages: Sequence[Message] = ()
-        self.endings: Sequence[tuple[WarmRun, Ending]] = ()
+    run: WarmRun
+    bundle: Bundle = msgspec.field(default_factory=Bundle)
+    starts: list[tuple[WarmRun, DurablePromise, int]] = []
+    """Attempts that begin."""
+    unwanted: Sequence[tuple[RunId, StepId]] = ()
+    """Bodies that end."""
+    children: Sequence[WarmRun] = ()
+    unfinished: Sequence[WarmRun] = ()
+    """Runs of which something is decided and not written yet."""
+    messages: Sequence[Message] = ()
+    endings: Sequence[tuple[WarmRun, Ending]] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -210,7 +210,7 @@ class Bodies:
         return failure
 
     def _end(self, body: Body) -> None:
-        if not body.is_occupied:
+        if body.has_slot and not body.is_occupied:
             self._release(body)
         if body.chunks is not None:
             body.chunks.close()

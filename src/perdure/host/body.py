@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
+import msgspec
+
 from perdure.authoring.context import Info
 from perdure.authoring.task import Task
 from perdure.core.errors import OutsideRun
@@ -49,7 +51,7 @@ class Chunks(Protocol):
         ...
 
 
-class Body:
+class Body(msgspec.Struct, eq=False):
     """An attempt to execute. Implements `TaskContext` for the task that it runs.
 
     `report` hands the outcome to whoever wants it; what it returns, if anything, is awaited. A body that
@@ -57,67 +59,36 @@ class Body:
     step of one that `is_doubted` was in doubt before: its task's reconcile function, if it has one, is asked first.
     """
 
-    __slots__ = (
-        "_children",
-        "beat",
-        "call",
-        "chunks",
-        "claim",
-        "group",
-        "has_begun",
-        "has_slot",
-        "home",
-        "info",
-        "is_claimed",
-        "is_doubted",
-        "is_reconciled",
-        "is_reporting",
-        "life",
-        "payload",
-        "report",
-        "task",
-        "thread",
-        "transaction",
-    )
+    info: Info
+    task: Task[..., Any]
+    payload: bytes
+    report: "Report"
+    is_claimed: bool = False
+    claim: int = 1
+    is_doubted: bool = False
+    is_reconciled: bool = False
+    """Its result was found, and not made."""
+    home: "Home | None" = None
+    life: asyncio.Task[None] | None = None
+    thread: asyncio.Future[Any] | None = None
+    """What it runs in now, if it is a thread: that can't be stopped, and keeps the slot until it returns."""
+    call: asyncio.Task[Any] | None = None
+    """What it runs in now, if it has a time limit: left when that is over, it keeps the slot until it ends."""
+    transaction: Transaction | None = None
+    """What a transactional task is given to write with."""
+    has_begun: bool = False
+    is_reporting: bool = False
+    """Its outcome is on its way."""
+    has_slot: bool = True
+    chunks: "Chunks | None" = None
+    """Made with the first chunk; most bodies have none."""
+    beat: Callable[[], object] | None = None
+    """Called with each heartbeat, in whichever thread the task runs."""
+    _children: int = 0
 
-    def __init__(
-        self,
-        info: Info,
-        task: Task[..., Any],
-        payload: bytes,
-        report: "Report",
-        *,
-        is_claimed: bool = False,
-        claim: int = 1,
-        is_doubted: bool = False,
-    ) -> None:
-        self.info = info
-        self.task = task
-        self.payload = payload
-        self.report = report
-        self.is_claimed = is_claimed
-        self.group: Group = info.run_id, is_claimed
-        self.claim = claim
-        self.is_doubted = is_doubted
-        self.is_reconciled = False
-        """Its result was found, and not made."""
-        self.home: Home | None = None
-        self.life: asyncio.Task[None] | None = None
-        self.thread: asyncio.Future[Any] | None = None
-        """What it runs in now, if it is a thread: that can't be stopped, and keeps the slot until it returns."""
-        self.call: asyncio.Task[Any] | None = None
-        """What it runs in now, if it has a time limit: left when that is over, it keeps the slot until it ends."""
-        self.transaction: Transaction | None = None
-        """What a transactional task is given to write with."""
-        self.has_begun = False
-        self.is_reporting = False
-        """Its outcome is on its way."""
-        self.has_slot = True
-        self.chunks: Chunks | None = None
-        """Made with the first chunk; most bodies have none."""
-        self.beat: Callable[[], object] | None = None
-        """Called with each heartbeat, in whichever thread the task runs."""
-        self._children = 0
+    @property
+    def group(self) -> Group:
+        return self.info.run_id, self.is_claimed
 
     @property
     def key(self) -> str:

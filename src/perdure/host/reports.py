@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from perdure.core.ids import RunId
-from perdure.engine.replay.facts import Outcome
+from perdure.engine.replay.facts import Outcome, complete
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.batch import Batch
 from perdure.host.bodies import Bodies
@@ -88,4 +88,4 @@ class _NotNow(Exception):
 
 def _complete(ended: Ended, run: WarmRun) -> None:
     for body, outcome in ended:
-        body.tell(outcome)(run)
+        complete(run, body.info.step, body.info.attempt, outcome)

@@ -5,27 +5,21 @@ stays in the processor's caches: with hundreds of runs that took a fifth off the
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import call
+from typing import TypeVar
 
 from perdure.host.batch import Batch
 from perdure.host.staging import Staging
 from perdure.store.committer import Decided
+
+T = TypeVar("T")
 
 Begin = Callable[[], Batch]
 """Feeds a run, and gives what is to be written of it. No two of a round may be of the same run."""
 
 Submit = Callable[[Batch, Decided], None]
 """Hands a batch to the store, or settles one that is empty."""
-
-
-class _Turn:
-    __slots__ = ("batch", "begin", "told")
-
-    batch: Batch
-
-    def __init__(self, begin: Begin, told: Decided) -> None:
-        self.begin = begin
-        self.told = told
 
 
 class Rounds:
@@ -35,7 +29,9 @@ class Rounds:
         self._loop = asyncio.get_running_loop()
         self._staging = staging
         self._submit = submit
-        self._turns: list[_Turn] = []
+        self._turns: list[tuple[Begin, Decided]] = []
+        self._interrupt: BaseException | None = None
+        """What is no failure of a run, and came while a round was taken."""
 
     def __bool__(self) -> bool:
         """Whether a round is to be taken."""
@@ -46,7 +42,7 @@ class Rounds:
         if not self._turns:
             # Not at once: whatever else happens in this turn of the loop comes along.
             self._loop.call_soon(self._take)
-        self._turns.append(_Turn(begin, told))
+        self._turns.append((begin, told))
 
     def close(self) -> None:
         """Take none of the turns."""
@@ -54,30 +50,30 @@ class Rounds:
 
     def _take(self) -> None:
         turns, self._turns = self._turns, []
-        interrupts: list[BaseException] = []
-        for phase in (self._begin, self._reserve, self._write, self._hand_over):
-            passed = []
-            for turn in turns:
-                try:
-                    phase(turn)
-                except BaseException as error:  # the others must not suffer from it
-                    turn.told(error)
-                    if not isinstance(error, Exception):
-                        interrupts.append(error)
-                else:
-                    passed.append(turn)
-            turns = passed
-        if interrupts:
-            raise interrupts[0]
+        staging, self._interrupt = self._staging, None
+        begun = self._pass(call, turns)
+        reserved = self._pass(staging.reserve, begun)
+        for batch, told in self._pass(staging.write, reserved):
+            try:
+                self._submit(batch, told)
+            except BaseException as error:
+                self._fail(told, error)
+        if self._interrupt is not None:
+            raise self._interrupt
 
-    def _begin(self, turn: _Turn) -> None:
-        turn.batch = turn.begin()
+    def _pass(
+        self, phase: Callable[[T], Batch], turns: Sequence[tuple[T, Decided]]
+    ) -> list[tuple[Batch, Decided]]:
+        """The turns that come through a phase. One that does not is over, and the others do not suffer from it."""
+        passed = []
+        for turn, told in turns:
+            try:
+                passed.append((phase(turn), told))
+            except BaseException as error:
+                self._fail(told, error)
+        return passed
 
-    def _reserve(self, turn: _Turn) -> None:
-        self._staging.reserve(turn.batch)
-
-    def _write(self, turn: _Turn) -> None:
-        self._staging.write(turn.batch)
-
-    def _hand_over(self, turn: _Turn) -> None:
-        self._submit(turn.batch, turn.told)
+    def _fail(self, told: Decided, error: BaseException) -> None:
+        told(error)
+        if not isinstance(error, Exception):
+            self._interrupt = error

@@ -64,10 +64,7 @@ class Staging:
 
     def turn(self, run: WarmRun, act: Act) -> Batch:
         """Let `act` feed facts, and write what follows into a batch, to be committed."""
-        batch = self.feed(run, act)
-        self.reserve(batch)
-        self.write(batch)
-        return batch
+        return self.write(self.reserve(self.feed(run, act)))
 
     def feed(self, run: WarmRun, act: Act) -> Batch:
         """Let `act` feed facts. What the program decides on them is still to be written."""
@@ -79,13 +76,14 @@ class Staging:
             raise
         return batch
 
-    def reserve(self, batch: Batch) -> None:
+    def reserve(self, batch: Batch) -> Batch:
         """Reserve slots for what the run wants to execute; what finds none waits for one."""
         try:
             self._reserve(batch.run, batch)
         except BaseException:
             self.undo(batch)
             raise
+        return batch
 
     def _reserve(self, run: WarmRun, batch: Batch) -> None:
         machine = run.machine
@@ -100,7 +98,7 @@ class Staging:
             unwanted, machine.unwanted = machine.unwanted, []
             batch.unwanted = [*batch.unwanted, *((run.run_id, step) for step in unwanted)]
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Batch:
         """Write what is decided into the batch's bundle."""
         try:
             if changes := batch.run.machine.take_changes():
@@ -108,6 +106,7 @@ class Staging:
         except BaseException:
             self.undo(batch)
             raise
+        return batch
 
     def write_changes(self, run: WarmRun, changes: Sequence[Change], batch: Batch) -> None:
         """Write some changes, and with them the runs that they spawn."""

@@ -40,7 +40,7 @@ class WaitingSteps:
 
     def reserve(self, run_id: RunId, promise: DurablePromise) -> bool:
         """Take a slot for the next attempt of a step. One that can't begin now waits, and begins when it can."""
-        if not self.probation.admits(run_id, promise):
+        if promise.doubts and not self.probation.admits(run_id, promise):
             return False
         task = promise.task
         if self._bodies.reserve(task):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from msgspec.structs import astuple
+import msgspec
 
 from perdure.core.errors import InputError, InvalidId, PayloadTooLarge
 from perdure.core.ids import Guid, RunId, StepId, guid_run, parse_run_id, require_guid_of
@@ -30,48 +30,33 @@ NO_ITEM = -1
 Value = tuple[RunId, str, bytes, int, Tenure | None]
 """What is published: of which run, under which name, when, and by what right."""
 
+_ACCOUNT_BYTES = MAX_STEP_BYTES + len("message:")
+
 _SUFFIX = re.compile(r"[0-9a-f]{32}")
 
 
-class Bundle:
-    """Collects primitive calls. Bad input is refused here, before anything reaches the store."""
+class Bundle(msgspec.Struct, eq=False):
+    """Collects primitive calls. Bad input is refused here, before anything reaches the store.
 
-    __slots__ = (
-        "acknowledged",
-        "appends",
-        "chunks",
-        "created",
-        "dropped",
-        "fences",
-        "finished",
-        "forwarded",
-        "has_more",
-        "index",
-        "marked",
-        "messages",
-        "parked",
-        "published",
-        "work",
-    )
+    Most bundles are one step of one run: what they have none of costs nothing.
+    """
 
-    def __init__(self) -> None:
-        # Most bundles are one step of one run: what they have none of costs nothing.
-        self.appends: list[tuple[Fence, Appended]] = []
-        self.fences: list[Fence] = []
-        self.has_more = False
-        """Whether there is anything beside appends."""
-        self.created: Sequence[tuple[NewRun, Appended]] = ()
-        self.messages: Sequence[Message] = ()
-        self.forwarded: Sequence[tuple[tuple[RunId, Guid], tuple[RunId, StepId | None]]] = ()
-        self.acknowledged: Sequence[tuple[RunId, Guid]] = ()
-        self.marked: Sequence[tuple[RunId, Guid, str, str]] = ()
-        self.work: Sequence[Work] = ()
-        self.finished: Sequence[tuple[RunId, StepId, str]] = ()
-        self.dropped: Sequence[tuple[RunId, StepId]] = ()
-        self.published: Sequence[Value] = ()
-        self.chunks: Sequence[NewChunk] = ()
-        self.parked: Sequence[tuple[RunId, str | None]] = ()
-        self.index: GraphIndex | None = None
+    appends: list[tuple[Fence, Appended]] = []
+    fences: list[Fence] = []
+    has_more: bool = False
+    """Whether there is anything beside appends."""
+    created: Sequence[tuple[NewRun, Appended]] = ()
+    messages: Sequence[Message] = ()
+    forwarded: Sequence[tuple[tuple[RunId, Guid], tuple[RunId, StepId | None]]] = ()
+    acknowledged: Sequence[tuple[RunId, Guid]] = ()
+    marked: Sequence[tuple[RunId, Guid, str, str]] = ()
+    work: Sequence[Work] = ()
+    finished: Sequence[tuple[RunId, StepId, str]] = ()
+    dropped: Sequence[tuple[RunId, StepId]] = ()
+    published: Sequence[Value] = ()
+    chunks: Sequence[NewChunk] = ()
+    parked: Sequence[tuple[RunId, str | None]] = ()
+    index: GraphIndex | None = None
 
     def create_run(self, run: NewRun, appended: Appended) -> Fence:
         _require_run(run)
@@ -282,7 +267,7 @@ class Bundle:
         for waiting in readiness:
             self.track(fence, waiting.step, waiting.required, waiting.completed)
         for value in inbox:
-            self.deliver(fence, *astuple(value))
+            self.deliver(fence, *msgspec.structs.astuple(value))
 
     def hook(
         self,
@@ -383,7 +368,8 @@ def _require_books(appended: Appended) -> None:
             f"an append to run {appended.run_id!r} without entries", "append at least one entry"
         )
     for account in appended.postings:
-        require_text("account", account, MAX_STEP_BYTES + len("message:"))
+        if len(account) > _ACCOUNT_BYTES or not account.isascii() or "\0" in account:  # as few are
+            require_text("account", account, _ACCOUNT_BYTES)
     for entry in appended.entries:
         if entry.sealed is not None and len(entry.sealed) > MAX_PAYLOAD_BYTES:
             _require_payload(f"entry {entry.seq} of run {appended.run_id!r}", entry.payload)

@@ -101,7 +101,8 @@ class Committer:
 
     def submit(self, bundle: Bundle, decided: Decided) -> None:
         """Take a bundle in, however many wait; `decided` learns what became of it."""
-        self._require_open()
+        if self._closed:
+            self._require_open()
         self._room.overfill()
         self._enqueue(bundle, decided)
 

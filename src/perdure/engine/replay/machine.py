@@ -358,17 +358,17 @@ class Machine(RunMachine):
 
     def made(self, operation: Operation[Any]) -> None:
         if self._current is not None and not self._is_closing:
-            self.unawaited.add(operation)
+            self.unawaited[id(operation)] = operation
         elif isinstance(operation, Call):
             # Made while the coroutine is closed, or in a task of asyncio's: it will be refused.
             operation.is_used = True
 
     def used(self, operation: Operation[Any]) -> None:
-        self.unawaited.remove(operation)
+        self.unawaited.pop(id(operation), None)
 
     def use(self, call: Call[Any]) -> Definition[..., Any]:
         """The call is begun: it is not forgotten any more."""
-        self.unawaited.remove(call)
+        self.unawaited.pop(id(call), None)
         call.use()
         return call.definition
 
@@ -430,7 +430,7 @@ class Machine(RunMachine):
 
     def submit(self, set_id: SetId, operation: Operation[Any]) -> DurablePromise:
         if not isinstance(operation, Call | Branch):
-            self.unawaited.remove(operation)
+            self.unawaited.pop(id(operation), None)
             operation = Branch(wait_for(operation))
         promise = self.begin(operation)
         self.record.emit(e.JoinSetSubmitted(set_id, promise.step))

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
+import msgspec
+
 from perdure.authoring.call import Call, Operation
 from perdure.authoring.contradictions import unreadable_result
 from perdure.authoring.failures import decode_failure
@@ -34,66 +36,37 @@ class Place(Enum):
     SIGNAL = "signal"
 
 
-class DurablePromise:
+class DurablePromise(msgspec.Struct, eq=False):
     """One place. `attempt` is the last that started; `is_running` says that no outcome of it is known."""
 
-    __slots__ = (
-        "attempt",
-        "begun_at_ms",
-        "child_run",
-        "codec",
-        "doubts",
-        "failure",
-        "fiber",
-        "input",
-        "is_detached",
-        "is_given_up",
-        "is_running",
-        "is_settled",
-        "ok",
-        "operation",
-        "owner",
-        "payload",
-        "place",
-        "retry_at_ms",
-        "settled_at",
-        "step",
-        "stops",
-        "value",
-        "waiters",
-    )
-
-    def __init__(
-        self, step: StepId, place: Place, operation: Operation[Any], owner: Any, codec: Codec
-    ) -> None:
-        self.step = step
-        self.place = place
-        self.operation = operation
-        self.owner = owner
-        """The fiber that began it, and must not end before it."""
-        self.codec = codec
-        self.attempt = 0
-        self.doubts = 0
-        self.stops = 0
-        """Those of its doubts in which its host had not died."""
-        self.begun_at_ms = 0
-        """When its last attempt began, of a suspect that another host has begun; of others nobody asks."""
-        self.is_running = False
-        self.is_settled = False
-        self.is_detached = False
-        self.is_given_up = False
-        """It was in doubt, and is to fail rather than begin again."""
-        self.settled_at = 0
-        self.retry_at_ms = 0
-        self.input = b""
-        """The arguments as they were when it was scheduled."""
-        self.ok = False
-        self.payload: bytes | None = None
-        self.value: Any = None
-        self.failure: BaseException | None = None
-        self.waiters: Sequence[tuple[Any, Any]] = ()
-        self.fiber: Any = None
-        self.child_run: RunId | None = None
+    step: StepId
+    place: Place
+    operation: Operation[Any]
+    owner: Any
+    """The fiber that began it, and must not end before it."""
+    codec: Codec
+    attempt: int = 0
+    doubts: int = 0
+    stops: int = 0
+    """Those of its doubts in which its host had not died."""
+    begun_at_ms: int = 0
+    """When its last attempt began, of a suspect that another host has begun; of others nobody asks."""
+    is_running: bool = False
+    is_settled: bool = False
+    is_detached: bool = False
+    is_given_up: bool = False
+    """It was in doubt, and is to fail rather than begin again."""
+    settled_at: int = 0
+    retry_at_ms: int = 0
+    input: bytes = b""
+    """The arguments as they were when it was scheduled."""
+    ok: bool = False
+    payload: bytes | None = None
+    value: Any = None
+    failure: BaseException | None = None
+    waiters: Sequence[tuple[Any, Any]] = ()
+    fiber: Any = None
+    child_run: RunId | None = None
 
     @property
     def name(self) -> str:

@@ -98,10 +98,11 @@ class WarmRun:
     ) -> list[Message]:
         """Add the changes and all that commits with them. Returns the messages among it."""
         events = [change.event for change in changes]
-        if self._loaded is None and self._new is not None:
+        loaded = self._loaded
+        if loaded is None and self._new is not None:
             self._loaded = create_run(bundle, self._new, events, sources)
-        elif events:
-            bundle.append(self.fence, self._require_loaded().append(events, sources))
+        elif loaded is not None and events:
+            bundle.append(loaded.fence, loaded.append(events, sources))
         sent: list[Message] = []
         for change in changes:
             for effect in change.effects:
