@@ -124,8 +124,7 @@ class Signature:
 
     def require_whole_result(self, result: object) -> None:
         """Refuse what would lose fields in the store."""
-        if self._result_classes:
-            require_whole(f"the result of {self._name}()", result, self._result_classes)
+        require_whole(f"the result of {self._name}()", result, self.result_classes)
 
     def arguments(self, packed: dict[str, Any]) -> Arguments:
         """What `pack` was given, or an equivalent: ready for `fn(*args, **kwargs)`."""
@@ -239,7 +238,7 @@ class Signature:
         return {name: found for name, hint in hints.items() if (found := classes_in(hint))}
 
     @cached_property
-    def _result_classes(self) -> Classes:
+    def result_classes(self) -> Classes:
         try:
             return classes_in(self._result)
         except InputError:  # whoever reads it tells

@@ -104,8 +104,3 @@ class Batch(msgspec.Struct, eq=False):
     """Runs of which something is decided and not written yet."""
     messages: Sequence[Message] = ()
     endings: Sequence[tuple[WarmRun, Ending]] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to commit."""
-        return not self.bundle.fences

@@ -107,7 +107,7 @@ class Bodies:
             self.stopped.append(body)
             self._bodies.setdefault(group, {})[step] = body
             return
-        if group in self._bodies:
+        if step in self._bodies.get(group, ()):
             # An earlier attempt may run yet, if the run was lost and came back.
             self.cancel(body.info.run_id, step, is_claimed=body.is_claimed)
         body.home = self

@@ -94,12 +94,10 @@ class Host:
         """Called with each task that this host put on a queue, when that is durable."""
         self.on_hooks: Callable[[], None] = lambda: None
         """Called when a hook waits, or a signal for one, that is durable and may not have met the other."""
-        self.on_slot: Callable[[], None] = lambda: None
-        """Called when a slot is free that no step of this host's runs waits for."""
-        self._waiting = WaitingSteps(bodies, self.advance, self.spawn, settings.probation)
-        self.probation = self._waiting.probation
+        self.waiting = WaitingSteps(bodies, self.advance, self.spawn, settings.probation)
+        self.probation = self.waiting.probation
         self.staging = Staging(
-            host_id, codec, sources, self.programs, residents, bodies, self._waiting
+            host_id, codec, sources, self.programs, residents, bodies, self.waiting
         )
         self._rounds = Rounds(self.staging, self._submit)
         rounds = self._rounds if self._mode is Mode.FUSED else None
@@ -114,7 +112,7 @@ class Host:
         self._is_killed = False
         self.on_failure: Callable[[BaseException], None] = _log_failure
         """Called with what nobody waits for and should not have happened."""
-        bodies.on_free = self._fill_free_slot
+        bodies.on_free = self.waiting.fill
         bodies.on_failure = self._failed
 
     # Starting
@@ -219,7 +217,7 @@ class Host:
 
     def _submit(self, batch: Batch, told: Decided) -> None:
         """Hand a batch to the store; one that is empty is settled."""
-        if batch.is_empty:
+        if not batch.bundle.fences:
             self.settle(batch)
             told(None)
             return
@@ -279,7 +277,8 @@ class Host:
         for run, ending in batch.endings:
             self.residents.remove(run)
             self.watchers.ended(run.run_id, ending)
-        for run in (batch.run, *batch.children):
+        self._grown(batch.run)
+        for run in batch.children:
             self._grown(run)
         for victim in self.residents.excess():
             self.evict(victim)
@@ -299,7 +298,7 @@ class Host:
     def _drop(self, run_id: RunId, step: StepId) -> None:
         """Nobody wants the step any more, whether it runs or waits for a slot."""
         self.bodies.cancel(run_id, step)
-        self._waiting.drop(run_id, step)
+        self.waiting.drop(run_id, step)
 
     def _execute(self, run: WarmRun, promise: DurablePromise, attempt: int) -> None:
         task = promise.task
@@ -312,10 +311,6 @@ class Host:
         self.bodies.start(
             Body(info, task, promise.input, self._reports.take, is_doubted=is_doubted)
         )
-
-    def _fill_free_slot(self, is_async: bool) -> None:
-        if not self._waiting.fill(is_async):
-            self.on_slot()
 
     # Memory
 

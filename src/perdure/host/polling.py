@@ -51,7 +51,7 @@ class Poller:
         self._loop_task: asyncio.Task[None] | None = None
         host.on_message = self.sent
         host.on_work = self._put
-        host.on_slot = self._freed
+        host.waiting.on_slot = self._freed
         host.on_unfinished = self._go_on
 
     def show(self, glance: Glance, at_ms: int) -> None:

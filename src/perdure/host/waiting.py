@@ -35,6 +35,8 @@ class WaitingSteps:
         self._lines: dict[bool, OrderedDict[tuple[RunId, StepId], None]] = {
             is_async: OrderedDict() for is_async in (True, False)
         }
+        self.on_slot: Callable[[], None] = lambda: None
+        """Called when a slot is free that none of them waits for."""
         self._freed = {True: 0, False: 0}
         """Slots that became free in this turn of the loop."""
 
@@ -54,15 +56,15 @@ class WaitingSteps:
             line.pop((run_id, step), None)
         self.probation.drop(run_id, step)
 
-    def fill(self, is_async: bool) -> bool:
-        """A slot is free: let a step have it. False if none waits."""
+    def fill(self, is_async: bool) -> None:
+        """A slot is free: let a step have it, or whoever else has a use for it."""
         if not self._lines[is_async]:
-            return False
+            self.on_slot()
+            return
         self._freed[is_async] += 1
         if self._freed[is_async] == 1:
             # Not at once: whatever else becomes free in this turn of the loop comes along.
             self._spawn(self._begin(is_async))
-        return True
 
     async def _begin(self, is_async: bool) -> None:
         """Begin as many steps as slots became free; and others, if not every one is still wanted."""

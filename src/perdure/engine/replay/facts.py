@@ -81,7 +81,7 @@ def complete(warm: WarmRun, step: StepId, attempt: int, outcome: Outcome) -> Non
     promise = warm.machine.promises.get(step)
     if promise is None or not promise.is_running or promise.attempt != attempt:
         return
-    again_at = _retry_at(warm.machine, promise, outcome)
+    again_at = None if outcome.ok else _retry_at(warm.machine, promise, outcome)
     if again_at is None:
         if outcome.is_reconciled:
             warm.machine.feed(reconciled_entry(step))

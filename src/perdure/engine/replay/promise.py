@@ -115,8 +115,9 @@ class DurablePromise(msgspec.Struct, eq=False):
             return self.codec.decode(self.payload or b"null", operation.signal.of)
         if not self.ok:
             raise decode_failure(self.codec, self.payload, what=self._what)
+        assert isinstance(operation, Call)  # noqa: S101 - the place says so
         try:
-            return self.call.definition.signature.unpack_result(self.codec, self.payload or b"null")
+            return operation.definition.signature.unpack_result(self.codec, self.payload or b"null")
         except NotDecodable as error:
             raise unreadable_result(self._what, error) from error
 
