@@ -23,8 +23,12 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check --no-input
 CHECKED := $(PIP) install --quiet --require-hashes
 
-# What Perdure is measured against, apart: its requirements are not ours.
-RIVAL := .venv-bench
+# Measurements have environments of their own: one for Perdure, one for what it is measured against. Their
+# Python is the system's if it has one: a distribution's build is optimised, and one that was compiled on the
+# machine mostly is not.
+BENCH := .venv-bench
+RIVAL := $(BENCH)/dbos
+BENCH_CANDIDATES := /usr/bin/python3 $(CANDIDATES)
 
 # Recipes share one .venv, and "the first failure stops" needs an order.
 .NOTPARALLEL:
@@ -42,7 +46,7 @@ export PIP_USER := 0
 SOUND := $(shell [ -x $(RUN) ] && [ ! -e $(VENV)/.unfinished ] \
 	&& [ "$$(cat $(VENV)/.python-stamp 2>/dev/null)" = "$$(pwd -P)" ] && echo yes)
 
-.PHONY: help demo venv test test-deep bench lint types contracts pytest format lock clean FORCE
+.PHONY: help demo venv test test-deep bench measure lint types contracts pytest format lock clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -70,7 +74,11 @@ pytest: venv
 test-deep: venv ## the long tests only: explorers, chaos, differential
 	$(RUN) -m pytest -n $(WORKERS) -m deep $(PYTEST_FLAGS)
 
-bench: venv $(RIVAL)/.stamp ## measure, beside the bare drivers and beside DBOS
+bench: ## measure, beside the bare drivers and beside DBOS
+	@$(MAKE) --no-print-directory VENV=$(BENCH)/ours CANDIDATES="$(BENCH_CANDIDATES)" \
+		PYTHON="$(PYTHON)" PARTS="$(PARTS)" measure
+
+measure: venv $(RIVAL)/.stamp
 	$(RUN) -m bench $(PARTS)
 
 format: venv ## rewrite the sources into the project's format
@@ -78,7 +86,7 @@ format: venv ## rewrite the sources into the project's format
 	$(RUN) -m ruff format
 
 clean: ## remove the environments and every cache
-	rm -rf $(VENV) $(RIVAL) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ifneq ($(SOUND),yes)

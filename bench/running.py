@@ -23,7 +23,7 @@ SCALE = float(os.environ.get("BENCH_SCALE", "1"))
 
 STORES = ("sqlite", "postgres")
 
-RIVAL = Path(".venv-bench/bin/python")
+RIVAL = Path(".venv-bench/dbos/bin/python")
 """DBOS has an environment of its own, so that its requirements are not ours."""
 
 Figures = dict[str, float]
