@@ -116,6 +116,8 @@ class Branch(Operation[R_co]):
 
 def operation(given: Awaitable[R], verb: str) -> Operation[R]:
     """What `verb` was given, as an operation."""
+    if isinstance(given, Call):  # as most are
+        return given
     if isinstance(given, Operation):
         return given.branched() if isinstance(given, Composite) else given
     if isinstance(given, CoroutineType):

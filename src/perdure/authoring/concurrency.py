@@ -54,8 +54,8 @@ async def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -
     if promises:
         await Wait(promises, AwaitKind.ALL)
     if return_exceptions:
-        return tuple(_result_or_failure(promise) for promise in promises)
-    return tuple(promise.outcome() for promise in promises)
+        return tuple([_result_or_failure(promise) for promise in promises])
+    return tuple([promise.outcome() for promise in promises])
 
 
 def _result_or_failure(promise: Promise) -> Any:
