@@ -30,6 +30,9 @@ BENCH := .venv-bench
 RIVAL := $(BENCH)/dbos
 BENCH_CANDIDATES := /usr/bin/python3 $(CANDIDATES)
 
+# Compiled in place when Perdure is installed; without a C compiler nothing is, and all works.
+COMPILED := $(wildcard src/perdure/core/journal/*.[ch])
+
 # Recipes share one .venv, and "the first failure stops" needs an order.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -126,7 +129,8 @@ $(VENV)/.python-stamp:
 	@pwd -P > $@
 
 # --no-build-isolation: the build backend is the hashed one from build.txt, never a fresh download.
-$(VENV)/.runtime-stamp: $(VENV)/.python-stamp requirements/build.txt requirements/runtime.txt pyproject.toml
+$(VENV)/.runtime-stamp: $(VENV)/.python-stamp requirements/build.txt requirements/runtime.txt pyproject.toml setup.py \
+		$(COMPILED)
 	@echo "installing the runtime requirements"
 	@touch $(VENV)/.unfinished
 	@$(CHECKED) -r requirements/build.txt -r requirements/runtime.txt

@@ -37,7 +37,7 @@ def modules() -> list[Path]:
 def project_files() -> Iterator[Path]:
     for directory, names, files in os.walk(ROOT):
         names[:] = [n for n in names if n not in NOT_OURS and not n.endswith("_cache")]
-        yield from (Path(directory, name) for name in files)
+        yield from (Path(directory, name) for name in files if not name.endswith((".so", ".pyd")))
 
 
 def place(path: Path, line: int = 0) -> str:

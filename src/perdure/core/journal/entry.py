@@ -88,24 +88,29 @@ def seal(
     """
     entries: list[Entry] = []
     for event in events:
-        bare, sealed, digest = event, None, _NO_PAYLOAD
+        sealed, digest = None, _NO_PAYLOAD
         if isinstance(event, Carrier) and event.payload is not None:
             used = NONCE_BYTES * len(entries)
             sealed = entropy[used : used + NONCE_BYTES] + event.payload
             digest = sha256(sealed).digest()
-            bare = _replace(event, payload=None)
-        try:
-            body = _encode(bare)
-        except UnicodeEncodeError as error:
-            raise NotEncodable(
-                f"entry {seq} ({type(event).__name__}) has a text without a UTF-8 form ({error})",
-                "take out the lone surrogates, which come from decoding bytes as text",
-            ) from error
-        entries.append(Entry(seq, at_ms, body.decode(), head, sealed))
-        # `_chain`, written out: this is the hot path.
-        head = sha256(head + _PLACE(seq, at_ms) + digest + body).digest()
+        body = body_of(event, seq)
+        entries.append(Entry(seq, at_ms, body, head, sealed))
+        head = _chain(head, seq, at_ms, digest, body.encode())
         seq += 1
     return tuple(entries), head
+
+
+def body_of(event: Event, seq: int) -> str:
+    """The event's JSON without its payload, as entry `seq` has it."""
+    if isinstance(event, Carrier) and event.payload is not None:
+        event = _replace(event, payload=None)
+    try:
+        return _encode(event).decode()
+    except UnicodeEncodeError as error:
+        raise NotEncodable(
+            f"entry {seq} ({type(event).__name__}) has a text without a UTF-8 form ({error})",
+            "take out the lone surrogates, which come from decoding bytes as text",
+        ) from error
 
 
 def _chain(prev: bytes, seq: int, at_ms: int, digest: bytes, body: bytes) -> bytes:

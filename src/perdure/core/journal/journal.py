@@ -1,6 +1,6 @@
 """The journal of one run: the only function that appends, and what an append hands to the store."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,11 +16,11 @@ from perdure.core.errors import (
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.checker import BEGUN_AND_OPEN, BY_EVENT, Broken, broken_by
-from perdure.core.journal.entry import NONCE_BYTES, Entry, genesis, seal
+from perdure.core.journal.entry import NONCE_BYTES, Entry, body_of, genesis, seal
 from perdure.core.journal.guards import GUARDS
-from perdure.core.journal.postings import TABLE
-from perdure.core.journal.state import FOLD, State, Status
-from perdure.core.ledger import AccountId, located, post_to
+from perdure.core.journal.postings import FIRST_LEG, TABLE, WHOLE_MESSAGE, Postings
+from perdure.core.journal.state import ABSENT, FOLD, State, Status
+from perdure.core.ledger import ENTRY, LEG1_DONE, WORK_DONE, AccountId, located, post_to
 from perdure.core.limits import MAX_SEQUENCE
 
 
@@ -55,6 +55,8 @@ class Journal:
     `seq` is the number of entries, and so the sequence number of the next; `head` is the hash of the last.
     """
 
+    __slots__ = ("head", "run_id", "seq", "state")
+
     def __init__(self, run_id: RunId) -> None:
         self.run_id = run_id
         self.state = State()
@@ -73,61 +75,40 @@ class Journal:
                 f"{len(entropy)} random bytes for {len(events)} events",
                 f"pass at least {NONCE_BYTES} fresh bytes for each",
             )
-        mark, semaphore_before = self.state.mark(), self.state.semaphore
-        postings: dict[AccountId, int] = {}
-        try:
-            self._admit(events, postings, _ENGINE_BUG)
-            entries, head = seal(self.seq, at_ms, events, self.head, entropy)
-        except BaseException:
-            self._take_back(mark, postings)
-            raise
-        appended = Appended(
-            self.run_id,
-            entries,
-            postings,
-            self.seq,
-            semaphore_before,
-            self.state.semaphore,
-            self.state.status,
-            head,
-        )
-        self.seq += len(entries)
-        self.head = head
-        self.state.settle()
-        return appended
+        return _append(self, events, at_ms, entropy)
 
-    def _admit(  # noqa: C901 - in one piece: this is the hot path
-        self, events: Iterable[e.Event], postings: dict[AccountId, int], remedy: str
-    ) -> None:
-        """Judge events and fold them in, one after the other: invariants, guards, digits, semaphore."""
+    def _admit(self, event: e.Event, seq: int, postings: dict[AccountId, int], remedy: str) -> None:
+        """Judge an event and fold it in: invariants, guards, digits, semaphore."""
         state = self.state
-        balances = state.balances
-        for seq, event in enumerate(events, self.seq):
-            check, guard, effect, fold = _RULES[type(event)]
-            broken: Broken = ()
-            if state.status not in BEGUN_AND_OPEN:
-                broken = broken_by(state, seq, seq, event)
-            elif check is not None:
-                broken = check(state, event)
-            if broken:
-                raise _violation(self.run_id, seq, broken, remedy)
-            if guard is not None:
-                guard(state, event)
-            if effect is not None:
-                posted, delta = effect(event)
-                for account, increment in posted:
-                    try:
-                        balances[account] = post_to(account, balances.get(account, 0), increment)
-                    except LedgerError as error:
-                        raise self._located(error, account) from error
-                    postings[account] = postings.get(account, 0) + increment
-                if delta:
-                    semaphore = state.semaphore + delta
-                    if not 0 <= semaphore <= MAX_SEQUENCE:
-                        raise self._miscounted(event, delta)
-                    state.semaphore = semaphore
-            if fold is not None:
-                fold(state, event)
+        check, guard, effect, fold = _RULES[type(event)]
+        broken: Broken = ()
+        if state.status not in BEGUN_AND_OPEN:
+            broken = broken_by(state, seq, seq, event)
+        elif check is not None:
+            broken = check(state, event)
+        if broken:
+            raise _violation(self.run_id, seq, broken, remedy)
+        if guard is not None:
+            guard(state, event)
+        if effect is not None:
+            posted, delta = effect(event)
+            self._post(posted, postings)
+            if delta:
+                semaphore = state.semaphore + delta
+                if not 0 <= semaphore <= MAX_SEQUENCE:
+                    raise self._miscounted(event, delta)
+                state.semaphore = semaphore
+        if fold is not None:
+            fold(state, event)
+
+    def _post(self, posted: Postings, postings: dict[AccountId, int]) -> None:
+        balances = self.state.balances
+        for account, increment in posted:
+            try:
+                balances[account] = post_to(account, balances.get(account, 0), increment)
+            except LedgerError as error:
+                raise self._located(error, account) from error
+            postings[account] = postings.get(account, 0) + increment
 
     def _take_back(self, mark: tuple[Any, ...], postings: dict[AccountId, int]) -> None:
         """Undo what was admitted since the mark, and posted with it."""
@@ -175,7 +156,7 @@ class Journal:
                 if entry.seq != self.seq:
                     broken = broken_by(self.state, self.seq, entry.seq, event)
                     raise _violation(self.run_id, entry.seq, broken, _CHANGED)
-                self._admit((event,), postings, _CHANGED)
+                self._admit(event, entry.seq, postings, _CHANGED)
             except BaseException:
                 self._take_back(mark, postings)
                 raise
@@ -184,6 +165,36 @@ class Journal:
             events.append(event)
         self.state.settle()
         return events
+
+
+def append_plainly(
+    journal: Journal, events: Sequence[e.Event], at_ms: int, entropy: bytes
+) -> Appended:
+    """Judge all the events, then seal them all; or take back what was done."""
+    state = journal.state
+    mark, semaphore_before = state.mark(), state.semaphore
+    postings: dict[AccountId, int] = {}
+    try:
+        for seq, event in enumerate(events, journal.seq):
+            journal._admit(event, seq, postings, _ENGINE_BUG)
+        entries, head = seal(journal.seq, at_ms, events, journal.head, entropy)
+    except BaseException:
+        journal._take_back(mark, postings)
+        raise
+    appended = Appended(
+        journal.run_id,
+        entries,
+        postings,
+        journal.seq,
+        semaphore_before,
+        state.semaphore,
+        state.status,
+        head,
+    )
+    journal.seq += len(entries)
+    journal.head = head
+    state.settle()
+    return appended
 
 
 _RULES: Final = {
@@ -204,3 +215,42 @@ def _violation(
         f"{what} (entry {seq} of run {run_id!r})",
         remedy,
     )
+
+
+def names(*, instructions: bool = True) -> dict[str, object]:
+    """What the quick way knows of the law: classes, statuses, digits. And whether it may use the processor's
+    `instructions` for hashes.
+    """
+    return {
+        "instructions": instructions,
+        **{event.__name__: event for event in e.EVENTS},
+        **{kind.value: kind for kind in (e.AwaitKind.SINGLE, e.AwaitKind.ANY, e.AwaitKind.ALL)},
+        **{status.value: status for status in Status},
+        "Carrier": e.Carrier,
+        "Posting": e.Posting,
+        "State": State,
+        "Journal": Journal,
+        "Entry": Entry,
+        "Appended": Appended,
+        "function_kind": e.InvokeKind.FUNCTION,
+        "body_of": body_of,
+        "absent": ABSENT,
+        "remedy": _ENGINE_BUG,
+        "most_open": MAX_SEQUENCE,
+        "first_leg": FIRST_LEG,
+        "leg1_done": LEG1_DONE,
+        "entry_digit": ENTRY,
+        "work_done": WORK_DONE,
+        "whole_message": WHOLE_MESSAGE,
+    }
+
+
+_append: Callable[[Journal, Sequence[e.Event], int, bytes], Appended] = append_plainly
+try:
+    from perdure.core.journal import _quick
+except ImportError:
+    # It was not compiled here. The plain way does the same.
+    pass
+else:
+    _quick.adopt(names())
+    _append = _quick.append

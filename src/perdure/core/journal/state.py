@@ -28,7 +28,9 @@ class Status(StrEnum):
 
 TERMINAL: Final = frozenset((Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.CONTINUED))
 
-_ABSENT: Final = object()
+ABSENT: Final = object()
+"""What an index held where it held nothing."""
+
 _ANY: Final = e.AwaitKind.ANY
 
 
@@ -113,7 +115,7 @@ class State:
 
     def put(self, index: dict[Any, Any], key: Any, value: Any) -> None:
         """Set `index[key]`, and remember what was there."""
-        self.undo.append((index, key, index.get(key, _ABSENT)))
+        self.undo.append((index, key, index.get(key, ABSENT)))
         index[key] = value
 
     def mark(self) -> tuple[Any, ...]:
@@ -148,7 +150,7 @@ class State:
         ) = mark
         while self.undo:
             index, key, old = self.undo.pop()
-            if old is _ABSENT:
+            if old is ABSENT:
                 del index[key]
             else:
                 index[key] = old

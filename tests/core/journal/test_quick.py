@@ -1,0 +1,234 @@
+"""The quick way to append, compiled, beside the law in Python: what either does, the other does."""
+
+import shutil
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.core.errors import PerdureError
+from perdure.core.ids import StepId, message_guid
+from perdure.core.journal import events as e
+from perdure.core.journal import journal as law
+from perdure.core.journal.journal import Appended, Journal, append_plainly
+from perdure.core.ledger import (
+    ATTEMPT,
+    CLOSED,
+    COMPLETED,
+    ENTRY,
+    FINALIZE,
+    LEG1_DONE,
+    SPAWNED,
+    TRIGGER_SEED,
+    WORK_DONE,
+    message_account,
+    step_account,
+)
+from tests.core.journal.strategies import event_sequences
+from tests.core.journal.writer import RUN, STARTED, nonces, snapshot, step
+
+CAN_COMPILE = (
+    shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0]) is not None
+    and Path(sysconfig.get_paths()["include"], "Python.h").exists()
+)
+if not CAN_COMPILE:
+    pytest.skip("there is no C compiler, or no Python.h", allow_module_level=True)
+
+from perdure.core.journal import _quick  # noqa: E402
+
+Way = Callable[[Journal, Sequence[e.Event], int, bytes], Appended]
+
+texts = st.text(max_size=8)
+steps = st.text(min_size=1, max_size=8).map(StepId)
+payloads = st.none() | st.binary(max_size=200)
+
+
+def outcome(way: Way, journal: Journal, events: Sequence[e.Event], at_ms: int) -> Any:
+    """What an append gives or how it is refused, and the journal after it."""
+    try:
+        told: Any = way(journal, events, at_ms, nonces(journal.seq, len(events)))
+    except (PerdureError, TypeError, KeyError) as error:
+        told = type(error), str(error)
+    state, seq, head = snapshot(journal)
+    orders = {name: list(index) for name, index in state.items() if isinstance(index, dict)}
+    return told, state, seq, head, orders
+
+
+def require_sameness(batches: Sequence[Sequence[e.Event]]) -> list[Any]:
+    """Append the batches in both ways. Returns what became of each."""
+    plain, quick = Journal(RUN), Journal(RUN)
+    told = []
+    for at_ms, events in enumerate(batches):
+        expected = outcome(append_plainly, plain, events, at_ms)
+        assert outcome(_quick.append, quick, events, at_ms) == expected
+        assert quick.state.undo == plain.state.undo or isinstance(expected[0], tuple)
+        told.append(expected[0])
+    return told
+
+
+def in_batches(events: Sequence[e.Event], sizes: Sequence[int]) -> Iterator[Sequence[e.Event]]:
+    begin, turn = 0, 0
+    while begin < len(events):
+        end = begin + sizes[turn % len(sizes)]
+        yield events[begin:end]
+        begin, turn = end, turn + 1
+
+
+sizes_of_batches = st.lists(st.integers(1, 7), min_size=1, max_size=5)
+
+
+@settings(max_examples=400, deadline=None)
+@given(event_sequences(), sizes_of_batches)
+def test_both_ways_append_and_refuse_the_same(
+    events: Sequence[e.Event], sizes: Sequence[int]
+) -> None:
+    require_sameness(list(in_batches(events, sizes)))
+
+
+@st.composite
+def staged_events(draw: st.DrawFn) -> list[e.Event]:
+    """Steps of a graph, phase by phase, with digits that are missing, come twice or come too early."""
+    events: list[e.Event] = [STARTED]
+    for number in range(draw(st.integers(1, 4))):
+        place, guid = step(number), message_guid(RUN, str(number))
+        account, message = step_account(place), message_account(guid)
+        phases: list[e.Event] = [
+            e.Posted("attempt", (e.Posting(account, ATTEMPT),), draw(st.sampled_from((0, 1)))),
+            e.InvokeScheduled(place, "charge", staged=True, payload=b"{}"),
+            e.InvokeStarted(place, 1),
+            e.Posted("entry", (e.Posting(account, ENTRY), e.Posting(message, ENTRY))),
+            e.InvokeCompleted(place, 1, guid=guid, staged=True, payload=b"1"),
+            e.Posted("spawn", (e.Posting(message, SPAWNED),), draw(st.sampled_from((-1, 0)))),
+            e.Posted("end", (e.Posting(message, COMPLETED), e.Posting(account, FINALIZE))),
+        ]
+        for place_in_order in draw(st.lists(st.integers(0, 6), max_size=2)):
+            phases.insert(draw(st.integers(0, 7)), phases[place_in_order])
+        if draw(st.booleans()):
+            del phases[draw(st.integers(0, len(phases) - 1))]
+        events += phases
+    return [*events, e.ExecutionCompleted(released=1)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(staged_events(), sizes_of_batches)
+def test_both_ways_append_the_phases_of_graphs(
+    events: Sequence[e.Event], sizes: Sequence[int]
+) -> None:
+    require_sameness(list(in_batches(events, sizes)))
+
+
+_DIGITS = (
+    *(0, 1, -1, ENTRY, 99, 10**8 - 1, ATTEMPT, LEG1_DONE, FINALIZE, TRIGGER_SEED),
+    *(CLOSED, WORK_DONE, SPAWNED, COMPLETED, 10**15, 10**18, 2**63, 2**64),
+)
+increments = st.lists(st.sampled_from(_DIGITS), min_size=1, max_size=3).map(sum)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.sampled_from(("step:root.1", "message:m", "step:", "message:", "other", "step:ö")),
+    st.lists(st.lists(increments, min_size=1, max_size=5), max_size=8),
+)
+def test_both_ways_post_the_same_digits(account: str, posted: list[list[int]]) -> None:
+    batches: list[list[e.Event]] = [[STARTED]]
+    for amounts in posted:
+        postings = tuple(e.Posting(account, amount) for amount in amounts[1:])  # type: ignore[arg-type]
+        single = e.Posted("x", (e.Posting(account, amounts[0]),))  # type: ignore[arg-type]
+        batches += [[single], [e.Posted("x", postings, amounts[0] % 3 - 1)]]
+    require_sameness(batches)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.tuples(texts, texts, texts), texts, st.none() | texts, steps, payloads)
+def test_both_ways_write_any_text_alike(
+    names: tuple[str, str, str],
+    version: str,
+    key: str | None,
+    place: StepId,
+    payload: bytes | None,
+) -> None:
+    """Escapes, control characters, other scripts; and, of surrogates, the refusal."""
+    guid = message_guid(RUN, "x")
+    require_sameness(
+        [
+            [e.ExecutionStarted(*names, version, key, key, payload=payload)],
+            [
+                e.InvokeScheduled(place, names[0], payload=payload),
+                e.InvokeScheduled(StepId(place + "2"), names[1], e.InvokeKind.HTTP),
+                e.InvokeScheduled(
+                    StepId(place + "3"), names[2], retry_policy=e.RetryPolicy(attempts=3)
+                ),
+                e.ExecutionAwaiting((place, StepId(place + "2")), e.AwaitKind.ANY),
+                e.InvokeStarted(place, 1),
+            ],
+            [e.InvokeCompleted(place, 1, False, guid, claim=2, payload=payload)],
+            [
+                e.ExecutionResumed(),
+                e.Posted(names[0], ()),
+                e.StepSkipped(StepId(place + "2"), names[1], 1),
+                e.StepSkipped(StepId(place + "3"), names[2], 1),
+                e.ExecutionCompleted(released=1, payload=payload),
+            ],
+        ]
+    )
+
+
+@pytest.mark.parametrize("instructions", [True, False])
+def test_hashes_are_those_of_hashlib_whatever_the_length(instructions: bool) -> None:
+    _quick.adopt(law.names(instructions=instructions))
+    try:
+        for length in range(300):
+            name = "f" * length
+            started = e.ExecutionStarted(name, "d", "r", payload=bytes(length))
+            (told,) = require_sameness([[started]])
+            assert told.head == told.entries[0].hash
+    finally:
+        _quick.adopt(law.names())
+
+
+def test_a_refusal_in_the_middle_takes_everything_back() -> None:
+    life = [STARTED, e.InvokeScheduled(step(0), "f"), e.InvokeStarted(step(0), 1)]
+    told = require_sameness([life[:1], [*life[1:], life[1]], life[1:]])
+    assert [isinstance(each, Appended) for each in told] == [True, False, True]
+
+
+def test_what_is_no_event_is_refused_in_both_ways() -> None:
+    require_sameness([[STARTED], [object()], [e.ExecutionResumed(), 1]])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        (object(), [], 0, b""),
+        (Journal(RUN), 3, 0, b""),
+        (Journal(RUN), [STARTED], "now", bytes(16)),
+        (Journal(RUN), [STARTED], 0, bytes(15)),
+        (Journal(RUN), [e.ExecutionStarted("p", "d", "r", payload="text")], 0, bytes(16)),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError):
+        _quick.append(*arguments)
+
+
+def test_classes_without_slots_are_refused() -> None:
+    class Loose:
+        def __init__(self) -> None:
+            self.status = None
+
+    try:
+        with pytest.raises((TypeError, AttributeError)):
+            _quick.adopt(law.names() | {"State": Loose})
+        with pytest.raises(TypeError):
+            _quick.append(Journal(RUN), [STARTED], 0, bytes(16))
+    finally:
+        _quick.adopt(law.names())
+
+
+def test_journals_are_appended_to_in_the_quick_way() -> None:
+    assert law._append is _quick.append
