@@ -1278,8 +1278,21 @@ append(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count
     return appended;
 }
 
+static PyObject *
+admit(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 3 || !K.is_adopted || !Py_IS_TYPE(arguments[0], K.state.type) || !PyDict_CheckExact(arguments[2])) {
+        PyErr_SetString(PyExc_TypeError, "admit takes a state, an event and postings");
+        return NULL;
+    }
+    int taken = take(arguments[0], arguments[1], arguments[2]);
+    return taken == FAILED ? NULL : PyBool_FromLong(taken == TAKEN);
+}
+
 static PyMethodDef methods[] = {
     {"adopt", adopt, METH_O, "Look up the classes and the values that appending needs."},
+    {"admit", (PyCFunction)(void (*)(void))admit, METH_FASTCALL,
+     "admit(state, event, postings): fold an ordinary event in. Whether it was one; if not, nothing changed."},
     {"append", (PyCFunction)(void (*)(void))append, METH_FASTCALL,
      "append(journal, events, at_ms, entropy): what `append_plainly` does."},
     {NULL, NULL, 0, NULL},
