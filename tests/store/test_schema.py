@@ -10,6 +10,7 @@ import pytest
 from perdure.core.ids import StepId
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.store.hosts import NewHost, Scope
+from perdure.store.inspection import verify
 from perdure.store.opening import open_store
 from perdure.store.records import NewProgram
 from perdure.store.schema import migrations
@@ -187,6 +188,45 @@ async def test_a_sqlite_store_of_the_first_version_is_brought_up_to_date(tmp_pat
     connection.execute(BEFORE_PARKING.format("perdure_", "x''"))
     connection.close()
     await assert_up_to_date(f"sqlite:///{path}")
+
+
+async def test_entries_that_were_kept_by_run_are_all_there_when_they_are_kept_as_they_come(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    store = await open_store(f"sqlite:///{path}")
+    runs = [await begun(store), await begun(store)]
+    for run in runs:
+        await store.commit(run.step())
+    before = [await store.entries(run.run_id, 0, 100) for run in runs]
+    await store.close()
+    connection = apsw.Connection(str(path))
+    connection.execute(
+        "ALTER TABLE perdure_event RENAME TO newer;"
+        + cut(migrations("sqlite")[0], "CREATE TABLE perdure_event", ";")
+        + "INSERT INTO perdure_event SELECT * FROM newer; DROP TABLE newer;"
+        + "UPDATE perdure_meta SET value = '8'"
+    )
+    assert is_without_rowid(connection)
+    connection.close()
+    store = await open_store(f"sqlite:///{path}")
+    assert [await store.entries(run.run_id, 0, 100) for run in runs] == before
+    assert not (await verify(store)).findings
+    await store.close()
+    connection = apsw.Connection(str(path))
+    assert not is_without_rowid(connection)
+    connection.close()
+
+
+def cut(text: str, begin: str, end: str) -> str:
+    """The part of `text` from `begin` to the next `end`, which is included."""
+    start = text.index(begin)
+    return text[start : text.index(end, start) + len(end)]
+
+
+def is_without_rowid(connection: apsw.Connection) -> bool:
+    (row,) = connection.execute("SELECT wr FROM pragma_table_list('perdure_event')").fetchall()
+    return bool(row[0])
 
 
 @pytest.mark.postgres

@@ -93,6 +93,8 @@ CREATE INDEX perdure_run_chain ON perdure_run (chain, id) WHERE chain IS NOT NUL
 -- prev            hash of the entry before it; of the run's id for the first
 -- sealed          nonce and payload; NULL if there is none, or if it was erased
 -- erased          SHA-256 of what was sealed, once that is erased, so that the chain still verifies
+--
+-- Kept in the order in which entries come, so that those of a commit are side by side, whichever runs they are of.
 CREATE TABLE perdure_event (
     run_id TEXT NOT NULL,
     seq    INTEGER NOT NULL,
@@ -102,7 +104,7 @@ CREATE TABLE perdure_event (
     sealed BLOB,
     erased BLOB,
     PRIMARY KEY (run_id, seq)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- run_id          whose account it is
 -- account         'step:' and a step, or 'message:' and a GUID

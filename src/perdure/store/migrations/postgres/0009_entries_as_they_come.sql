@@ -1,0 +1,2 @@
+-- Nothing to do: a table of Postgres keeps rows in the order in which they come. The driver wants a statement.
+SELECT 1;
