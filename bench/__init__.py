@@ -3,4 +3,4 @@
 import gc
 
 # As `perdure worker` has it; DBOS gets the same.
-gc.set_threshold(20_000, 2, 2)
+gc.set_threshold(50_000, 2, 2)

@@ -106,7 +106,7 @@ MEASURES = {"chain": measure_chain, "latency": measure_latency}
 
 
 def main() -> None:
-    gc.set_threshold(20_000, 2, 2)  # as ours
+    gc.set_threshold(50_000, 2, 2)  # as ours
     url, what, runs, steps, *mode = sys.argv[1:]
     store = url.partition(":")[0]
     how, threads, connections = mode or FASTEST[store]

@@ -25,7 +25,7 @@ from perdure.core.errors import ForeignSqlite, NotOurDatabase, SchemaTooNew
 HOPELESS = (InputError, SchemaTooNew, NotOurDatabase, ForeignSqlite)
 """Errors that come again however often the worker is started."""
 
-COLLECT_AFTER = 20_000, 2, 2
+COLLECT_AFTER = 50_000, 2, 2
 """New objects until the garbage collector looks through the youngest, and how many such looks until it looks further.
 Python's default, 700, 10 and 10, is for small programs: with hundreds of runs in memory the collector would take an
 eighth of the time, and find nothing. All objects are looked through about as often as by default: runs that have left

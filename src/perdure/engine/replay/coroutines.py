@@ -19,7 +19,8 @@ def drive_alone(
     What attaches itself to the current task, such as `asyncio.timeout`, says so and does not reach the host's. An
     async generator that the program leaves before its end goes to `left`, and not to the event loop.
     """
-    task = asyncio.current_task() if asyncio._get_running_loop() is not None else None
+    loop = asyncio._get_running_loop()
+    task = None if loop is None else asyncio.current_task(loop)
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, left)
     if task is not None:
