@@ -2,7 +2,7 @@
 
 import shutil
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from perdure.core.ids import StepId, message_guid
 from perdure.core.journal import events as e
 from perdure.core.journal import journal as law
 from perdure.core.journal.journal import Appended, Journal, append_plainly
+from perdure.core.journal.state import State
 from perdure.core.ledger import (
     ATTEMPT,
     CLOSED,
@@ -26,11 +27,13 @@ from perdure.core.ledger import (
     SPAWNED,
     TRIGGER_SEED,
     WORK_DONE,
+    AccountId,
     message_account,
+    post_to,
     step_account,
 )
-from tests.core.journal.strategies import event_sequences
-from tests.core.journal.writer import RUN, STARTED, nonces, snapshot, step
+from tests.core.journal.strategies import ASTRAY, event_sequences, legal_journals
+from tests.core.journal.writer import RUN, STARTED, nonces, snapshot, step, written
 
 CAN_COMPILE = (
     shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0]) is not None
@@ -99,6 +102,109 @@ def test_both_ways_append_and_refuse_the_same(
     events: Sequence[e.Event], sizes: Sequence[int]
 ) -> None:
     require_sameness(list(in_batches(events, sizes)))
+
+
+def twin(journal: Journal) -> Journal:
+    """The same journal again."""
+    again = Journal(journal.run_id)
+    again.seq, again.head = journal.seq, journal.head
+    for slot in State.__slots__:
+        held = getattr(journal.state, slot)
+        setattr(again.state, slot, held.copy() if isinstance(held, dict | list) else held)
+    return again
+
+
+def candidates(state: State) -> list[e.Event]:
+    """What might come next, rightly or not: every event over a small alphabet, and about all that is there."""
+    guid = message_guid(RUN, "candidate")
+    account, message = step_account(step(0)), message_account(guid)
+    found: list[e.Event] = [
+        *chain.from_iterable(ASTRAY),
+        e.ExecutionStarted("p", "d", "r", trigger=step(9)),
+        e.ExecutionStarted("p", "d", "r", guid=guid),
+        *(e.ExecutionCompleted(released=n) for n in range(4)),
+        e.ExecutionCompleted(released=1, guid=guid),
+        e.ExecutionCompleted(released=1, step=step(0)),
+        e.Posted("x", (e.Posting(account, ENTRY), e.Posting(account, ENTRY))),
+        e.Posted("x", (e.Posting(account, ENTRY), e.Posting(message, ENTRY))),
+        e.Posted("x", (e.Posting(message, ENTRY + WORK_DONE),), 1),
+        e.Posted("x", (), -1),
+    ]
+    taken = {*state.scheduled, *state.timers, *state.allocated, *state.completed, step(99)}
+    for place in map(StepId, taken):
+        found += [e.InvokeScheduled(place, "f", staged=staged) for staged in (True, False)]
+        found += [e.InvokeStarted(place, attempt) for attempt in range(4)]
+        found += [
+            e.InvokeCompleted(place, attempt, guid=by, staged=staged)
+            for attempt in range(4)
+            for by in (None, guid)
+            for staged in (True, False)
+        ]
+        found += [e.ExecutionAwaiting((place,), kind) for kind in e.AwaitKind]
+    return found
+
+
+@st.composite
+def mixed_journals(draw: st.DrawFn) -> Journal:
+    """A workflow's journal at any point of its life, some of it with steps of a graph."""
+    journal = draw(legal_journals(30)).journal
+    for number in range(50, 50 + draw(st.integers(0, 2))):
+        try:
+            phase = draw(st.integers(1, 3))
+            account = step_account(step(number))
+            events = (
+                e.Posted("attempt", (e.Posting(account, ATTEMPT),)),
+                e.InvokeScheduled(step(number), "f", staged=True),
+                e.InvokeStarted(step(number), 1),
+            )
+            append_plainly(journal, events[:phase], 1, bytes(64))
+        except PerdureError:
+            pass  # it is blocked, or over
+    return journal
+
+
+@settings(max_examples=150, deadline=None)
+@given(mixed_journals())
+def test_both_ways_judge_every_candidate_alike(journal: Journal) -> None:
+    for event in candidates(journal.state):
+        expected = outcome(append_plainly, twin(journal), [event], 7)
+        assert outcome(_quick.append, twin(journal), [event], 7) == expected, event
+
+
+def require_digits_of_the_law(account: str, balances: Iterable[int], moves: list[int]) -> int:
+    """Whatever digits the quick way takes, the law takes, and to the same sum. Returns how many it takes."""
+    state, taken = twin(written(STARTED).journal).state, 0
+    posted = [(move, e.Posted("x", (e.Posting(AccountId(account), move),))) for move in moves]
+    for balance in balances:
+        for move, event in posted:
+            state.balances[AccountId(account)] = balance
+            if _quick.admit(state, event, {}):
+                taken += 1
+                assert state.balances[AccountId(account)] == post_to(
+                    AccountId(account), balance, move
+                )
+            else:
+                assert state.balances[AccountId(account)] == balance
+    return taken
+
+
+def test_digits_of_steps_are_those_of_the_law() -> None:
+    heads = (0, 1, 2, 9, 10, 11, 12, 100, 1000, 2000, 2001, 2010, 2011, 4000)
+    counts = (0, 1, 2, 10**8 - 1, 10**8)
+    balances = (
+        head * LEG1_DONE + low
+        for head in (*range(1200), *range(1990, 2100), 2991, 2999, 9999)
+        for low in (0, 1, 10**8 - 2, 10**8 - 1, 10**8)
+    )
+    moves = [head * LEG1_DONE + low for head in heads for low in counts]
+    assert require_digits_of_the_law("step:root.1", balances, moves) > 1000
+
+
+def test_digits_of_messages_are_those_of_the_law() -> None:
+    heads = (0, 1, 10, 11, 100, 101, 110, 111, 1000, 1001, 1010, 1011, 1100, 1110, 1111, 2000)
+    balances = (head * COMPLETED + low for head in range(1300) for low in (0, 1, 10**8 - 1))
+    moves = [head * COMPLETED + low for head in heads for low in (0, 1)]
+    assert require_digits_of_the_law("message:m", balances, moves) > 10
 
 
 @st.composite
