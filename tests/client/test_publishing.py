@@ -11,9 +11,14 @@ import perdure
 from perdure import Engine, Retry, RunCancelled, Settings, Signal, task, workflow
 from perdure.core.errors import OutsideRun
 from perdure.core.ids import HostId
-from tests.client.engines import AT_ONCE, opened, store_of, until, until_store
+from perdure.core.journal import events as e
+from perdure.host.body import Body
+from perdure.host.hosting import Hosting
+from tests.client.engines import AT_ONCE, opened, recorded, store_of, until, until_store
 
 end = Signal("publishing.end", int)
+
+FAR_MS = 2**45
 
 
 def heard_from(say: Callable[[], None]) -> str:
@@ -53,6 +58,12 @@ async def test_a_thread_whose_attempt_has_timed_out_publishes_nothing(engine: En
 
 async def is_published(run: perdure.Handle[Any], values: dict[str, Any]) -> bool:
     return await run.published() == values
+
+
+async def until_sent(hosting: Hosting, run: perdure.Handle[Any]) -> None:
+    """Wait until the store has judged all that tasks have published so far."""
+    if (sent := hosting.publisher.settle(run.run_id)) is not None:
+        await sent
 
 
 @pytest.mark.parametrize("is_transactional", [False, True])
@@ -123,6 +134,146 @@ async def test_a_host_that_has_lost_a_run_publishes_nothing_of_it(shared_url: st
     async with opened(shared_url) as engine:
         await engine.handle(run.run_id).result(10)
         assert await run_values(engine, run.run_id) == {"owner": "the host that lost it"}
+
+
+async def test_what_is_published_while_a_run_is_lost_comes_with_the_outcome_that_counts(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, lost = asyncio.Event(), asyncio.Event()
+
+    @task
+    async def unaware() -> str:
+        perdure.publish("progress", "had")
+        began.set()
+        await lost.wait()
+        perdure.publish("progress", "lost")
+        return "done"
+
+    @workflow
+    async def taken_and_given_back() -> str:
+        return await unaware()
+
+    async with opened(shared_url) as engine:
+        run = await engine.start(taken_and_given_back())
+        await began.wait()
+        await until_store(lambda: is_published(run, {"progress": "had"}))
+        assert engine._hosting is not None
+        host, store = engine._hosting.host.host_id, store_of(engine)
+        load, seen = store.load, []
+
+        async def give_back_and_load(run_ids: Any) -> Any:
+            # The outcome was rejected, and so what came before it was passed over: the run is looked at again.
+            seen.append(await run.published())
+            await store.take_over(HostId("another"), host, 10)
+            return await load(run_ids)
+
+        monkeypatch.setattr(store, "load", give_back_and_load)
+        assert await store.take_over(host, HostId("another"), 10)
+        lost.set()
+        assert await run.result(10) == "done"
+        assert seen[0] == {"progress": "had"}
+        assert await run.published() == {"progress": "lost"}
+        assert len(await recorded(engine, run, e.InvokeStarted)) == 1
+
+
+async def test_what_is_published_while_a_host_changes_its_name_is_published_again(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, nameless, said = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    had_back, enough = asyncio.Event(), asyncio.Event()
+
+    @task
+    async def working_on() -> None:
+        perdure.publish("progress", "before")
+        began.set()
+        await nameless.wait()
+        perdure.publish("progress", "meanwhile")
+        said.set()
+        await enough.wait()
+
+    @workflow
+    async def kept() -> None:
+        await working_on()
+
+    async with opened(shared_url, Settings(heartbeat=0.05)) as engine:
+        run = await engine.start(kept())
+        await began.wait()
+        await until_store(lambda: is_published(run, {"progress": "before"}))
+        assert engine._hosting is not None
+        hosting, store = engine._hosting, store_of(engine)
+        take_over = store.take_over
+
+        async def wait_and_take_over(*wanted: Any) -> Any:
+            nameless.set()
+            await had_back.wait()
+            return await take_over(*wanted)
+
+        monkeypatch.setattr(store, "take_over", wait_and_take_over)
+        await store.remove_host(hosting.host.host_id)
+        await said.wait()
+        await until_sent(hosting, run)
+        assert await run.published() == {"progress": "before"}
+        had_back.set()
+        await until_store(lambda: is_published(run, {"progress": "meanwhile"}))
+        enough.set()
+        await run.result(10)
+        assert await run.published() == {"progress": "meanwhile"}
+        assert len(await recorded(engine, run, e.InvokeStarted)) == 1
+
+
+@pytest.mark.parametrize("is_said_at_once", [True, False])
+async def test_what_is_published_while_work_is_lost_counts_when_the_outcome_does(
+    shared_url: str, is_said_at_once: bool
+) -> None:
+    began, lost, said = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    had_back = asyncio.Event()
+
+    @task(queue="publishing")
+    async def far_away() -> None:
+        perdure.publish("progress", "had")
+        began.set()
+        await lost.wait()
+        perdure.publish("progress", "lost")
+        said.set()
+        await had_back.wait()
+
+    @workflow
+    async def sending_and_losing() -> None:
+        await far_away()
+
+    settings = Settings(heartbeat=0.05, lease=120)
+    async with (
+        opened(shared_url) as engine,
+        opened(shared_url, settings, ("publishing",)) as worker,
+    ):
+        run = await engine.start(sending_and_losing())
+        await began.wait()
+        await until_store(lambda: is_published(run, {"progress": "had"}))
+        assert worker._hosting is not None
+        hosting, store, other = worker._hosting, store_of(worker), HostId("another")
+        returned: list[Body] = []
+        publish_again = hosting.host.on_return
+
+        def note(body: Body) -> None:
+            returned.append(body)
+            if is_said_at_once:
+                publish_again(body)
+
+        hosting.host.on_return = note
+        # Due long after the test: so nobody else claims it.
+        assert await store.return_work(hosting.host.host_id, FAR_MS) == 1
+        assert await store.claim_work(other, ["publishing"], "token", FAR_MS, 1000, 1)
+        lost.set()
+        await said.wait()
+        await until_sent(hosting, run)
+        assert await run.published() == {"progress": "had"}
+        assert await store.return_work(other, 0) == 1
+        await until(lambda: bool(returned))
+        if is_said_at_once:
+            await until_store(lambda: is_published(run, {"progress": "lost"}))
+        had_back.set()
+        await run.result(10)
+        assert await run.published() == {"progress": "lost"}
 
 
 async def run_values(engine: Engine, run_id: str) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from tests.client.engines import (
 from tests.store.builders import raw
 
 SHORT_LEASE = Settings(lease=0.2)
+LEASE_S = 1.5
+"""Of a task that goes on: it is renewed three times in it, so that a busy machine may miss one."""
 
 
 class Unlucky(Exception):
@@ -158,16 +160,18 @@ async def test_a_lease_is_renewed_while_the_task_runs(shared_url: str) -> None:
     @task(queue="mail")
     async def long() -> str:
         begun.append("begun")
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(2 * LEASE_S)
         return "done"
 
     @workflow
     async def waiting() -> str:
         return await long()
 
+    # One slot each: whoever has the task has no room to claim it again, and the other one would.
+    single = Settings(concurrency=1, lease=LEASE_S)
     async with (
-        opened(shared_url, SHORT_LEASE, ("mail",)) as engine,
-        opened(shared_url, SHORT_LEASE, ("mail",)),
+        opened(shared_url, single, ("mail",)) as engine,
+        opened(shared_url, single, ("mail",)),
     ):
         run = await engine.start(waiting())
         assert await run.result(10) == "done"
@@ -353,7 +357,7 @@ async def test_a_lease_is_renewed_while_a_stopping_engine_lets_its_task_end(
     @task(queue="mail")
     async def long() -> str:
         begun.append("begun")
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(2 * LEASE_S)
         return "ended in peace"
 
     @workflow
@@ -361,7 +365,7 @@ async def test_a_lease_is_renewed_while_a_stopping_engine_lets_its_task_end(
         return await long()
 
     async with opened(shared_url) as owner:
-        stopping = Engine(shared_url, queues=("mail",), settings=Settings(grace=5, lease=0.2))
+        stopping = Engine(shared_url, queues=("mail",), settings=Settings(grace=20, lease=LEASE_S))
         await stopping.open()
         run = await owner.start(waiting())
         await until(lambda: begun == ["begun"])

@@ -248,17 +248,17 @@ async def test_a_task_that_falls_silent_is_ended(engine_url: str, is_async: bool
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_task_that_gives_heartbeats_lives_on(engine_url: str, is_async: bool) -> None:
-    @task(heartbeat_timeout=0.2)
+    @task(heartbeat_timeout=1)
     async def waiting() -> str:
         for _ in range(6):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
             perdure.heartbeat()
         return "alive"
 
-    @task(heartbeat_timeout=0.2)
+    @task(heartbeat_timeout=1)
     def blocking() -> str:
         for _ in range(6):
-            threading.Event().wait(0.05)
+            threading.Event().wait(0.2)
             perdure.heartbeat()
         return "alive"
 

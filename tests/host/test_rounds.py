@@ -30,11 +30,13 @@ class Stage:
         self._note("begin", name)
         return cast("Batch", name)
 
-    def reserve(self, batch: Batch) -> None:
+    def reserve(self, batch: Batch) -> Batch:
         self._note("reserve", batch)
+        return batch
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Batch:
         self._note("write", batch)
+        return batch
 
     def submit(self, batch: Batch, told: Callable[[BaseException | None], None]) -> None:
         self._note("submit", batch)

@@ -90,14 +90,9 @@ class Bodies:
         self._free[task.is_async] += 1
         self.on_free(task.is_async)
 
-    def is_running(self, run_id: RunId, step: StepId, attempt: int) -> bool:
-        """Whether that attempt, of a run that this host owns, runs here, or its outcome is on its way."""
-        body = self.find(run_id, step)
-        return body is not None and body.info.attempt == attempt
-
-    def find(self, run_id: RunId, step: StepId) -> Body | None:
-        """What runs here of a step, of a run that this host owns, or has its outcome on its way."""
-        return self._bodies.get((run_id, False), {}).get(step)
+    def find(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> Body | None:
+        """What runs here of a step, of a run that this host owns or from a queue, or has its outcome on its way."""
+        return self._bodies.get((run_id, is_claimed), {}).get(step)
 
     def start(self, body: Body) -> None:
         """Execute the body in its reserved slot, then let it report its outcome."""

@@ -1,9 +1,9 @@
 """A body: one attempt of a task, and what is known of it while it lives."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -13,6 +13,7 @@ from perdure.core.errors import OutsideRun
 from perdure.core.ids import RunId, StepId
 from perdure.core.replay.identity import idempotency_text
 from perdure.core.transactions import Transaction
+from perdure.engine.replay.effects import Publish
 from perdure.engine.replay.facts import Outcome, complete, stop
 from perdure.engine.replay.warm import WarmRun
 
@@ -51,6 +52,14 @@ class Chunks(Protocol):
         ...
 
 
+class Said(NamedTuple):
+    """A value that a body has published, and when."""
+
+    name: str
+    payload: bytes
+    at_ms: int
+
+
 class Body(msgspec.Struct, eq=False):
     """An attempt to execute. Implements `TaskContext` for the task that it runs.
 
@@ -66,6 +75,8 @@ class Body(msgspec.Struct, eq=False):
     is_claimed: bool = False
     claim: int = 1
     is_doubted: bool = False
+    epoch: int = 0
+    """That of its run when it began, if it is not claimed."""
     is_reconciled: bool = False
     """Its result was found, and not made."""
     home: "Home | None" = None
@@ -82,6 +93,8 @@ class Body(msgspec.Struct, eq=False):
     has_slot: bool = True
     chunks: "Chunks | None" = None
     """Made with the first chunk; most bodies have none."""
+    said: dict[str, Said] | None = None
+    """What it has published: of each name the newest value that the store was given, and wrote or passed over."""
     beat: Callable[[], object] | None = None
     """Called with each heartbeat, in whichever thread the task runs."""
     _children: int = 0
@@ -102,7 +115,20 @@ class Body(msgspec.Struct, eq=False):
     def tell(self, outcome: Outcome) -> Callable[[WarmRun], None]:
         """What takes its outcome into its run."""
         info = self.info
-        return partial(complete, step=info.step, attempt=info.attempt, outcome=outcome)
+        told = partial(complete, step=info.step, attempt=info.attempt, outcome=outcome)
+        return told if self.said is None else partial(self._tell_all, told)
+
+    def _tell_all(self, told: Callable[..., None], run: WarmRun) -> None:
+        told(run, published=[Publish(*said) for said in self.unheard(run.fence.epoch)])
+
+    def unheard(self, right: int) -> Collection[Said]:
+        """What it has published and the store may have passed over.
+
+        There is none if this host has the run, or the work, by the same `right` as when the body began: by that
+        epoch, or that claim. If not, somebody else may have had it in between.
+        """
+        first = self.claim if self.is_claimed else self.epoch
+        return () if self.said is None or right == first else self.said.values()
 
     def tell_stopped(self, run: WarmRun) -> None:
         """Let its run know that its host has ended it, in order to stop."""

@@ -104,6 +104,8 @@ class Host:
         self._reports = Reports(bodies, residents, self.staging, rounds, self.advance, self.spawn)
         self.on_unfinished: Callable[[Sequence[WarmRun]], None] = lambda _: None
         """Called with the runs that are durable and of which more is decided: `advance` writes it."""
+        self.on_return: Callable[[Body], None] = lambda _: None
+        """Called with a body that goes on, and whose run or work was lost meanwhile and came back."""
         self._background = Background(self._failed)
         self._undecided = 0
         """Commits that bodies' ends and messages have led to, and that are under way."""
@@ -309,7 +311,11 @@ class Host:
         info = Info(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt)
         is_doubted = promise.doubts > 0
         self.bodies.start(
-            Body(info, task, promise.input, self._reports.take, is_doubted=is_doubted)
+            Body(
+                *(info, task, promise.input, self._reports.take),
+                is_doubted=is_doubted,
+                epoch=run.fence.epoch,
+            )
         )
 
     # Memory
@@ -331,8 +337,17 @@ class Host:
         except Diverged as diverged:
             raise explain(run, workflow, diverged.divergence) from None
         self.probation.hear(warm.machine)
-        facts.resume(warm, self.bodies.is_running, self.max_doubts)
+        facts.resume(warm, partial(self._runs_on, run.epoch), self.max_doubts)
         return warm
+
+    def _runs_on(self, epoch: int, run_id: RunId, step: StepId, attempt: int) -> bool:
+        """Whether that attempt runs here, or its outcome is on its way. Its run is loaded under this epoch."""
+        body = self.bodies.find(run_id, step)
+        if body is None or body.info.attempt != attempt:
+            return False
+        if body.unheard(epoch):
+            self.on_return(body)
+        return True
 
     async def resume(self, runs: Sequence[Run]) -> None:
         """Take up runs that are this host's from now on.

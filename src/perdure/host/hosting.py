@@ -57,6 +57,7 @@ class Hosting:
         )
         self.publisher = Publisher(self.host)
         self.bodies.published = self.publisher.settle
+        self.host.on_return = self.publisher.publish_again
         self.bodies.chunks_of = Streaming(self.host).chunks_of
         self.transactions = Transactions(self.host, settings.transaction_timeout)
         self.bodies.transact = self.transactions.execute

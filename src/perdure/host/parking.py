@@ -119,7 +119,11 @@ class Parking:
         for run, entries in await self._store.load([info.run_id]):
             if run.owner == self.host_id and run.closed_at_ms is None:
                 parked = ParkedRun(run, entries)
-                return parked.complete(info.step, info.attempt, outcome, self._sources)
+                bundle = parked.complete(info.step, info.attempt, outcome, self._sources)
+                if bundle is not None:
+                    for said in body.unheard(run.epoch):
+                        bundle.publish(info.run_id, *said)
+                return bundle
         return None
 
 

@@ -26,7 +26,7 @@ from perdure.host.body import Body
 from perdure.host.host import Host
 from perdure.host.patience import Patience
 from perdure.store.bundle import Bundle
-from perdure.store.records import Claim
+from perdure.store.records import Claim, Tenure
 
 log = logging.getLogger("perdure.host")
 
@@ -106,6 +106,9 @@ class QueueWorker:
         if self._held(work) is not None:
             # Its lease ended, but it runs here yet, and nobody else has come: this is a new lease.
             self._claims[work.run_id, work.step] = claim
+            body = host.bodies.find(work.run_id, work.step, is_claimed=True)
+            if body is not None and body.unheard(claim.claims):
+                host.on_return(body)
             return
         errand, payload = unpack_errand(work)
         task: Task[..., Any] | None = find("task", errand.task)
@@ -162,17 +165,21 @@ class QueueWorker:
 
     async def _ended(self, work: Work, doubt: Doubt | None, body: Body, outcome: Outcome) -> None:
         try:
-            await self._report(work, outcome, outcome.kind_by(body.claim, doubt))
+            await self._report(work, outcome, outcome.kind_by(body.claim, doubt), body)
         finally:
             self._host.bodies.forget(body)
 
-    async def _report(self, work: Work, outcome: Outcome, kind: str) -> None:
+    async def _report(
+        self, work: Work, outcome: Outcome, kind: str, body: Body | None = None
+    ) -> None:
         """Commits: the work is off its queue and its outcome is on the way, by the token of the claim."""
         now = self._host.sources.now_ms()
         message = Message(work.run_id, work.guid, kind, now, now, work.step, outcome.payload)
         patience = Patience()
         while (claim := self._held(work)) is not None:
             bundle = Bundle()
+            for said in () if body is None else body.unheard(claim.claims):
+                bundle.publish(work.run_id, *said, Tenure(self._host.host_id, work.step))
             bundle.finish_work(work.run_id, work.step, claim.token)
             bundle.enqueue(message)
             try:

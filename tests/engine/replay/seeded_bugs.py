@@ -145,13 +145,13 @@ def created_apart(kind: type[Spawn] | type[Continue]) -> Iterator[None]:
     write, settle = Staging.write, Host.settle
     held: dict[Batch, list[Birth]] = {}
 
-    def loose(self: Staging, batch: Batch) -> None:
+    def loose(self: Staging, batch: Batch) -> Batch:
         changes = batch.run.machine.record.changes
         held[batch] = [x for change in changes for x in change.effects if isinstance(x, kind)]
         for place, change in enumerate(changes):
             kept = tuple(x for x in change.effects if not isinstance(x, kind))
             changes[place] = Change(change.event, kept)
-        write(self, batch)
+        return write(self, batch)
 
     def settle_and_create(self: Host, batch: Batch) -> None:
         settle(self, batch)

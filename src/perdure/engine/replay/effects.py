@@ -60,10 +60,11 @@ class Continue(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """Let clients read a value."""
+    """Let clients read a value. Without a time it is of the time when it is written."""
 
     name: str
     payload: bytes
+    at_ms: int | None = None
 
 
 class AppendChunk(NamedTuple):

@@ -4,7 +4,7 @@ Each function looks at what is open and feeds the facts that follow, or nothing:
 twice, is not a fact any more. So a host may tell the same thing again after a crash.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -28,7 +28,7 @@ from perdure.core.replay.retrying import retry_at
 from perdure.engine.machine import RunMachine
 from perdure.engine.replay.beginning import work_of
 from perdure.engine.replay.continuing import pass_on
-from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, PutWork
+from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, Publish, PutWork
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.warm import WarmRun
 
@@ -76,8 +76,10 @@ def start(machine: RunMachine, promise: DurablePromise) -> int:
     return attempt
 
 
-def complete(warm: WarmRun, step: StepId, attempt: int, outcome: Outcome) -> None:
-    """A body of this host ended."""
+def complete(
+    warm: WarmRun, step: StepId, attempt: int, outcome: Outcome, published: Iterable[Publish] = ()
+) -> None:
+    """A body of this host ended. What it has `published` and may not be durable yet goes with its outcome."""
     promise = warm.machine.promises.get(step)
     if promise is None or not promise.is_running or promise.attempt != attempt:
         return
@@ -85,13 +87,13 @@ def complete(warm: WarmRun, step: StepId, attempt: int, outcome: Outcome) -> Non
     if again_at is None:
         if outcome.is_reconciled:
             warm.machine.feed(reconciled_entry(step))
-        warm.machine.feed(e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload))
+        completed = e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload)
+        warm.machine.feed(completed, *published)
         return
     guid = retry_guid(warm.run_id, step, attempt)
     message = Message(warm.run_id, guid, "retry", again_at, again_at, step)
-    warm.machine.feed(
-        e.InvokeRetrying(step, attempt, again_at, payload=outcome.payload), Enqueue(message)
-    )
+    retrying = e.InvokeRetrying(step, attempt, again_at, payload=outcome.payload)
+    warm.machine.feed(retrying, Enqueue(message), *published)
 
 
 def _retry_at(machine: RunMachine, promise: DurablePromise, outcome: Outcome) -> int | None:

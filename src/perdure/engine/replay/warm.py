@@ -127,8 +127,9 @@ class WarmRun:
                 bundle.drop_work(self.fence, step)
             case Acknowledge(guid):
                 bundle.acknowledge(self.fence, guid)
-            case Publish(name, payload):
-                bundle.publish(self.run_id, name, payload, sources.now_ms())
+            case Publish(name, payload, at_ms):
+                at_ms = sources.now_ms() if at_ms is None else at_ms
+                bundle.publish(self.run_id, name, payload, at_ms)
             case AppendChunk(name, number, payload):
                 at_ms = sources.now_ms()
                 bundle.append_chunk(NewChunk(self.run_id, name, ROOT, number, payload, at_ms))
