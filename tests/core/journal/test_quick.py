@@ -314,6 +314,13 @@ def test_a_refusal_in_the_middle_takes_everything_back() -> None:
     assert [isinstance(each, Appended) for each in told] == [True, False, True]
 
 
+def test_a_run_whose_step_is_open_does_not_end_though_its_semaphore_allows_it() -> None:
+    opened = [STARTED, e.InvokeScheduled(step(0), "f"), e.Posted("miscounted", (), -1)]
+    told = require_sameness([opened, [e.ExecutionCompleted(released=1)]])
+    assert isinstance(told[0], Appended)
+    assert not isinstance(told[1], Appended)
+
+
 def test_what_is_no_event_is_refused_in_both_ways() -> None:
     require_sameness([[STARTED], [object()], [e.ExecutionResumed(), 1]])  # type: ignore[list-item]
 

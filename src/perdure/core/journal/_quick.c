@@ -367,7 +367,7 @@ is_ordinary_activity(long long balance, long long increment)
 {
     long long held = balance / LEG1, added = increment / LEG1, after = held + added;
     long long counted = balance % LEG1, counting = increment % LEG1;
-    if (held > 991 || held % 10 > 1 || held == 1) {
+    if (held % 10 > 1 || held == 1) {
         return 0;
     }
     if (added != 0 && added != 1 && added != 10 && added != 11 && added != 2000 && added != 2001 && added != 2011) {
