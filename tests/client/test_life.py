@@ -23,7 +23,7 @@ from perdure import (
     task,
     workflow,
 )
-from perdure.core.errors import EngineClosed
+from perdure.core.errors import EngineClosed, NotEncodable
 from perdure.core.ids import new_run_id
 from perdure.core.journal import events as e
 from perdure.core.ledger import step_account
@@ -107,6 +107,32 @@ async def test_many_runs_start_at_once(engine: Engine) -> None:
     runs = await engine.start_many((chain(number % 40) for number in range(50)), keys=keys)
     assert [await run.result(20) for run in runs] == [number % 40 + 3 for number in range(50)]
     assert len({run.run_id for run in runs}) == 40
+
+
+async def test_if_one_of_many_calls_cant_be_started_none_is(engine: Engine) -> None:
+    with pytest.raises(NotEncodable):
+        await engine.start_many([chain(1), chain(object()), chain(2)])  # type: ignore[arg-type]
+    assert (await engine.audit()).runs == 0
+
+
+async def test_of_many_runs_those_are_started_whose_keys_are_free(engine: Engine) -> None:
+    await engine.start(chain(1), key="taken")
+    with pytest.raises(KeyReused, match="'taken'"):
+        await engine.start_many([chain(5), chain(6), chain(7)], keys=["a", "taken", "b"])
+    runs = await engine.start_many([chain(5), chain(7)], keys=["a", "b"])
+    assert [await run.result(10) for run in runs] == [8, 10]
+    assert (await engine.audit()).runs == 3
+
+
+async def test_whoever_stops_waiting_for_many_starts_leaves_no_complaint(engine: Engine) -> None:
+    """What was begun goes on; that a key was taken is nobody's any more."""
+    await engine.start(chain(1), key="taken")
+    starting = asyncio.ensure_future(engine.start_many([chain(5), chain(6)], keys=["a", "taken"]))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert await (await engine.start(chain(5), key="a")).result(10) == 8
 
 
 async def test_a_handle_by_id_knows_the_run_in_another_engine(shared_url: str) -> None:

@@ -144,10 +144,8 @@ class Engine:
         """
         workflow = _program_of(call)
         hosting = self._here()
-        if not hosting.host.programs.is_deployed(workflow):
-            # A program defined inside a function is the newest of its name from now on.
-            register(workflow)
-        return await self._start(hosting, workflow, call.arguments, key, scope)
+        start = self._prepared(hosting, workflow, call.arguments, key, scope)
+        return await self._started(hosting, start, current(hosting.host))
 
     async def start_graph(
         self,
@@ -166,26 +164,40 @@ class Engine:
         require_name("graph", name)
         arguments = _fields_of(name, {} if input is None else input)
         chosen = graphs.startable(name, version, await host.catalogue.versions(name))
-        program = host.programs.deployed(name, chosen)
-        return await self._start(self._here(), program, arguments, key, scope)
+        program, hosting = host.programs.deployed(name, chosen), self._here()
+        start = self._prepared(hosting, program, arguments, key, scope)
+        return await self._started(hosting, start, current(hosting.host))
 
-    async def _start(
+    def _prepared(
         self,
         hosting: Hosting,
-        workflow: Program[..., R],
+        workflow: Program[..., Any],
         arguments: dict[str, Any],
         key: str | None,
         scope: str,
-    ) -> Handle[R]:
+    ) -> Start:
+        """A run that can be started, as far as that is known before."""
+        if not hosting.host.programs.is_deployed(workflow):
+            # A program defined inside a function is the newest of its name from now on.
+            register(workflow)
         if key is not None:
             require_text("a key", key, MAX_KEY_LENGTH)
         require_text("a scope", scope, least=0)
         payload = self._codec.encode(arguments)
         workflow.check_input(self._codec, payload)
-        start = Start(workflow, payload, key, scope)
-        joined = current(hosting.host)
+        return Start(workflow, payload, key, scope)
+
+    async def _started(
+        self,
+        hosting: Hosting,
+        start: Start,
+        joined: Joining | None,
+        begun: asyncio.Future[RunId] | None = None,
+    ) -> Handle[Any]:
+        """Its run, once that is durable; `begun` tells, if it is begun already."""
+        workflow = start.workflow
         try:
-            run_id = await (hosting.host if joined is None else joined).start(start)
+            run_id = await (begun or (joined or hosting.host).start(start))
         except RunExists as taken:
             run_id = RunId(taken.run_id)
             self._require_same_call(run_id, start, await self._arguments(run_id, joined))
@@ -287,25 +299,52 @@ class Engine:
     async def start_many(
         self, calls: Iterable[ProgramCall[R]], *, keys: Iterable[str] | None = None, scope: str = ""
     ) -> list[Handle[R]]:
-        """Start many runs at once; their commits are shared. `keys` has one for each, if given."""
+        """Start many runs at once; their commits are shared. `keys` has one for each, if given.
+
+        If one of the calls can't be started, none is. A key that is taken by a run with other arguments is known later:
+        then the other runs are started, and the first such failure is raised.
+        """
         if isinstance(calls, Call):
             discard(calls)
             raise InputError(f"start_many was given one call, {calls!r}", "pass a list of calls")
         calls = list(calls)
         try:
-            self._here()
+            hosting = self._here()
             given = list(repeat(None, len(calls)) if keys is None else keys)
             if len(given) != len(calls):
                 what = f"{len(given)} keys for {len(calls)} calls"
                 raise InputError(what, "pass one key for each")
+            starts = [
+                self._prepared(hosting, _program_of(call), call.arguments, key, scope)
+                for call, key in zip(calls, given, strict=True)
+            ]
         except BaseException:
             for call in calls:
                 discard(call)
             raise
-        starts = (
-            self.start(call, key=key, scope=scope) for call, key in zip(calls, given, strict=True)
-        )
-        return await asyncio.gather(*starts)
+        joined = current(hosting.host)
+        if joined is not None:
+            return [await self._started(hosting, start, joined) for start in starts]
+        return await self._started_together(hosting, starts)
+
+    async def _started_together(self, hosting: Hosting, starts: list[Start]) -> list[Handle[Any]]:
+        """Many runs, without a task for each: what one waits for, the others mostly wait for, too."""
+        begun = [hosting.host.start_soon(start) for start in starts]
+        handles: list[Handle[Any]] = []
+        failure: Exception | None = None
+        try:
+            for start, each in zip(starts, begun, strict=True):
+                try:
+                    handles.append(await self._started(hosting, start, None, each))
+                except Exception as error:  # told when the others are started
+                    failure = failure or error
+        except BaseException:
+            for each in begun:
+                each.cancel()
+            raise
+        if failure is not None:
+            raise failure
+        return handles
 
     def handle(self, run_id: str) -> Handle[Any]:
         """A handle of a run that was started before, here or elsewhere."""

@@ -5,7 +5,7 @@ outcome; what it does in between is its own affair.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
 from threading import get_ident
@@ -270,20 +270,29 @@ class Bodies:
             body.beat = partial(self._loop.call_soon_threadsafe, call.beat)
         return await call.outcome()
 
-    async def _call(self, body: Body) -> Any:
-        task = body.task
+    def _call(self, body: Body) -> Coroutine[Any, Any, Any]:
+        """What executes the body, in the context that is current."""
         TASK.set(body)
-        arguments = task.signature.unpack(self._codec, body.payload)
+        arguments = body.task.signature.unpack(self._codec, body.payload)
         if body.is_doubted:
-            result = await self._reconcile(body, arguments)
-            if body.is_reconciled:
-                return result
+            return self._call_after_doubt(body, arguments)
+        return self._call_with(body, arguments)
+
+    async def _call_after_doubt(self, body: Body, arguments: Arguments) -> Any:
+        result = await self._reconcile(body, arguments)
+        return result if body.is_reconciled else await self._call_with(body, arguments)
+
+    def _call_with(self, body: Body, arguments: Arguments) -> Coroutine[Any, Any, Any]:
+        task = body.task
         args, kwargs = arguments
+        call: Coroutine[Any, Any, Any]
         if task.is_transactional:
-            return await task.fn(body.transaction, *args, **kwargs)
-        if task.is_async:
-            return await task.fn(*args, **kwargs)
-        return await self._in_thread(body, partial(task.fn, *args, **kwargs))
+            call = task.fn(body.transaction, *args, **kwargs)
+        elif task.is_async:
+            call = task.fn(*args, **kwargs)
+        else:
+            call = self._in_thread(body, partial(task.fn, *args, **kwargs))
+        return call
 
     async def _reconcile(self, body: Body, arguments: Arguments) -> Any:
         """Ask what became of the attempt that was in doubt. The body is reconciled if there is an answer."""

@@ -121,23 +121,32 @@ class Host:
 
     async def start(self, start: Start) -> RunId:
         """Create a run and take its first turn, in one commit. Raises `RunExists` if its key is taken."""
-        run_id = self.staging.new_run_id()
         if self._mode is Mode.STEPWISE:
-            await self._start_stepwise(self.staging.new_run(run_id, start))
-            return run_id
-        decision: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        begin = partial(self.staging.begin_run, run_id, start)
-        self._rounds.add(begin, partial(settle_future, decision))
-        await decision
-        return run_id
+            return await self._start_stepwise(start)
+        return await self._start_with_others(start)
 
-    async def _start_stepwise(self, run: WarmRun) -> None:
+    def start_soon(self, start: Start) -> asyncio.Future[RunId]:
+        """The same, begun at once, whether or not it is awaited yet: many that are begun so share commits."""
+        if self._mode is Mode.STEPWISE:
+            return asyncio.ensure_future(self._start_stepwise(start))
+        return self._start_with_others(start)
+
+    def _start_with_others(self, start: Start) -> asyncio.Future[RunId]:
+        run_id = self.staging.new_run_id()
+        started: asyncio.Future[RunId] = asyncio.get_running_loop().create_future()
+        begin = partial(self.staging.begin_run, run_id, start)
+        self._rounds.add(begin, partial(settle_future, started, run_id))
+        return started
+
+    async def _start_stepwise(self, start: Start) -> RunId:
+        run = self.staging.new_run(self.staging.new_run_id(), start)
         try:
             async with run.turn:
                 await self._commit_stepwise(run)
         except StaleFence:
             # It was created, part by part, and somebody else has it before its first turn is over.
             log.info("run %s was taken over while it started", run.run_id)
+        return run.run_id
 
     def stage_start(self, start: Start) -> Batch:
         """A new run and its first turn, for whoever commits them and then settles the batch or undoes it."""
@@ -206,7 +215,7 @@ class Host:
         if self.residents.get(run.run_id) is not run:
             return False
         decision: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._take_turn(run, act, partial(settle_future, decision))
+        self._take_turn(run, act, partial(settle_future, decision, None))
         await decision
         return True
 

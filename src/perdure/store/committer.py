@@ -8,12 +8,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from perdure.core.errors import StoreClosed
 from perdure.store.aside import Aside
 from perdure.store.bundle import Bundle
 from perdure.store.group import break_fences
 from perdure.store.writer import Outcomes, SetAside
+
+T = TypeVar("T")
 
 Write = Callable[[Sequence[Bundle]], Awaitable[Outcomes]]
 
@@ -124,7 +127,7 @@ class Committer:
     def _enqueue_awaited(self, bundle: Bundle) -> asyncio.Future[None]:
         # To cancel the caller cancels this future only: the bundle stays in its place.
         done: asyncio.Future[None] = self._loop.create_future()
-        self._enqueue(bundle, partial(settle_future, done))
+        self._enqueue(bundle, partial(settle_future, done, None))
         return done
 
     def _enqueue(self, bundle: Bundle, decided: Decided) -> None:
@@ -211,11 +214,11 @@ class Committer:
                 waiting[1](outcome)
 
 
-def settle_future(done: asyncio.Future[None], outcome: BaseException | None) -> None:
-    """A `Decided` for whoever awaits a future, and may have stopped."""
+def settle_future(done: asyncio.Future[T], result: T, outcome: BaseException | None) -> None:
+    """A `Decided` for whoever awaits a future, and may have stopped. `result` is for success."""
     if done.done():
         return
     if outcome is None:
-        done.set_result(None)
+        done.set_result(result)
     else:
         done.set_exception(outcome)
