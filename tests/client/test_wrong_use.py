@@ -298,6 +298,17 @@ async def test_a_verb_that_is_never_awaited_fails_the_run(
     assert refusal.remedy == f"write `await {called}(...)`"
 
 
+async def test_a_cancel_of_a_child_that_is_never_awaited_fails_the_run(engine: Engine) -> None:
+    @workflow
+    async def forgets_to_cancel() -> str:
+        child = await perdure.start(pays(1))
+        child.cancel()  # type: ignore[unused-awaitable]
+        return "done"
+
+    refusal = await refusal_of(engine, forgets_to_cancel(), NeverAwaited)
+    assert refusal.remedy == "write `await ChildRun.cancel(...)`"
+
+
 async def test_a_verb_that_was_used_or_refused_or_never_had_its_turn_is_not_forgotten(
     memory: Engine,
 ) -> None:

@@ -8,7 +8,7 @@ from random import Random  # noqa: TID251 - seeded from the journal, so that it 
 from typing import Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
-from perdure.authoring.call import Call, Operation, Sleep, discard, made
+from perdure.authoring.call import Call, Composite, Operation, Sleep, discard, made
 from perdure.authoring.context import (
     TASK,
     WORKFLOW,
@@ -120,9 +120,23 @@ class ChildRun(Generic[R]):
         context = workflow_context("ChildRun.signal")
         context.signal_child(self._promise, require_signal(signal), value)
 
-    async def cancel(self) -> None:
-        """Ask the child to stop. Its result is lost to this workflow."""
-        workflow_context("ChildRun.cancel").abandon((self._promise,))
+    def cancel(self) -> Operation[None]:
+        """Ask the child to stop: `await child.cancel()`. Its result is lost to this workflow."""
+        return made(_CancelChild(self._promise))
+
+
+class _CancelChild(Composite[None]):
+    """A child run is asked to stop."""
+
+    __slots__ = ("_promise",)
+
+    verb = "ChildRun.cancel"
+
+    def __init__(self, promise: Promise) -> None:
+        self._promise = promise
+
+    async def run(self) -> None:
+        workflow_context(self.verb).abandon((self._promise,))
 
 
 async def start(call: ProgramCall[R]) -> ChildRun[R]:

@@ -1,17 +1,15 @@
 """The quick way to append, compiled, beside the law in Python: what either does, the other does."""
 
-import shutil
-import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.core.errors import PerdureError
+from perdure.core.errors import InvariantViolation, PerdureError
 from perdure.core.ids import StepId, message_guid
 from perdure.core.journal import events as e
 from perdure.core.journal import journal as law
@@ -35,14 +33,7 @@ from perdure.core.ledger import (
 from tests.core.journal.strategies import ASTRAY, event_sequences, legal_journals
 from tests.core.journal.writer import RUN, STARTED, nonces, snapshot, step, written
 
-CAN_COMPILE = (
-    shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0]) is not None
-    and Path(sysconfig.get_paths()["include"], "Python.h").exists()
-)
-if not CAN_COMPILE:
-    pytest.skip("there is no C compiler, or no Python.h", allow_module_level=True)
-
-from perdure.core.journal import _quick  # noqa: E402
+_quick = pytest.importorskip("perdure.core.journal._quick", reason="it is not compiled here")
 
 Way = Callable[[Journal, Sequence[e.Event], int, bytes], Appended]
 
@@ -325,22 +316,68 @@ def test_what_is_no_event_is_refused_in_both_ways() -> None:
     require_sameness([[STARTED], [object()], [e.ExecutionResumed(), 1]])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (),
-        (object(), [], 0, b""),
-        (Journal(RUN), 3, 0, b""),
-        (Journal(RUN), [STARTED], "now", bytes(16)),
-        (Journal(RUN), [STARTED], 0, bytes(15)),
-        (Journal(RUN), [e.ExecutionStarted("p", "d", "r", payload="text")], 0, bytes(16)),  # type: ignore[arg-type]
-    ],
-)
+@pytest.mark.parametrize("arguments", [(), (object(), [], 0, b""), (Journal(RUN), 3, 0, b"")])
 def test_wrong_arguments_are_refused(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError):
         _quick.append(*arguments)
     with pytest.raises(TypeError):
         _quick.admit(*arguments[:3])
+
+
+@pytest.mark.parametrize(
+    ("payload", "at_ms", "entropy"),
+    [
+        (b"{}", True, bytes(16)),
+        (b"{}", 1 << 70, bytes(16)),
+        (b"{}", -1, bytes(16)),
+        (b"{}", "now", bytes(16)),
+        (b"{}", 7, bytearray(16)),
+        (b"{}", 7, bytes(15)),
+        (bytearray(b"{}"), 7, bytes(16)),
+        (memoryview(b"{}"), 7, bytes(16)),
+        ("text", 7, bytes(16)),
+    ],
+)
+def test_odd_arguments_go_the_plain_way(payload: Any, at_ms: Any, entropy: Any) -> None:
+    told: list[Any] = []
+    for way in (append_plainly, _quick.append):
+        journal = Journal(RUN)
+        try:
+            started = e.ExecutionStarted("p", "d", "r", payload=payload)
+            told.append(way(journal, [started], at_ms, entropy))
+        except Exception as error:
+            told.append((type(error), str(error)))
+        told.append(snapshot(journal))
+    assert told[:2] == told[2:]
+
+
+def test_events_are_kept_while_they_are_appended() -> None:
+    """Whatever becomes of the list that they came in."""
+    events: list[e.Event] = []
+
+    class Emptying(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            events.clear()
+            return 5
+
+    events += [e.InvokeStarted(StepId(Emptying("root.0")), 1), e.ExecutionResumed()]
+    journal = written(STARTED).journal
+    with pytest.raises(InvariantViolation):
+        _quick.append(journal, events, 1, bytes(32))
+
+
+@pytest.mark.parametrize("slot", State.__slots__)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_state_that_is_not_whole_is_left_to_the_law(slot: str, is_there: bool) -> None:
+    """Which says what it says; but nothing else goes wrong."""
+    journal = written(STARTED).journal
+    setattr(journal.state, slot, 3.5)
+    if not is_there:
+        delattr(journal.state, slot)
+    with suppress(AttributeError, TypeError, PerdureError):
+        _quick.append(journal, [e.InvokeScheduled(step(0), "f")], 1, bytes(16))
 
 
 def test_classes_without_slots_are_refused() -> None:

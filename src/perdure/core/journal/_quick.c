@@ -92,7 +92,7 @@ static struct {
     Py_ssize_t payload;
     PyObject *function_kind, *single, *any, *all;
     PyObject *pending, *approved, *running, *blocked, *cancelling, *over;
-    PyObject *body_of, *absent, *remedy;
+    PyObject *plainly, *body_of, *absent, *remedy;
     PyObject *step_prefix, *message_prefix, *take_back, *admit;
     long long most_open, first_leg, leg1_done, entry_digit, work_done, whole_message;
 } K;
@@ -256,6 +256,7 @@ adopt_values(PyObject *names)
         {&K.blocked, "blocked"},
         {&K.cancelling, "cancelling"},
         {&K.over, "completed"},
+        {&K.plainly, "append_plainly"},
         {&K.body_of, "body_of"},
         {&K.absent, "absent"},
         {&K.remedy, "remedy"},
@@ -358,6 +359,32 @@ program_runs(PyObject *state)
     PyObject *status = SLOT(state, K.state.status);
     return SLOT(state, K.state.wait) == Py_None && SLOT(state, K.state.paused) == Py_False
         && (status == K.running || status == K.cancelling);
+}
+
+/* Whether everything is in its slot, and of its kind. */
+static int
+is_sound(PyObject *state)
+{
+    if (state == NULL || !Py_IS_TYPE(state, K.state.type)) {
+        return 0;
+    }
+    const Py_ssize_t values[] = {K.state.cancel_requested, K.state.open_steps, K.state.paused,
+                                 K.state.semaphore,        K.state.status,     K.state.wait};
+    const Py_ssize_t indexes[] = {K.state.allocated, K.state.attempts,  K.state.balances, K.state.completed,
+                                  K.state.scheduled, K.state.started,   K.state.timers};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        if (SLOT(state, values[i]) == NULL) {
+            return 0;
+        }
+    }
+    for (size_t i = 0; i < sizeof indexes / sizeof indexes[0]; i++) {
+        PyObject *index = SLOT(state, indexes[i]);
+        if (index == NULL || !PyDict_CheckExact(index)) {
+            return 0;
+        }
+    }
+    PyObject *undo = SLOT(state, K.state.undo);
+    return undo != NULL && PyList_CheckExact(undo);
 }
 
 /* The ledger: the quick tests of `posting.py` */
@@ -1063,7 +1090,7 @@ seal(PyObject *event, long long number, PyObject *at_ms, const char *nonce, PyOb
     }
     memcpy(prefix, PyBytes_AS_STRING(*head), SHA256_BYTES);
     write_big_endian(prefix + SHA256_BYTES, number);
-    write_big_endian(prefix + SHA256_BYTES + 8, PyLong_AsLongLong(at_ms));
+    write_big_endian(prefix + SHA256_BYTES + 8, number_of(at_ms));
     memset(prefix + SHA256_BYTES + 16, 0, SHA256_BYTES);
     PyObject *payload = PyType_IsSubtype(Py_TYPE(event), K.carrier) ? SLOT(event, K.payload) : Py_None;
     if (payload != Py_None) {
@@ -1102,8 +1129,8 @@ done:
 static int
 has_plain_payloads(PyObject *events)
 {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(events); i++) {
-        PyObject *event = PySequence_Fast_GET_ITEM(events, i);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(events); i++) {
+        PyObject *event = PyTuple_GET_ITEM(events, i);
         if (PyType_IsSubtype(Py_TYPE(event), K.carrier)) {
             PyObject *payload = SLOT(event, K.payload);
             if (payload != Py_None && !PyBytes_CheckExact(payload)) {
@@ -1170,8 +1197,8 @@ take_back(PyObject *journal, Mark *mark, PyObject *postings)
 static int
 admit_all(PyObject *journal, PyObject *state, PyObject *events, long long seq, PyObject *postings)
 {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(events); i++) {
-        PyObject *event = PySequence_Fast_GET_ITEM(events, i);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(events); i++) {
+        PyObject *event = PyTuple_GET_ITEM(events, i);
         int taken = take(state, event, postings);
         if (taken == UNKNOWN) {
             PyObject *number = PyLong_FromLongLong(seq + i);
@@ -1192,11 +1219,11 @@ admit_all(PyObject *journal, PyObject *state, PyObject *events, long long seq, P
 static PyObject *
 seal_all(PyObject *events, long long seq, PyObject *at_ms, PyObject *entropy, PyObject **head)
 {
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(events);
+    Py_ssize_t count = PyTuple_GET_SIZE(events);
     PyObject *entries = PyTuple_New(count);
     for (Py_ssize_t i = 0; entries != NULL && i < count; i++) {
         const char *nonce = PyBytes_AS_STRING(entropy) + i * NONCE_BYTES;
-        PyObject *entry = seal(PySequence_Fast_GET_ITEM(events, i), seq + i, at_ms, nonce, head);
+        PyObject *entry = seal(PyTuple_GET_ITEM(events, i), seq + i, at_ms, nonce, head);
         if (entry == NULL) {
             Py_CLEAR(entries);
         }
@@ -1217,8 +1244,7 @@ clear_undo(PyObject *state)
 static PyObject *
 append(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 4 || !K.is_adopted || !Py_IS_TYPE(arguments[0], K.journal.type)
-        || !PyLong_CheckExact(arguments[2]) || !PyBytes_CheckExact(arguments[3])) {
+    if (count != 4 || !K.is_adopted || !Py_IS_TYPE(arguments[0], K.journal.type)) {
         PyErr_SetString(PyExc_TypeError, "append takes a journal, events, a time and random bytes");
         return NULL;
     }
@@ -1226,19 +1252,18 @@ append(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count
     PyObject *state = SLOT(journal, K.journal.state), *appended = NULL, *entries = NULL;
     PyObject *head = SLOT(journal, K.journal.head);
     long long seq = number_of(SLOT(journal, K.journal.seq));
-    if (!Py_IS_TYPE(state, K.state.type) || seq < 0 || !PyBytes_CheckExact(head)
-        || PyBytes_GET_SIZE(head) != SHA256_BYTES) {
-        PyErr_SetString(PyExc_TypeError, "the journal is not what it should be");
-        return NULL;
+    if (!is_sound(state) || seq < 0 || head == NULL || !PyBytes_CheckExact(head)
+        || PyBytes_GET_SIZE(head) != SHA256_BYTES || SLOT(journal, K.journal.run_id) == NULL
+        || number_of(at_ms) < 0 || !PyBytes_CheckExact(entropy)) {
+        return PyObject_Vectorcall(K.plainly, arguments, 4, NULL);
     }
-    PyObject *events = PySequence_Fast(arguments[1], "events are a sequence");
+    PyObject *events = PySequence_Tuple(arguments[1]); /* ours, whatever becomes of the list */
     if (events == NULL) {
         return NULL;
     }
-    if (PyBytes_GET_SIZE(entropy) < NONCE_BYTES * PySequence_Fast_GET_SIZE(events) || !has_plain_payloads(events)) {
-        PyErr_SetString(PyExc_TypeError, "each event takes random bytes, and its payload is bytes");
+    if (PyBytes_GET_SIZE(entropy) < NONCE_BYTES * PyTuple_GET_SIZE(events) || !has_plain_payloads(events)) {
         Py_DECREF(events);
-        return NULL;
+        return PyObject_Vectorcall(K.plainly, arguments, 4, NULL);
     }
     Mark mark;
     PyObject *postings = PyDict_New();
@@ -1258,7 +1283,7 @@ append(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count
         appended = PyObject_Vectorcall((PyObject *)K.appended, fields, 8, NULL);
     }
     if (appended != NULL
-        && set_number(journal, K.journal.seq, seq + PySequence_Fast_GET_SIZE(events)) < 0) {
+        && set_number(journal, K.journal.seq, seq + PyTuple_GET_SIZE(events)) < 0) {
         Py_CLEAR(appended);
     }
     if (appended != NULL) {
@@ -1281,7 +1306,7 @@ append(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count
 static PyObject *
 admit(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count != 3 || !K.is_adopted || !Py_IS_TYPE(arguments[0], K.state.type) || !PyDict_CheckExact(arguments[2])) {
+    if (count != 3 || !K.is_adopted || !is_sound(arguments[0]) || !PyDict_CheckExact(arguments[2])) {
         PyErr_SetString(PyExc_TypeError, "admit takes a state, an event and postings");
         return NULL;
     }

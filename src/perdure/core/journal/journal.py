@@ -234,6 +234,7 @@ def names(*, instructions: bool = True) -> dict[str, object]:
         "Entry": Entry,
         "Appended": Appended,
         "function_kind": e.InvokeKind.FUNCTION,
+        "append_plainly": append_plainly,
         "body_of": body_of,
         "absent": ABSENT,
         "remedy": _ENGINE_BUG,
