@@ -1,0 +1,298 @@
+/* What the quick way knows of the law: classes and where their slots are, statuses, digits. `adopt` looks them up. */
+
+#ifndef PERDURE_NAMES_H
+#define PERDURE_NAMES_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include "sha256.h"
+
+#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+
+/* What a step of the way says: taken, not known here and nothing changed, or an exception is set. */
+enum { TAKEN = 1, UNKNOWN = 0, FAILED = -1 };
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t allocated, attempts, balances, cancel_requested, completed, open_steps, paused, scheduled, semaphore,
+        started, status, timers, undo, wait;
+} StateSlots;
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t run_id, state, seq, head;
+} JournalSlots;
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t promise_id, attempt, ok, guid, staged, claim;
+} CompletedSlots;
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t promise_id, function_name, kind, retry_policy, staged;
+} ScheduledSlots;
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t promise_id, attempt;
+} AttemptSlots;
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t waiting_on, kind, signal;
+} AwaitingSlots;
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t program, component_digest, root, version, parent_id, idempotency_key, trigger, guid, continues, inherited;
+} BeginningSlots;
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t released, guid, step;
+} EndSlots;
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t label, postings, semaphore;
+} PostedSlots;
+
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t account, increment;
+} PostingSlots;
+
+static struct {
+    int is_adopted;
+    sha256_compress compress;
+    StateSlots state;
+    JournalSlots journal;
+    CompletedSlots completed;
+    ScheduledSlots scheduled;
+    AttemptSlots started;
+    AwaitingSlots awaiting;
+    BeginningSlots beginning;
+    EndSlots end;
+    PostedSlots posted;
+    PostingSlots posting;
+    PyTypeObject *resumed, *carrier, *entry, *appended;
+    Py_ssize_t payload;
+    PyObject *function_kind, *single, *any, *all;
+    PyObject *pending, *approved, *running, *blocked, *cancelling, *over;
+    PyObject *plainly, *body_of, *absent, *remedy;
+    PyObject *step_prefix, *message_prefix, *take_back, *admit;
+    long long most_open, first_leg, leg1_done, entry_digit, work_done, whole_message;
+} K;
+
+static Py_ssize_t
+offset_of(PyTypeObject *type, const char *name)
+{
+    PyObject *found = PyObject_GetAttrString((PyObject *)type, name);
+    if (found == NULL) {
+        return -1;
+    }
+    Py_ssize_t offset = -1;
+    if (Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
+        if (member->type == T_OBJECT_EX || member->type == T_OBJECT) {
+            offset = member->offset;
+        }
+    }
+    Py_DECREF(found);
+    if (offset < 0) {
+        PyErr_Format(PyExc_TypeError, "%s.%s is not a slot", type->tp_name, name);
+    }
+    return offset;
+}
+
+typedef struct {
+    Py_ssize_t *where;
+    const char *name;
+} Wanted;
+
+static int
+find_slots(PyTypeObject *type, const Wanted *wanted)
+{
+    for (; wanted->where != NULL; wanted++) {
+        *wanted->where = offset_of(type, wanted->name);
+        if (*wanted->where < 0) {
+            return FAILED;
+        }
+    }
+    return TAKEN;
+}
+
+/* What is taken is kept for the life of the process. */
+static int
+take_type(PyObject *names, const char *name, PyTypeObject **type, const Wanted *wanted)
+{
+    PyObject *found = PyMapping_GetItemString(names, name);
+    if (found == NULL) {
+        return FAILED;
+    }
+    if (!PyType_Check(found)) {
+        PyErr_Format(PyExc_TypeError, "%s is not a class", name);
+        return FAILED;
+    }
+    *type = (PyTypeObject *)found;
+    return wanted == NULL ? TAKEN : find_slots(*type, wanted);
+}
+
+static int
+take_number(PyObject *names, const char *name, long long *number)
+{
+    PyObject *found = PyMapping_GetItemString(names, name);
+    if (found == NULL) {
+        return FAILED;
+    }
+    *number = PyLong_AsLongLong(found);
+    Py_DECREF(found);
+    return *number == -1 && PyErr_Occurred() ? FAILED : TAKEN;
+}
+
+static int
+adopt_types(PyObject *names)
+{
+    const Wanted state[] = {
+        {&K.state.allocated, "allocated"}, {&K.state.attempts, "attempts"},
+        {&K.state.balances, "balances"},   {&K.state.cancel_requested, "cancel_requested"},
+        {&K.state.completed, "completed"}, {&K.state.open_steps, "open_steps"},
+        {&K.state.paused, "paused"},       {&K.state.scheduled, "scheduled"},
+        {&K.state.semaphore, "semaphore"}, {&K.state.started, "started"},
+        {&K.state.status, "status"},       {&K.state.timers, "timers"},
+        {&K.state.undo, "undo"},           {&K.state.wait, "wait"},
+        {NULL, NULL},
+    };
+    const Wanted journal[] = {
+        {&K.journal.run_id, "run_id"}, {&K.journal.state, "state"},
+        {&K.journal.seq, "seq"},       {&K.journal.head, "head"},
+        {NULL, NULL},
+    };
+    const Wanted completed[] = {
+        {&K.completed.promise_id, "promise_id"}, {&K.completed.attempt, "attempt"},
+        {&K.completed.ok, "ok"},                 {&K.completed.guid, "guid"},
+        {&K.completed.staged, "staged"},         {&K.completed.claim, "claim"},
+        {NULL, NULL},
+    };
+    const Wanted scheduled[] = {
+        {&K.scheduled.promise_id, "promise_id"}, {&K.scheduled.function_name, "function_name"},
+        {&K.scheduled.kind, "kind"},             {&K.scheduled.retry_policy, "retry_policy"},
+        {&K.scheduled.staged, "staged"},         {NULL, NULL},
+    };
+    const Wanted started[] = {
+        {&K.started.promise_id, "promise_id"}, {&K.started.attempt, "attempt"}, {NULL, NULL},
+    };
+    const Wanted awaiting[] = {
+        {&K.awaiting.waiting_on, "waiting_on"}, {&K.awaiting.kind, "kind"},
+        {&K.awaiting.signal, "signal"},         {NULL, NULL},
+    };
+    const Wanted beginning[] = {
+        {&K.beginning.program, "program"},     {&K.beginning.component_digest, "component_digest"},
+        {&K.beginning.root, "root"},           {&K.beginning.version, "version"},
+        {&K.beginning.parent_id, "parent_id"}, {&K.beginning.idempotency_key, "idempotency_key"},
+        {&K.beginning.trigger, "trigger"},     {&K.beginning.guid, "guid"},
+        {&K.beginning.continues, "continues"}, {&K.beginning.inherited, "inherited"},
+        {NULL, NULL},
+    };
+    const Wanted end[] = {
+        {&K.end.released, "released"}, {&K.end.guid, "guid"}, {&K.end.step, "step"}, {NULL, NULL},
+    };
+    const Wanted posted[] = {
+        {&K.posted.label, "label"}, {&K.posted.postings, "postings"},
+        {&K.posted.semaphore, "semaphore"}, {NULL, NULL},
+    };
+    const Wanted posting[] = {
+        {&K.posting.account, "account"}, {&K.posting.increment, "increment"}, {NULL, NULL},
+    };
+    const Wanted carrier[] = {{&K.payload, "payload"}, {NULL, NULL}};
+    if (take_type(names, "State", &K.state.type, state) < 0
+        || take_type(names, "Journal", &K.journal.type, journal) < 0
+        || take_type(names, "InvokeCompleted", &K.completed.type, completed) < 0
+        || take_type(names, "InvokeScheduled", &K.scheduled.type, scheduled) < 0
+        || take_type(names, "InvokeStarted", &K.started.type, started) < 0
+        || take_type(names, "ExecutionAwaiting", &K.awaiting.type, awaiting) < 0
+        || take_type(names, "ExecutionStarted", &K.beginning.type, beginning) < 0
+        || take_type(names, "ExecutionCompleted", &K.end.type, end) < 0
+        || take_type(names, "Posted", &K.posted.type, posted) < 0
+        || take_type(names, "Posting", &K.posting.type, posting) < 0
+        || take_type(names, "ExecutionResumed", &K.resumed, NULL) < 0
+        || take_type(names, "Carrier", &K.carrier, carrier) < 0
+        || take_type(names, "Entry", &K.entry, NULL) < 0
+        || take_type(names, "Appended", &K.appended, NULL) < 0) {
+        return FAILED;
+    }
+    return TAKEN;
+}
+
+static int
+adopt_values(PyObject *names)
+{
+    const struct {
+        PyObject **where;
+        const char *name;
+    } objects[] = {
+        {&K.function_kind, "function_kind"},
+        {&K.single, "single"},
+        {&K.any, "any"},
+        {&K.all, "all"},
+        {&K.pending, "pending"},
+        {&K.approved, "approved"},
+        {&K.running, "running"},
+        {&K.blocked, "blocked"},
+        {&K.cancelling, "cancelling"},
+        {&K.over, "completed"},
+        {&K.plainly, "append_plainly"},
+        {&K.body_of, "body_of"},
+        {&K.absent, "absent"},
+        {&K.remedy, "remedy"},
+    };
+    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
+        *objects[i].where = PyMapping_GetItemString(names, objects[i].name);
+        if (*objects[i].where == NULL) {
+            return FAILED;
+        }
+    }
+    if (take_number(names, "most_open", &K.most_open) < 0
+        || take_number(names, "first_leg", &K.first_leg) < 0
+        || take_number(names, "leg1_done", &K.leg1_done) < 0
+        || take_number(names, "entry_digit", &K.entry_digit) < 0
+        || take_number(names, "work_done", &K.work_done) < 0
+        || take_number(names, "whole_message", &K.whole_message) < 0) {
+        return FAILED;
+    }
+    K.step_prefix = PyUnicode_InternFromString("step:");
+    K.message_prefix = PyUnicode_InternFromString("message:");
+    K.take_back = PyUnicode_InternFromString("_take_back");
+    K.admit = PyUnicode_InternFromString("_admit");
+    return K.step_prefix && K.message_prefix && K.take_back && K.admit ? TAKEN : FAILED;
+}
+
+static int
+truth(PyObject *names, const char *name)
+{
+    PyObject *found = PyMapping_GetItemString(names, name);
+    int is_true = found == NULL ? FAILED : PyObject_IsTrue(found);
+    Py_XDECREF(found);
+    return is_true;
+}
+
+static PyObject *
+adopt(PyObject *Py_UNUSED(module), PyObject *names)
+{
+    K.is_adopted = 0;
+    if (adopt_types(names) < 0 || adopt_values(names) < 0) {
+        return NULL;
+    }
+    int has_instructions = truth(names, "instructions");
+    if (has_instructions < 0) {
+        return NULL;
+    }
+    K.compress = has_instructions ? sha256_best() : sha256_compress_plainly;
+    K.is_adopted = 1;
+    Py_RETURN_NONE;
+}
+
+#endif
