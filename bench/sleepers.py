@@ -5,7 +5,7 @@ with the first 1,000 runs asleep and with all of them. Each run then wakes at a 
 late by what passes until the body of that step begins, which is after the commit.
 
 A run that wakes costs two commits and a replay, at least as much as a run of one step. So the wake times are spread
-such that the engine is asked for half as many wakings per second as it does one-step runs, as measured just before.
+such that the engine is asked for a third as many wakings per second as it does one-step runs, as measured just before.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ FEW = 1000
 CHUNK = 1000
 """Runs that are started at a time."""
 
-SHARE = 0.5
+SHARE = 1 / 3
 """Of the one-step runs per second that the engine does, how many wake per second."""
 
 RESERVE_S = 5.0
