@@ -286,6 +286,15 @@ def test_both_ways_write_any_text_alike(
     )
 
 
+@pytest.mark.parametrize(
+    "text", ['"', "\\", "\n", "\0", "\x1f", " ", "~", "\x7f", "é", "\U0001f600", "\ud800"]
+)
+def test_both_ways_write_every_kind_of_character_alike(text: str) -> None:
+    for around in (text, f"a{text}", f"{text}z"):
+        scheduled = e.InvokeScheduled(step(0), around)
+        require_sameness([[e.ExecutionStarted("p", around, "r")], [STARTED, scheduled]])
+
+
 @pytest.mark.parametrize("instructions", [True, False])
 def test_hashes_are_those_of_hashlib_whatever_the_length(instructions: bool) -> None:
     _quick.adopt(law.names(instructions=instructions))
