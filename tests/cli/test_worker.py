@@ -206,6 +206,7 @@ def test_a_second_signal_kills_and_the_exit_code_tells(sqlite: str, tmp_path: Pa
 def test_a_worker_that_is_told_twice_stops_at_once(sqlite: str, tmp_path: Path) -> None:
     start(sqlite, runs=1, steps=1, seconds=60)
     with workers(sqlite, tmp_path, "tests.cli.worker_app:engine", "--queues", "there") as command:
+        command.wait_ready(1)  # it says so when its runs may have begun already
         command.wait_until(lambda: len(command.lines()) == 1)
         (pid,) = command.ready(1)
         os.kill(pid, signal.SIGTERM)
