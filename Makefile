@@ -31,7 +31,7 @@ RIVAL := $(BENCH)/dbos
 BENCH_CANDIDATES := /usr/bin/python3 $(CANDIDATES)
 
 # Compiled in place when Perdure is installed; without a C compiler nothing is, and all works.
-COMPILED := $(wildcard src/perdure/core/journal/compiled/*.[ch])
+COMPILED := $(wildcard src/perdure/*/*/compiled/*.[ch])
 
 # Recipes share one .venv, and "the first failure stops" needs an order.
 .NOTPARALLEL:

@@ -4,16 +4,14 @@ from glob import glob
 
 from setuptools import Extension, setup
 
-COMPILED = "src/perdure/core/journal/compiled"
 
-setup(
-    ext_modules=[
-        Extension(
-            "perdure.core.journal._quick",
-            [f"{COMPILED}/quick.c"],
-            depends=glob(f"{COMPILED}/*.h"),
-            # Where it can't be compiled, the Python that it stands for does the same and takes longer.
-            optional=True,
-        )
-    ]
-)
+def compiled(package: str) -> Extension:
+    """The module `_quick` of a package. Where it can't be compiled, the Python that it stands for does the same and
+    takes longer."""
+    folder = f"src/{package.replace('.', '/')}/compiled"
+    return Extension(
+        f"{package}._quick", [f"{folder}/quick.c"], depends=glob(f"{folder}/*.h"), optional=True
+    )
+
+
+setup(ext_modules=[compiled("perdure.core.journal"), compiled("perdure.store.sqlite")])

@@ -234,7 +234,7 @@ async def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 
 class Meter:
-    """The statements that a store's committing connection executes, from now on.
+    """The statements that a store's committing connection executes, from now on; in a row, the same one counts once.
 
     The driver of Postgres does not report COPY, by which larger groups append their events.
     """
@@ -254,11 +254,12 @@ class Meter:
         meter = cls()
         if isinstance(store, SqliteStore):
 
-            def trace(_: apsw.Cursor, sql: str, __: Any) -> bool:
-                meter.statements.append(sql)
-                return True
+            def trace(event: dict[str, Any]) -> None:
+                # The quick way runs a statement once for each of its rows.
+                if not meter.statements or meter.statements[-1] != event["sql"]:
+                    meter.statements.append(event["sql"])
 
-            await store._writer.run(lambda c: setattr(c, "exec_trace", trace))
+            await store._writer.run(lambda c: c.trace_v2(apsw.SQLITE_TRACE_STMT, trace))
             return meter
         assert isinstance(store, PostgresStore)
         assert store._commits.connection is not None

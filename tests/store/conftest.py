@@ -6,16 +6,24 @@ from pathlib import Path
 import pytest
 
 from perdure.store.opening import open_store
+from perdure.store.sqlite import connection
 from perdure.store.store import Store
 from tests.store.builders import assert_books_balance
 
 
-@pytest.fixture(params=["sqlite", "memory", pytest.param("postgres", marks=pytest.mark.postgres)])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(
+    params=["sqlite", "memory", "in words", pytest.param("postgres", marks=pytest.mark.postgres)]
+)
+def store_url(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """`in words`: as where the quick way to commit was not compiled."""
     if request.param == "postgres":
         url: str = request.getfixturevalue("fresh_postgres")
         return url
-    return "sqlite:///:memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/store.db"
+    if request.param == "in words":
+        monkeypatch.setattr(connection, "compiled", None)
+    return f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else "sqlite:///:memory:"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

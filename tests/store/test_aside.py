@@ -11,7 +11,7 @@ from perdure.core.errors import RunExists, StaleFence, StoreClosed
 from perdure.store.bundle import Bundle
 from perdure.store.group import Group
 from perdure.store.postgres.store import PostgresStore
-from perdure.store.writer import Contended, Rejected, SetAside, write_async
+from perdure.store.writer import Contended, Rejected, SetAside, Writing, write_async
 from tests.store.builders import Driven, assert_books_balance, begun, sending, together
 from tests.store.failing import SlowCommit, fail_once
 from tests.store.test_postgres import open_postgres
@@ -231,7 +231,7 @@ async def test_who_contends_is_found_by_halves() -> None:
     runs = [Driven() for _ in range(64)]
     bundles = [run.start() for run in runs]
     locks = Locks(bundles[40])
-    outcomes = await write_async(bundles, locks.apply)
+    outcomes = await write_async(Writing(bundles), locks.apply)
     assert [n for n, outcome in enumerate(outcomes) if isinstance(outcome, SetAside)] == [40]
     assert [outcome for outcome in outcomes if not isinstance(outcome, SetAside)] == [None] * 63
     assert len(locks.tries) <= 2 * 6 + 1, "not one by one"
@@ -263,5 +263,5 @@ async def test_what_shares_a_subject_keeps_its_order(writes: Writes) -> None:
     writes(run, held)
     writes(run, behind)
     locks = Locks(held)
-    outcomes = await write_async([held, free, behind], locks.apply)
+    outcomes = await write_async(Writing([held, free, behind]), locks.apply)
     assert [type(outcome) for outcome in outcomes] == [SetAside, type(None), SetAside]

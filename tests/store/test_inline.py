@@ -10,6 +10,7 @@ import pytest
 
 from perdure.core.errors import StaleFence
 from perdure.store.opening import open_store
+from perdure.store.sqlite.connection import Connection
 from perdure.store.sqlite.inline import InlineConnection
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
@@ -65,7 +66,7 @@ async def test_what_a_job_raises_is_in_its_answer(memory: SqliteStore) -> None:
 
 
 async def test_what_connecting_raises_reaches_whoever_opens() -> None:
-    def connect() -> apsw.Connection:
+    def connect() -> Connection:
         raise OSError("no memory")
 
     with pytest.raises(OSError, match="no memory"):
@@ -73,7 +74,7 @@ async def test_what_connecting_raises_reaches_whoever_opens() -> None:
 
 
 async def test_closing_without_having_opened_is_no_error() -> None:
-    await InlineConnection(lambda: apsw.Connection(":memory:")).close()
+    await InlineConnection(lambda: Connection(":memory:")).close()
 
 
 async def test_closing_closes_the_connection(memory: SqliteStore) -> None:

@@ -9,8 +9,7 @@ import apsw
 import pytest
 
 from perdure.store.bundle import Bundle
-from perdure.store.sqlite import pace, writing
-from perdure.store.sqlite import store as sqlite_store
+from perdure.store.sqlite import connection, pace
 from perdure.store.sqlite.pace import Pace
 from perdure.store.sqlite.store import SqliteStore
 from tests.store.builders import assert_books_balance, begun
@@ -22,26 +21,29 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "SLOW_S", 1.0)
 
 
-@pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each group that was applied, whether that was in the event loop's thread."""
-    seen: list[bool] = []
-    real = writing.apply
-
-    def apply(*arguments: Any) -> Any:
-        seen.append(current_thread() is main_thread())
-        return real(*arguments)
-
-    monkeypatch.setattr(sqlite_store, "apply", apply)
-    return seen
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> Any:
+@pytest.fixture(params=["quickly", "in words"])
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    if request.param == "in words":
+        monkeypatch.setattr(connection, "compiled", None)
     opened = await SqliteStore.open(str(tmp_path / "store.db"))
     yield opened
     await assert_books_balance(opened)
     await opened.close()
+
+
+@pytest.fixture
+async def threads(store: SqliteStore) -> list[bool]:
+    """For each commit of a group, whether that was in the event loop's thread."""
+    seen: list[bool] = []
+
+    def trace(event: dict[str, Any]) -> None:
+        if event["sql"] == "COMMIT":
+            seen.append(current_thread() is main_thread())
+
+    await store._writer.run(lambda c: c.trace_v2(apsw.SQLITE_TRACE_STMT, trace))
+    return seen
 
 
 async def test_a_lone_bundle_is_committed_in_place(store: SqliteStore, threads: list[bool]) -> None:
@@ -64,7 +66,7 @@ async def test_after_slow_commits_the_loop_is_left_alone(
 ) -> None:
     run = await begun(store)
     for _ in range(20):
-        store._pace.committed(10.0)
+        store._groups.pace.committed(10.0)
     threads.clear()
     await store.commit(run.step())
     assert threads == [False]
@@ -74,8 +76,8 @@ async def test_quick_commits_in_the_writers_thread_bring_the_loop_back(
     store: SqliteStore, threads: list[bool]
 ) -> None:
     run = await begun(store)
-    store._pace.committed(2 * pace.SLOW_S / pace.WEIGHT)
-    assert not store._pace.is_quick
+    store._groups.pace.committed(2 * pace.SLOW_S / pace.WEIGHT)
+    assert not store._groups.pace.is_quick
     for _ in range(100):
         await store.commit(run.step())
     assert threads[-1]
@@ -111,15 +113,27 @@ async def test_a_lone_bundle_that_is_rejected_leaves_no_transaction_open(
     await store.commit(Bundle())
 
 
-async def test_the_log_is_folded_back_when_it_is_long(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(pace, "LOG_PAGES", 50)
+@pytest.fixture
+def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "LOG_PAGES", 50)
+
+
+@pytest.mark.usefixtures("short_log")
+async def test_the_log_is_folded_back_when_it_is_long(store: SqliteStore, tmp_path: Path) -> None:
     run = await begun(store)
     for _ in range(200):
         await store.commit(run.step())
     pages = (tmp_path / "store.db-wal").stat().st_size / 4096
     assert 50 <= pages < 100, "200 commits of at least 3 pages went through a log of about 50"
+
+
+@pytest.mark.usefixtures("short_log")
+async def test_the_log_of_large_groups_is_folded_back(store: SqliteStore, tmp_path: Path) -> None:
+    runs = [await begun(store) for _ in range(20)]
+    for _ in range(50):
+        await asyncio.gather(*(store.commit(run.step()) for run in runs))
+    pages = (tmp_path / "store.db-wal").stat().st_size / 4096
+    assert 50 <= pages < 150, "50 commits of at least 10 pages went through a log of about 50"
 
 
 @pytest.mark.parametrize(("took_s", "quick"), [(0.1, True), (5.0, False)])

@@ -1,7 +1,8 @@
 """Writing a list of bundles: as one group if possible, each bad bundle rejected alone.
 
 `plan_writes` decides and does no input or output: it yields the groups to apply, one after the other, and is
-told what became of each. `write` drives it in the thread of a database, `write_async` in the event loop.
+told what became of each. A `Writing` is such a plan under way; `write` goes on with it in the thread of a database,
+`write_async` in the event loop.
 """
 
 from collections import deque
@@ -38,50 +39,63 @@ Answer: TypeAlias = Rejected | StatementRefused | Contended
 Plan: TypeAlias = Generator[Group, Answer, Outcomes]
 
 
-def write(bundles: Sequence[Bundle], apply: Callable[[Group], Rejected]) -> Outcomes:
-    """Commit what can be committed, with an `apply` that blocks."""
-    plan = plan_writes(bundles)
-    try:
-        group = next(plan)
-        while True:
-            try:
-                answer: Answer = apply(group)
-            except (StatementRefused, Contended) as problem:
-                answer = problem
-            group = plan.send(answer)
-    except StopIteration as end:
-        return _outcomes(end)
-    except BaseException:
-        break_all(bundles)
-        raise
+class Writing:
+    """A list of bundles on its way to the database. `group` is to be applied next, and then told what became of it."""
+
+    def __init__(self, bundles: Sequence[Bundle], *, alone: bool = False) -> None:
+        """Each bundle `alone`, if so."""
+        self._bundles = bundles
+        self._plan = plan_writes(bundles, alone=alone)
+        self.group: Group | None = None
+        """`None` when every bundle is decided."""
+        self.outcomes: Outcomes = []
+        self._advance(lambda: next(self._plan))
+
+    def tell(self, answer: Answer) -> None:
+        self._advance(lambda: self._plan.send(answer))
+
+    def give_up(self) -> None:
+        """What becomes of the bundles is not known here any more."""
+        self.group = None
+        break_all(self._bundles)
+
+    def _advance(self, go_on: Callable[[], Group]) -> None:
+        try:
+            self.group = go_on()
+        except StopIteration as end:
+            self.group = None
+            self.outcomes = end.value
+        except BaseException:
+            self.give_up()
+            raise
 
 
-async def write_async(
-    bundles: Sequence[Bundle],
-    apply: Callable[[Group], Awaitable[Rejected]],
-    *,
-    alone: bool = False,
-) -> Outcomes:
-    """Commit what can be committed, with an `apply` that is awaited; each bundle `alone`, if so."""
-    plan = plan_writes(bundles, alone=alone)
-    try:
-        group = next(plan)
-        while True:
-            try:
-                answer: Answer = await apply(group)
-            except (StatementRefused, Contended) as problem:
-                answer = problem
-            group = plan.send(answer)
-    except StopIteration as end:
-        return _outcomes(end)
-    except BaseException:
-        break_all(bundles)
-        raise
+def write(writing: Writing, apply: Callable[[Group], Rejected]) -> Outcomes:
+    """Commit what can be committed of what is left, with an `apply` that blocks."""
+    while (group := writing.group) is not None:
+        try:
+            answer: Answer = apply(group)
+        except (StatementRefused, Contended) as problem:
+            answer = problem
+        except BaseException:
+            writing.give_up()
+            raise
+        writing.tell(answer)
+    return writing.outcomes
 
 
-def _outcomes(end: StopIteration) -> Outcomes:
-    outcomes: Outcomes = end.value
-    return outcomes
+async def write_async(writing: Writing, apply: Callable[[Group], Awaitable[Rejected]]) -> Outcomes:
+    """The same, with an `apply` that is awaited."""
+    while (group := writing.group) is not None:
+        try:
+            answer: Answer = await apply(group)
+        except (StatementRefused, Contended) as problem:
+            answer = problem
+        except BaseException:
+            writing.give_up()
+            raise
+        writing.tell(answer)
+    return writing.outcomes
 
 
 def plan_writes(bundles: Sequence[Bundle], *, alone: bool = False) -> Plan:

@@ -53,7 +53,7 @@ from perdure.store.rowforms import (
 from perdure.store.statements import statements
 from perdure.store.transaction import limited
 from perdure.store.values import require_storable
-from perdure.store.writer import Outcomes, write_async
+from perdure.store.writer import Outcomes, Writing, write_async
 
 T = TypeVar("T")
 _SQL = statements("postgres")
@@ -144,12 +144,12 @@ class PostgresStore(PostgresGraphs):
         return JoinedPostgresTransaction(connection, self._fetch)
 
     def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
-        return write_async(bundles, self._commits.apply)
+        return write_async(Writing(bundles), self._commits.apply)
 
     async def _write_apart(self, bundles: Sequence[Bundle]) -> Outcomes:
         """The same for bundles that were set aside, each alone, on a connection that nobody else waits for."""
         self._apart.patience_ms = max(_PATIENCE_MS, _PASS_MS // len(bundles))
-        return await write_async(bundles, self._apart.apply, alone=True)
+        return await write_async(Writing(bundles, alone=True), self._apart.apply)
 
     async def claim_runs(
         self, owner: HostId, limit: int, programs: Sequence[str] | None = None

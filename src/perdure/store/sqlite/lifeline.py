@@ -8,9 +8,9 @@ import msgspec
 
 from perdure.core.errors import StoreUnavailable
 from perdure.store.hosts import Glance, Scope, glance_from
+from perdure.store.sqlite.connection import LOG_PAGES
 from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.opening import connect
-from perdure.store.sqlite.pace import LOG_PAGES
 from perdure.store.statements import beat
 from perdure.store.values import require_storable
 

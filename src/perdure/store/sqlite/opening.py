@@ -10,21 +10,21 @@ import apsw
 
 from perdure.core.errors import NotOurDatabase, StoreUnavailable
 from perdure.store.schema import known_version, migrations, no_store, require_newest, strange_tables
+from perdure.store.sqlite.connection import BUSY_MS, Connection
 from perdure.store.sqlite.foreign import descriptors
 
 MEMORY = ":memory:"
 T = TypeVar("T")
 
-BUSY_MS = 10_000
 _STATEMENTS = 512
 
 
-def connect(path: str) -> apsw.Connection:
+def connect(path: str) -> Connection:
     """A connection that waits for locks and makes each commit durable."""
     return _open(path, _configure)
 
 
-def connect_first(path: str, *, adopt: bool, as_it_is: bool = False) -> apsw.Connection:
+def connect_first(path: str, *, adopt: bool, as_it_is: bool = False) -> Connection:
     """The same, and the schema is up to date: one that is to stay `as_it_is` is refused if it is not."""
 
     def prepare(connection: apsw.Connection) -> None:
@@ -40,10 +40,10 @@ def connect_first(path: str, *, adopt: bool, as_it_is: bool = False) -> apsw.Con
     return _open(path, prepare)
 
 
-def _open(path: str, prepare: Callable[[apsw.Connection], None]) -> apsw.Connection:
+def _open(path: str, prepare: Callable[[apsw.Connection], None]) -> Connection:
     with _typed_errors(path):
         with descriptors.opening(Path(path)) if path != MEMORY else nullcontext():
-            connection = apsw.Connection(path, statementcachesize=_STATEMENTS)
+            connection = Connection(path, statementcachesize=_STATEMENTS)
         try:
             connection.set_busy_timeout(BUSY_MS)
             prepare(connection)

@@ -10,7 +10,8 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLine
 from perdure.core.operations.transitions import Change, Changed, Decide
-from perdure.store.sqlite.opening import BUSY_MS, patiently
+from perdure.store.sqlite.connection import BUSY_MS
+from perdure.store.sqlite.opening import patiently
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
 

@@ -60,3 +60,8 @@ def _chunk(left: int) -> int:
 def _filled(sql: str, width: int, count: int) -> str:
     row = f"({','.join('?' * width)})"
     return sql.replace(":rows", ",".join([row] * count))
+
+
+def one_row(sql: str, width: int) -> str:
+    """`sql` for one row of so many values."""
+    return _filled(sql, width, 1)

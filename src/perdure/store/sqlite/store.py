@@ -7,8 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from pathlib import Path
-from time import perf_counter
 from typing import Any, TypeVar, cast
 
 import apsw
@@ -37,52 +35,41 @@ from perdure.store.rowforms import (
 )
 from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.graphs import SqliteGraphs
+from perdure.store.sqlite.groups import Groups
 from perdure.store.sqlite.inline import InlineConnection
 from perdure.store.sqlite.lifeline import SqliteLifeline, scope_values
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, patiently
 from perdure.store.sqlite.operations import SqliteOperations
-from perdure.store.sqlite.pace import Pace
 from perdure.store.sqlite.reading import load, next_books
 from perdure.store.sqlite.rows import execute_rows
 from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.sqlite.transaction import SqliteTransaction
 from perdure.store.sqlite.turns import Turns, Worker
-from perdure.store.sqlite.writing import apply, begin, in_transaction
+from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
 from perdure.store.transaction import JoinedTransaction, limited
 from perdure.store.values import require_storable
-from perdure.store.writer import Outcomes, write
 
 T = TypeVar("T")
 _SQL = statements("sqlite")
-_LOOK_EVERY = 64
-"""After so many groups the writer looks for a second SQLite library on its file."""
 
 
 class SqliteStore(SqliteGraphs):
     """Open with `SqliteStore.open`."""
 
-    def __init__(self, path: str, writer: Worker, reader: Worker, pace: Pace) -> None:
+    def __init__(self, path: str, writer: Worker, reader: Worker) -> None:
         self._path = path
-        self._pace = pace
-        self._folding: asyncio.Future[None] | None = None
         self._writer = writer
         self._reader = reader
         self._turns = Turns(writer)
-        self._committer = Committer(self._write)
-        self._groups = 0
+        self._groups = Groups(path, self._turns)
+        self._committer = Committer(self._groups.write)
         self._closed = False
         self._closing = asyncio.Lock()
 
     @classmethod
     async def open(cls, path: str, *, adopt: bool = False, as_it_is: bool = False) -> "SqliteStore":
-        pace = Pace()
-
-        def first_connection() -> apsw.Connection:
-            connection = connect_first(path, adopt=adopt, as_it_is=as_it_is)
-            pace.watch(connection)
-            return connection
-
+        first_connection = partial(connect_first, path, adopt=adopt, as_it_is=as_it_is)
         writer: Worker
         reader: Worker
         if path == MEMORY:
@@ -91,13 +78,13 @@ class SqliteStore(SqliteGraphs):
             writer = ConnectionThread(f"perdure-writer {path}", first_connection)
             reader = ConnectionThread(f"perdure-reader {path}", lambda: connect(path))
         try:
-            await writer.open()
+            await writer.open_to_write()
             if reader is not writer:
                 await reader.open()
         except BaseException:
             await _close(reader, writer)
             raise
-        return cls(path, writer, reader, pace)
+        return cls(path, writer, reader)
 
     @property
     def name(self) -> str:
@@ -129,46 +116,6 @@ class SqliteStore(SqliteGraphs):
             f"{self.name} can't join the transaction of {connection!r}",
             "use engine.transaction() alone: SQLite has one writer, and that is Perdure's",
         )
-
-    def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
-        return self._write_later(bundles) if self._turns.is_taken else self._write_now(bundles)
-
-    async def _write_later(self, bundles: Sequence[Bundle]) -> Outcomes:
-        async with self._turns.job():
-            return await self._write_now(bundles)
-
-    def _write_now(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
-        if self._pace.log_is_long and (self._folding is None or self._folding.done()):
-            self._folding = self._writer.submit(self._pace.fold_log)
-        if len(bundles) == 1 and self._pace.is_quick:
-            connection = self._writer.idle_connection
-            if connection is not None and begin(connection):
-                return self._write_in_place(connection, bundles)
-        return self._writer.submit(partial(self._write_group, bundles))
-
-    def _write_in_place(
-        self, connection: apsw.Connection, bundles: Sequence[Bundle]
-    ) -> Awaitable[Outcomes]:
-        answer: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
-        try:
-            answer.set_result(self._write_group(bundles, connection))
-        except Exception as error:
-            answer.set_exception(error)
-        finally:
-            # Nothing was applied if the bundle was rejected before the database was asked.
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        return answer
-
-    def _write_group(self, bundles: Sequence[Bundle], connection: apsw.Connection) -> Outcomes:
-        self._groups += 1
-        if self._path != MEMORY and self._groups % _LOOK_EVERY == 0:
-            descriptors.require_ours(Path(self._path))
-        began = perf_counter()
-        outcomes = write(bundles, partial(apply, connection))
-        if len(bundles) == 1:
-            self._pace.committed(perf_counter() - began)
-        return outcomes
 
     async def claim_runs(
         self, owner: HostId, limit: int, programs: Sequence[str] | None = None

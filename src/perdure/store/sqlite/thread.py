@@ -1,47 +1,84 @@
 """A thread that owns one SQLite connection and runs what it is given, in order."""
 
 import asyncio
-from collections.abc import Callable
-from queue import SimpleQueue
+import socket
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-import apsw
+from perdure.store.sqlite.connection import Connection, Part
 
 T = TypeVar("T")
 
-_Job = tuple[Callable[[apsw.Connection], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
+_Job = tuple[Callable[[Connection], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
 
 
 class ConnectionThread:
-    """Opens the connection in its own thread, so that nothing blocks the event loop."""
+    """Opens the connection in its own thread, so that nothing blocks the event loop.
 
-    def __init__(self, name: str, connect: Callable[[], apsw.Connection]) -> None:
+    While it has no job, the thread waits for groups to write, if there is a quick way for them: then it needs the
+    interpreter's lock neither to hear of one nor to tell of its end.
+    """
+
+    def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._connect = connect
         self._thread = Thread(target=self._work, name=name, daemon=True)
-        self._connection: apsw.Connection | None = None
+        self._connection: Connection | None = None
         self._unanswered = 0
+        self._told: Callable[[bool], None] | None = None
+        """Who is to hear of the group that is being written."""
+        self._bell: tuple[socket.socket, socket.socket] | None = None
 
     async def open(self) -> None:
         """Start the thread; raises what connecting raises."""
         self._thread.start()
         await self.run(lambda _: None)
 
-    async def run(self, job: Callable[[apsw.Connection], T]) -> T:
+    async def open_to_write(self) -> None:
+        """The same, for a connection that groups are written on."""
+        await self.open()
+        loop = asyncio.get_running_loop()
+        self._bell = ours, theirs = socket.socketpair()
+        for end in self._bell:
+            end.setblocking(False)
+        try:
+            loop.add_reader(ours, self._written)
+        except NotImplementedError:
+            descriptor = -1  # a loop that can't watch it: groups are jobs like others
+        else:
+            descriptor = theirs.fileno()
+        await self.run(lambda connection: connection.begin_writing(descriptor))
+
+    async def run(self, job: Callable[[Connection], T]) -> T:
         """Call `job` with the connection, and wait for what it returns."""
         return await self.submit(job)
 
-    def submit(self, job: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
+    def submit(self, job: Callable[[Connection], T]) -> asyncio.Future[T]:
         """Queue `job`. Once begun it is finished, even if nobody waits for it any more."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._unanswered += 1
         self._jobs.put((job, future, loop))
+        if self._connection is not None:
+            self._connection.want()
         return future
 
+    def write(self, parts: Sequence[Part], told: Callable[[bool], None]) -> bool:
+        """Commit a group in one go, if there is a way to and the thread has nothing else to do.
+
+        `told` hears whether it came about: if not, nothing is changed.
+        """
+        connection = self.idle_connection
+        if connection is None or not connection.submit(parts):
+            return False
+        self._unanswered += 1
+        self._told = told
+        return True
+
     @property
-    def idle_connection(self) -> apsw.Connection | None:
+    def idle_connection(self) -> Connection | None:
         """The connection, for the event loop's own thread, while this thread has nothing to do."""
         return None if self._unanswered else self._connection
 
@@ -49,10 +86,16 @@ class ConnectionThread:
         """Finish what is queued, then close the connection."""
         if self._thread.is_alive():
             self._jobs.put(None)
+            if self._connection is not None:
+                self._connection.want()
             await asyncio.to_thread(self._thread.join)
+        if self._bell is not None:
+            asyncio.get_running_loop().remove_reader(self._bell[0])
+            for end in self._bell:
+                end.close()
 
     def _work(self) -> None:
-        while (item := self._jobs.get()) is not None:
+        while (item := self._next()) is not None:
             job, future, loop = item
             result: Any = None
             failure: BaseException | None = None
@@ -67,6 +110,25 @@ class ConnectionThread:
             del item, job, future, result, failure
         if self._connection is not None:
             self._connection.close()
+
+    def _next(self) -> _Job | None:
+        """The next job; until there is one, groups are written."""
+        connection = self._connection
+        while connection is not None and connection.is_quick:
+            try:
+                return self._jobs.get_nowait()
+            except Empty:
+                connection.serve()
+        return self._jobs.get()
+
+    def _written(self) -> None:
+        """A group is through: the socket tells."""
+        connection, told, bell = self._connection, self._told, self._bell
+        if connection is None or told is None or bell is None or not bell[0].recv(1):
+            return
+        self._unanswered -= 1
+        self._told = None
+        told(connection.take())
 
     def _answer(
         self,

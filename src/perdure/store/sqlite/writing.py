@@ -25,8 +25,9 @@ from perdure.store.rowforms import (
     stream_rows,
     work_rows,
 )
+from perdure.store.sqlite.connection import BUSY_MS, Part
 from perdure.store.sqlite.graph_writing import write_index
-from perdure.store.sqlite.opening import BUSY_MS, patiently
+from perdure.store.sqlite.opening import patiently
 from perdure.store.sqlite.rows import execute_rows, fetch_rows
 from perdure.store.statements import statements
 from perdure.store.writer import StatementRefused
@@ -96,30 +97,42 @@ def _write(connection: apsw.Connection, group: Group) -> None:
     def run(name: str, rows: list[Any]) -> int:
         return execute_rows(connection, _SQL[name], rows) if rows else 0
 
-    if run("create_runs", created_rows(group)) != len(group.created):
-        raise _Rejected(_taken(connection, group))
-    if run("advance_runs", head_rows(group)) != len(group.heads):
-        raise _Rejected(_unfit(connection, group))
-    run(*publishing(group))
-    if run("finish_work", group.finished) != len(group.finished):
-        raise _Rejected(_lost_work(connection, group))
-    run("close_runs", closed_rows(group))
-    run("park_runs", list(group.parked.items()))
-    run("append_events", event_rows(group))
-    run("post", posting_rows(group))
-    run("enqueue", message_rows(group))
-    if group.forwarded:
-        rows = forwarded_rows(group)
-        run("forward", rows)
-        run("forget", rows)
-    run("acknowledge", group.acknowledged)
-    run("mark", group.marked)
-    run("drop_work", list(group.dropped))
-    run("put_work", work_rows(group))
+    for name, rows, expected in _parts(group):
+        changed = run(name, rows)
+        if expected is not None and changed != expected:
+            raise _Rejected(_MISFITS[name](connection, group))
     if group.index and not write_index(run, group.index):
         raise _Rejected(_overflows(connection, group, group.index))
     if group.chunks:
         _append_chunks(connection, group)
+
+
+def plain_parts(group: Group) -> list[Part] | None:
+    """All that is written of a group, in order; `None` if some of it depends on what the database answers."""
+    return None if group.index or group.chunks else _parts(group)
+
+
+def _parts(group: Group) -> list[Part]:
+    """What is written of a group, in order, but for what only graphs and streams have."""
+    forwarded = forwarded_rows(group)
+    parts = (
+        Part("create_runs", created_rows(group), len(group.created)),
+        Part("advance_runs", head_rows(group), len(group.heads)),
+        Part(*publishing(group)),
+        Part("finish_work", group.finished, len(group.finished)),
+        Part("close_runs", closed_rows(group)),
+        Part("park_runs", list(group.parked.items())),
+        Part("append_events", event_rows(group)),
+        Part("post", posting_rows(group)),
+        Part("enqueue", message_rows(group)),
+        Part("forward", forwarded),
+        Part("forget", forwarded),
+        Part("acknowledge", group.acknowledged),
+        Part("mark", group.marked),
+        Part("drop_work", list(group.dropped)),
+        Part("put_work", work_rows(group)),
+    )
+    return [part for part in parts if part.rows]
 
 
 def _append_chunks(connection: apsw.Connection, group: Group) -> None:
@@ -188,3 +201,7 @@ def _lost_work(connection: apsw.Connection, group: Group) -> dict[int, CommitRej
         if row is None:
             rejected[group.finishers[run_id, step]] = stale_token(run_id, step)
     return rejected
+
+
+_MISFITS = {"create_runs": _taken, "advance_runs": _unfit, "finish_work": _lost_work}
+"""Who does not fit, if a statement changed fewer rows than it should have."""
