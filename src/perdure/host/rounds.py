@@ -1,7 +1,8 @@
 """Rounds: the turns that runs are to take now, taken together, phase by phase.
 
 First every program goes on, then every journal grows. So the same code runs for many runs in a row, and
-stays in the processor's caches: with hundreds of runs that took a fifth off the work of a step.
+stays in the processor's caches: with hundreds of runs that took a fifth off the work of a step. What some tens of
+runs have written is on its way to the disk while the next ones take their turns.
 """
 
 import asyncio
@@ -14,6 +15,9 @@ from perdure.host.staging import Staging
 from perdure.store.committer import Decided
 
 T = TypeVar("T")
+
+LARGEST = 64
+"""Turns of one round: the caches want many, and the disk does not want to wait for all."""
 
 Begin = Callable[[], Batch]
 """Feeds a run, and gives what is to be written of it. No two of a round may be of the same run."""
@@ -49,7 +53,8 @@ class Rounds:
         self._turns.clear()
 
     def _take(self) -> None:
-        turns, self._turns = self._turns, []
+        turns, self._turns = self._turns[:LARGEST], self._turns[LARGEST:]
+        has_more = bool(self._turns)
         staging, self._interrupt = self._staging, None
         begun = self._pass(call, turns)
         reserved = self._pass(staging.reserve, begun)
@@ -58,6 +63,9 @@ class Rounds:
                 self._submit(batch, told)
             except BaseException as error:
                 self._fail(told, error)
+        if has_more:
+            # After the store, which has heard of this round's batches.
+            self._loop.call_soon(self._take)
         if self._interrupt is not None:
             raise self._interrupt
 

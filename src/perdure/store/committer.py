@@ -28,6 +28,9 @@ Waiting = tuple[Bundle, Decided]
 MAX_GROUP = 1000
 """Bundles in a group: bounds the time that the newest bundle waits for the oldest."""
 
+SMALL_GROUP = 256
+"""So many bundles go together, though no others wait. Of more, half goes: its submitters go on meanwhile."""
+
 MAX_QUEUED = 4000
 """Bundles that wait for their turn; beyond it, submitters wait to be let in."""
 
@@ -162,7 +165,9 @@ class Committer:
     def _write_group(self) -> None:
         """Hand the next group to the database; go on when it is decided."""
         queue = self._queue
-        group = [queue.popleft() for _ in range(min(len(queue), self._max_group))]
+        waiting = len(queue)
+        size = min(waiting, max(SMALL_GROUP, waiting // 2), self._max_group)
+        group = [queue.popleft() for _ in range(size)]
         if self._aside:
             group = self._passing(group)
         answer = self._begin([bundle for bundle, _ in group])
