@@ -80,7 +80,7 @@ async def test_it_is_loaded_into_the_library_of_the_driver(store: SqliteStore) -
 
 
 async def test_it_knows_how_many_values_each_statement_takes(store: SqliteStore) -> None:
-    sql = statements("sqlite")
+    sql = statements("sqlite") | statements("sqlite_graphs")
     for name, width in WIDTHS.items():
         prepared = idle(store).execute(f"EXPLAIN {one_row(sql[name], width)}", [None] * width)
         assert prepared.fetchone() is not None

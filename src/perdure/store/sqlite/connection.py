@@ -43,6 +43,17 @@ WIDTHS: Final = {
     "mark": 4,
     "drop_work": 2,
     "put_work": 7,
+    "clear_runs": 1,
+    "empty_runs": 1,
+    "clear_steps": 2,
+    "empty_steps": 2,
+    "track": 4,
+    "deliver": 6,
+    "unhook_runs": 1,
+    "unhook_steps": 2,
+    "hook": 7,
+    "broadcast": 5,
+    "scrub": 1,
 }
 """The statements that groups are made of, and how many values a row of each has."""
 
@@ -142,7 +153,7 @@ def _quick_way(connection: Connection, socket: int) -> "Quick | None":
         connection.load_extension(compiled.__file__, ENTRY_POINT)
     finally:
         connection.enable_load_extension(False)
-    sql = statements("sqlite")
+    sql = statements("sqlite") | statements("sqlite_graphs")
     texts = tuple(one_row(sql[name], width) for name, width in WIDTHS.items())
     pointer = connection.sqlite3_pointer()
     quick: Quick = compiled.Quick(pointer, BUSY_MS, LOG_PAGES, socket, texts)

@@ -1,7 +1,4 @@
-"""Applying to SQLite what a group changes of graphs."""
-
-from collections.abc import Callable
-from typing import Any
+"""What a group changes of graphs, as statements of SQLite."""
 
 from perdure.store.graph_index import GraphIndex
 from perdure.store.graph_rows import (
@@ -14,25 +11,23 @@ from perdure.store.graph_rows import (
     unhooked_runs,
     unhooked_steps,
 )
-
-Run = Callable[[str, list[Any]], int]
-"""Runs a statement with rows, if there are any; returns how many were changed."""
+from perdure.store.sqlite.connection import Part
 
 
-def write_index(run: Run, index: GraphIndex) -> bool:
-    """False if nodes would have more predecessors resolved than they require."""
+def index_parts(index: GraphIndex) -> list[Part]:
+    """In order. Nodes that would have more predecessors resolved than they require are not changed: the count tells."""
     runs, steps, tracked = cleared_runs(index), cleared_steps(index), tracked_rows(index)
-    run("clear_runs", runs)
-    run("empty_runs", runs)
-    run("clear_steps", steps)
-    run("empty_steps", steps)
-    if run("track", tracked) != len(tracked):
-        return False
-    run("deliver", delivered_rows(index))
-    run("unhook_runs", unhooked_runs(index))
-    run("unhook_steps", unhooked_steps(index))
-    run("hook", hook_rows(index))
-    if index.broadcasts:
-        run("broadcast", [row[:5] for row in broadcast_rows(index)])
-        run("scrub", [(mailbox,) for mailbox, *_, scrub in broadcast_rows(index) if scrub])
-    return True
+    broadcasts = broadcast_rows(index)
+    return [
+        Part("clear_runs", runs),
+        Part("empty_runs", runs),
+        Part("clear_steps", steps),
+        Part("empty_steps", steps),
+        Part("track", tracked, len(tracked)),
+        Part("deliver", delivered_rows(index)),
+        Part("unhook_runs", unhooked_runs(index)),
+        Part("unhook_steps", unhooked_steps(index)),
+        Part("hook", hook_rows(index)),
+        Part("broadcast", [row[:5] for row in broadcasts]),
+        Part("scrub", [(mailbox,) for mailbox, *_, scrub in broadcasts if scrub]),
+    ]

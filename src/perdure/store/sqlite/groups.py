@@ -18,7 +18,7 @@ from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.opening import MEMORY
 from perdure.store.sqlite.pace import Pace
 from perdure.store.sqlite.turns import Turns
-from perdure.store.sqlite.writing import apply, begin, plain_parts
+from perdure.store.sqlite.writing import all_parts, apply, begin
 from perdure.store.writer import Outcomes, Writing, write
 
 _LOOK_EVERY = 64
@@ -68,7 +68,7 @@ class Groups:
         if group is None:
             return
         began = perf_counter()
-        parts = plain_parts(group)
+        parts = all_parts(group)
         if parts is not None and connection.is_quick:
             if connection.write(parts):
                 writing.tell({})
@@ -83,7 +83,7 @@ class Groups:
 
     def _write_quickly(self, writing: Writing, answer: asyncio.Future[Outcomes]) -> bool:
         """Let the thread commit the group in one go. False if it can't now."""
-        parts = None if writing.group is None else plain_parts(writing.group)
+        parts = None if writing.group is None else all_parts(writing.group)
         began = perf_counter()
 
         def told(came_about: bool) -> None:

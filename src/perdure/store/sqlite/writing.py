@@ -8,7 +8,6 @@ import apsw
 
 from perdure.core.errors import CommitRejected, StoreUnavailable
 from perdure.core.ids import RunId
-from perdure.store.graph_index import GraphIndex
 from perdure.store.graph_rows import tracked_rows
 from perdure.store.group import Group
 from perdure.store.rejections import late_chunks, overflows, run_exists, stale_token, unfit_heads
@@ -26,7 +25,7 @@ from perdure.store.rowforms import (
     work_rows,
 )
 from perdure.store.sqlite.connection import BUSY_MS, Part
-from perdure.store.sqlite.graph_writing import write_index
+from perdure.store.sqlite.graph_writing import index_parts
 from perdure.store.sqlite.opening import patiently
 from perdure.store.sqlite.rows import execute_rows, fetch_rows
 from perdure.store.statements import statements
@@ -94,28 +93,23 @@ def apply_with(connection: apsw.Connection, group: Group) -> dict[int, CommitRej
 
 
 def _write(connection: apsw.Connection, group: Group) -> None:
-    def run(name: str, rows: list[Any]) -> int:
-        return execute_rows(connection, _SQL[name], rows) if rows else 0
-
     for name, rows, expected in _parts(group):
-        changed = run(name, rows)
+        changed = execute_rows(connection, _SQL[name], rows)
         if expected is not None and changed != expected:
             raise _Rejected(_MISFITS[name](connection, group))
-    if group.index and not write_index(run, group.index):
-        raise _Rejected(_overflows(connection, group, group.index))
     if group.chunks:
         _append_chunks(connection, group)
 
 
-def plain_parts(group: Group) -> list[Part] | None:
+def all_parts(group: Group) -> list[Part] | None:
     """All that is written of a group, in order; `None` if some of it depends on what the database answers."""
-    return None if group.index or group.chunks else _parts(group)
+    return None if group.chunks else _parts(group)
 
 
 def _parts(group: Group) -> list[Part]:
-    """What is written of a group, in order, but for what only graphs and streams have."""
+    """What is written of a group, in order, but for chunks."""
     forwarded = forwarded_rows(group)
-    parts = (
+    parts = [
         Part("create_runs", created_rows(group), len(group.created)),
         Part("advance_runs", head_rows(group), len(group.heads)),
         Part(*publishing(group)),
@@ -131,7 +125,9 @@ def _parts(group: Group) -> list[Part]:
         Part("mark", group.marked),
         Part("drop_work", list(group.dropped)),
         Part("put_work", work_rows(group)),
-    )
+    ]
+    if group.index:
+        parts += index_parts(group.index)
     return [part for part in parts if part.rows]
 
 
@@ -145,11 +141,9 @@ def _append_chunks(connection: apsw.Connection, group: Group) -> None:
         raise _Rejected(_known_chunks(connection, group))
 
 
-def _overflows(
-    connection: apsw.Connection, group: Group, index: GraphIndex
-) -> dict[int, CommitRejected]:
+def _overflows(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
     connection.execute("ROLLBACK")
-    nodes = [row[:2] for row in tracked_rows(index)]
+    nodes = [] if group.index is None else [row[:2] for row in tracked_rows(group.index)]
     return overflows(group, fetch_rows(connection, _SQL["select_tracked"], nodes))
 
 
@@ -203,5 +197,10 @@ def _lost_work(connection: apsw.Connection, group: Group) -> dict[int, CommitRej
     return rejected
 
 
-_MISFITS = {"create_runs": _taken, "advance_runs": _unfit, "finish_work": _lost_work}
+_MISFITS = {
+    "create_runs": _taken,
+    "advance_runs": _unfit,
+    "finish_work": _lost_work,
+    "track": _overflows,
+}
 """Who does not fit, if a statement changed fewer rows than it should have."""
