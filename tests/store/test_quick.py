@@ -265,6 +265,8 @@ async def test_after_it_is_closed_it_does_nothing() -> None:
     assert not quick.write([])
     assert not quick.submit([])
     quick.fold_log()
+    with pytest.raises(RuntimeError, match="no job is over"):
+        quick.take()
     quick.close()
 
 

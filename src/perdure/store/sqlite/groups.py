@@ -87,8 +87,12 @@ class Groups:
         began = perf_counter()
 
         def told(came_about: bool) -> None:
-            if came_about:
-                writing.tell({})
+            try:
+                if came_about:
+                    writing.tell({})
+            except Exception as error:  # nobody else would hear of it
+                settle_future(answer, [], error)
+                return
             self._measure(writing, began)
             if writing.group is None:
                 settle_future(answer, writing.outcomes, None)

@@ -63,8 +63,8 @@ typedef struct {
     int socket;
     PyThread_type_lock lock; /* for what follows; never held for long, nor while the other one is waited for */
     PyThread_type_lock bell; /* locked, but for a moment in which `serve` is called */
-    int is_waiting, is_wanted;
-    int has_job, is_begun;
+    int is_waiting, is_wanted, is_folding;
+    int has_job, is_begun, is_over;
 } Quick;
 
 /* Looking up values, with the interpreter's lock */
@@ -257,6 +257,16 @@ make_job(Quick *quick, PyObject *list, Job *job)
     return is_made;
 }
 
+/* Whether the connection's own thread folds the log: to wait for it here would take long. */
+static int
+is_folding(Quick *quick)
+{
+    PyThread_acquire_lock(quick->lock, WAIT_LOCK);
+    int is_so = quick->is_folding;
+    PyThread_release_lock(quick->lock);
+    return is_so;
+}
+
 static PyObject *
 write_here(PyObject *self, PyObject *list)
 {
@@ -266,7 +276,8 @@ write_here(PyObject *self, PyObject *list)
         PyErr_SetString(PyExc_TypeError, "write takes a list of parts");
         return NULL;
     }
-    if (quick->database == NULL || is_in_transaction(quick->database) || !make_job(quick, list, &job)) {
+    if (quick->database == NULL || is_folding(quick) || is_in_transaction(quick->database)
+        || !make_job(quick, list, &job)) {
         Py_RETURN_FALSE;
     }
     Py_BEGIN_ALLOW_THREADS
@@ -315,6 +326,7 @@ submit(PyObject *self, PyObject *list)
     quick->job = job;
     quick->has_job = 1;
     quick->is_begun = 0;
+    quick->is_over = 0;
     ring(quick);
     PyThread_release_lock(quick->lock);
     Py_RETURN_TRUE;
@@ -325,10 +337,17 @@ take(PyObject *self, PyObject *Py_UNUSED(nothing))
 {
     Quick *quick = (Quick *)self;
     PyThread_acquire_lock(quick->lock, WAIT_LOCK);
+    int is_over = quick->has_job && quick->is_over;
     Job job = quick->job;
-    memset(&quick->job, 0, sizeof quick->job);
-    quick->has_job = 0;
+    if (is_over) {
+        memset(&quick->job, 0, sizeof quick->job);
+        quick->has_job = 0;
+    }
     PyThread_release_lock(quick->lock);
+    if (!is_over) {
+        PyErr_SetString(PyExc_RuntimeError, "no job is over");
+        return NULL;
+    }
     PyObject *is_done = PyBool_FromLong(job.is_done);
     drop_job(&job);
     return is_done;
@@ -348,11 +367,14 @@ serve_jobs(Quick *quick)
                 quick->log_pages = 0; /* before anybody sees it, and wants it folded */
             }
             PyThread_acquire_lock(quick->lock, WAIT_LOCK);
+            quick->is_over = 1;
+            quick->is_folding = is_long;
             tell(quick);
             if (is_long) {
                 PyThread_release_lock(quick->lock);
                 fold_log_of(quick->database);
                 PyThread_acquire_lock(quick->lock, WAIT_LOCK);
+                quick->is_folding = 0;
             }
         }
         else if (quick->is_wanted) {
