@@ -318,7 +318,7 @@ class PostgresStore(PostgresGraphs):
 
     async def _take(self, name: str, *values: Any) -> list[Run]:
         require_storable(values)
-        return await self._use(Taking(name, *values))
+        return await Taking(name, *values).decide(self._use)
 
     async def _count(self, name: str, *values: Any) -> int:
         require_storable(values)
