@@ -41,7 +41,7 @@ from perdure.store.postgres.taking import Taking
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
 from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Run
+from perdure.store.records import Claim, Run, Sent
 from perdure.store.rowforms import (
     chunk_from,
     claim_from,
@@ -242,6 +242,10 @@ class PostgresStore(PostgresGraphs):
         accounts = {message_account(guid): guid for guid in guids}
         rows = await self._fetch("select_chain_accounts", first, list(accounts))
         return {accounts[row[0]] for row in rows}
+
+    async def sent_before(self, first: RunId, guid: Guid) -> list[Sent]:
+        rows = await self._fetch("select_sent", first, guid, message_account(guid))
+        return [Sent(*row) for row in rows]
 
     async def published_in_chain(self, first: RunId) -> dict[str, bytes]:
         return {row[0]: row[1] for row in await self._fetch("select_chain_published", first)}
