@@ -46,6 +46,7 @@ PUBLIC = [
     "RunStatus",
     "Settings",
     "Signal",
+    "SignalReused",
     "StatementFailed",
     "StepCancelled",
     "StepInDoubt",

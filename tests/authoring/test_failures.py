@@ -275,7 +275,6 @@ def impostor() -> Exception:
         pytest.param(Grows("x"), id="other text"),
         pytest.param(local_class()("x"), id="local class"),
         pytest.param(impostor(), id="another class of that name"),
-        pytest.param(ExceptionGroup("x", [ValueError("y")]), id="group"),
         pytest.param(StopIteration(1), id="stop iteration"),
         pytest.param(KeyboardInterrupt("x"), id="interrupt"),
         pytest.param(SystemExit(3), id="exit"),

@@ -95,3 +95,35 @@ async def test_whose_result_can_not_be_read_is_told(engine: Engine) -> None:
     whose = f"run '{alone.run_id}' of 'results.of-a-workflow-inside'"
     with pytest.raises(NotDecodable, match=whose):
         await alone.result(10)
+
+
+async def test_a_group_reaches_the_workflow_and_the_client_as_a_group(engine: Engine) -> None:
+    @task
+    async def fail_twice() -> None:
+        raise ExceptionGroup("both", [KeyError("a"), ExceptionGroup("in", [ValueError("b")])])
+
+    @workflow
+    async def handling_a_group() -> list[str]:
+        handled: list[str] = []
+        try:
+            await fail_twice()
+        except* ValueError as group:
+            handled.append(repr(group))
+        except* KeyError as group:
+            handled.append(repr(group))
+        return handled
+
+    @workflow
+    async def raising_a_group() -> None:
+        await fail_twice()
+
+    assert await (await engine.start(handling_a_group())).result(10) == [
+        "ExceptionGroup('both', [ExceptionGroup('in', [ValueError('b')])])",
+        "ExceptionGroup('both', [KeyError('a')])",
+    ]
+    run = await engine.start(raising_a_group())
+    with pytest.raises(ExceptionGroup) as caught:
+        await run.result(10)
+    assert repr(caught.value) == (
+        "ExceptionGroup('both', [KeyError('a'), ExceptionGroup('in', [ValueError('b')])])"
+    )

@@ -7,8 +7,11 @@ import pytest
 import perdure
 from perdure import Engine, RunClosed, RunStatus, Signal, UnknownRun, task, workflow
 from perdure.core.errors import NotDecodable
-from perdure.core.ids import new_run_id
+from perdure.core.ids import RunId, new_run_id
 from perdure.core.journal import events as e
+from perdure.core.messages import Message
+from perdure.core.replay.identity import signal_guid
+from perdure.store.bundle import Bundle
 from tests.client.engines import (
     ALWAYS_REPLAY,
     journal,
@@ -145,7 +148,11 @@ async def test_a_signal_that_comes_again_is_put_aside_though_the_run_is_not_in_m
         run = await engine.start(collecting())
         await run.signal(number, 1, id="one")
         await until_recorded(engine, run, e.SignalReceived)
-        await run.signal(number, 1, id="one")
+        # As from a sender that looked whether it was taken in, just before it was.
+        again, run_id = Bundle(), RunId(run.run_id)
+        guid = signal_guid(run_id, number.name, "id:one")
+        again.enqueue(Message(run_id, guid, f"signal:{number.name}", 0, 0, payload=b"1"))
+        await store_of(engine).commit(again)
 
         async def is_put_aside() -> bool:
             return [state for _, state, _ in await store_of(engine).messages(run.run_id)] == [

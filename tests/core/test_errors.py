@@ -36,6 +36,7 @@ RELEASED = {
     "ForeignAwait": "foreign-await",
     "JoinSetClosed": "join-set-closed",
     "KeyReused": "key-reused",
+    "SignalReused": "signal-reused",
     "VersionExists": "version-exists",
     "UnknownVersion": "unknown-version",
     "NotActive": "not-active",

@@ -8,6 +8,7 @@ from perdure.core.ids import Guid, RunId
 from perdure.core.journal import events as e
 from perdure.core.replay.identity import next_run_id
 from perdure.store.bundle import Bundle
+from perdure.store.records import Sent
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, Driven, begun, contents, sending, together
 
@@ -156,3 +157,21 @@ async def test_bad_input_is_refused_before_it_reaches_the_store(store: Store) ->
         Bundle().forward(run.run_id, run.guid("approve"), RunId("somewhere"))
     with pytest.raises(InvalidId, match="is not a run id"):
         Driven().start(chain=RunId("somewhere"))
+
+
+async def test_a_message_is_found_where_it_waits_and_where_it_was_taken_in(store: Store) -> None:
+    first, last = await chained(store, 2)
+    other = await begun(store)
+    message = first.message("approve")
+    await store.commit(sending(message))
+    waiting = Sent(first.run_id, message.payload, is_taken=False)
+    assert await store.sent_before(first.run_id, message.guid) == [waiting]
+    await store.commit(forwarding(first, message.guid, last))
+    waiting = Sent(last.run_id, message.payload, is_taken=False)
+    assert await store.sent_before(first.run_id, message.guid) == [waiting]
+    taken = first.guid("taken")
+    await store.commit(last.appending(e.SignalDelivered("approval", 1, taken, payload=b"1")))
+    assert await store.sent_before(first.run_id, taken) == [Sent(last.run_id, None, is_taken=True)]
+    for unknown in (first.guid("unknown"), other.guid("unknown")):
+        assert await store.sent_before(first.run_id, unknown) == []
+    assert await store.sent_before(other.run_id, message.guid) == []

@@ -6,12 +6,14 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from perdure.core.ids import HostId, RunId, StepId
+from perdure.core.ids import Guid, HostId, RunId, StepId
+from perdure.core.ledger import message_account
 from perdure.core.limits import MAX_TIME_MS
 from perdure.core.streams.chunks import Origin, StoredChunk
 from perdure.store.graphs import MATCHES
 from perdure.store.hosts import Glance, Scope
 from perdure.store.postgres.store import PostgresStore
+from perdure.store.records import Sent
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.statements import statements
 from perdure.store.store import Store
@@ -86,6 +88,12 @@ QUERIES = {
     "match_hooks": Query(lambda s: s.match_hooks(NOW), [], "match_hooks", (NOW, MATCHES)),
     "chain_end": Query(
         lambda s: s.chain_end(RunId("r_none")), None, "select_chain_end", ("r_none",)
+    ),
+    "sent_before": Query(
+        lambda s: s.sent_before(RunId("r_100007"), Guid("r_100007")),
+        [Sent(RunId("r_100007"), None, is_taken=False)],
+        "select_sent",
+        ("r_100007", "r_100007", message_account(Guid("r_100007"))),
     ),
     "next_work": Query(
         lambda s: s.next_work(["gpu", "cpu"]), 1, "select_next_work", (["gpu", "cpu"],)

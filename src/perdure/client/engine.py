@@ -273,7 +273,8 @@ class Engine:
         """Send a signal to whoever waits for that topic and key, or is the first to; returns when it is durable.
 
         One hook gets it. Inside a transaction it is sent with its commit, or never. Sent again with the same `id` it is
-        the same signal, as long as nobody took it, and to the run that did.
+        the same signal, as long as nobody took it, and to the run that did. While it waits, another value with that
+        `id` is refused with `SignalReused`.
         """
         await send(self._here().host, topic, key, value, code, id)
 

@@ -16,6 +16,7 @@ from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_text
 from perdure.client.answering import begun_steps, named_step, require_open
 from perdure.client.callers import require_own_loop
+from perdure.client.resending import Sending, was_taken
 from perdure.client.sending import sender_of
 from perdure.client.stored import require_unparked, stored_run
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
@@ -224,7 +225,7 @@ class Handle(Generic[R]):
         """Send the run a signal; returns when it is durable.
 
         Two signals with the same `id` are one, so that a sender may try again: even when the run is over, if it has
-        taken the first one in.
+        taken the first one in. With another value the second is refused with `SignalReused`.
         """
         sent = require_signal(signal)
         host = self._hosting.host
@@ -232,9 +233,10 @@ class Handle(Generic[R]):
         payload = sent.encode(host.codec, value)
         end = await self._last_run()
         guid = signal_guid(end.origin, sent.name, sender)
-        if id is not None and (end.chain is not None or end.status in TERMINAL):
+        if id is not None:
             # A run that is over may have had it, or an earlier one of the chain: the last one does not know.
-            if await self._store.taken_in_chain(end.origin, [guid]):
+            what = f"signal {sent.name!r} with id {id!r} to run {self.run_id!r}"
+            if await was_taken(host, Sending(end.origin, guid, payload, what, sent.of)):
                 return
         self._require_open(end, f"take signal {signal.name!r}")
         await self._send(end, f"signal:{signal.name}", guid, payload)
@@ -250,7 +252,8 @@ class Handle(Generic[R]):
         """Answer a step of a graph whose task responded with 202; returns when the answer is durable.
 
         `step` is its id, or the name of its activity if that is under way once. It goes on with `value`, and with code
-        202 it stays open for more. An answer may come before the 202 does. Two with the same `id` are one. Of
+        202 it stays open for more. An answer may come before the 202 does. Two with the same `id` are one, and
+        with another value or code the second is refused with `SignalReused`. Of
         several final ones that are sent before the first is taken the others lead to nothing, and so does any to a task
         that ends without a 202.
         """
@@ -262,8 +265,10 @@ class Handle(Generic[R]):
         begun = begun_steps(await self._store.entries(run.run_id), host.codec)
         found = named_step(run.run_id, given, begun)
         guid = signal_guid(run.run_id, f"{RESPOND}@{found}", sender)
-        if id is not None and await self._store.taken_in_chain(run.run_id, [guid]):
-            return
+        if id is not None:
+            what = f"an answer with id {id!r} to step {found!r} of run {run.run_id!r}"
+            if await was_taken(host, Sending(run.run_id, guid, payload, what)):
+                return
         end = await self._open_end(f"take an answer for step {found!r}")
         require_open(run.run_id, found, begun)
         await self._send(end, f"signal:{RESPOND}", guid, payload, found)

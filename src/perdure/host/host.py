@@ -110,7 +110,9 @@ class Host:
         self._undecided = 0
         """Commits that bodies' ends and messages have led to, and that are under way."""
         self._all_decided = asyncio.Event()
-        self._is_stopping = False
+        self.stopping = (
+            asyncio.Event()
+        )  # from then on nothing waits for a store that does not answer
         self._is_killed = False
         self.on_failure: Callable[[BaseException], None] = _log_failure
         """Called with what nobody waits for and should not have happened."""
@@ -192,12 +194,12 @@ class Host:
             except StoreClosed:
                 raise
             except (StoreError, CommitRejected) as error:
-                if self._is_stopping or isinstance(error, BundleRefused):
+                if self.stopping.is_set() or isinstance(error, BundleRefused):
                     raise
                 log.warning(
                     "run %s waits %.2f s for its store: %s", run_id, patience.delay_s, error
                 )
-                await patience.wait()
+                await patience.wait(self.stopping)
 
     async def _act(self, run: WarmRun, act: Act) -> bool:
         """False if the run left memory meanwhile."""
@@ -397,7 +399,7 @@ class Host:
 
     async def stop(self, grace_s: float) -> None:
         """Finish what runs, as far as the time allows."""
-        self._is_stopping = True
+        self.stopping.set()
         self.bodies.drain()
         await self._quiet(grace_s)
         self.bodies.close()

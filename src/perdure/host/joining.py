@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from perdure.core.errors import InputError, NotCommitted, UnknownRun
-from perdure.core.ids import RunId
+from perdure.core.ids import Guid, RunId
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.messages import Message
 from perdure.core.transactions import Row
@@ -60,6 +60,8 @@ class Joining(ABC):
         self._started: dict[RunId, Start] = {}
         self._keys: dict[tuple[str, str, str], RunId] = {}
         """The keys of what was started here, in their scopes."""
+        self._payloads: dict[Guid, bytes | None] = {}
+        """What was sent here says."""
         self._looking = asyncio.Lock()
         """Held while a key is looked up and taken, so that of two who want it at once the other finds it taken."""
 
@@ -112,6 +114,17 @@ class Joining(ABC):
             raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
         return await self._rows.chain_end(run.origin) or run
 
+    async def send(self, bundle: Bundle, message: Message | None) -> None:
+        """Send what the bundle holds with the commit. `message` is what is to be delivered then; `None` if it is
+        for whoever waits for it."""
+        await self._send(bundle, message)
+        for sent in bundle.messages:
+            self._payloads.setdefault(sent.guid, sent.payload)
+
+    def sent_before(self, guid: Guid) -> bytes | None:
+        """What a message says that was sent here; `None` if it was not."""
+        return self._payloads.get(guid)
+
     def has_started(self, run_id: RunId) -> bool:
         return run_id in self._started
 
@@ -128,9 +141,7 @@ class Joining(ABC):
         """False as long as it certainly is not."""
 
     @abstractmethod
-    async def send(self, bundle: Bundle, message: Message | None) -> None:
-        """Send what the bundle holds with the commit. `message` is what is to be delivered then; `None` if it is
-        for whoever waits for it."""
+    async def _send(self, bundle: Bundle, message: Message | None) -> None: ...
 
     @abstractmethod
     async def _start(self, start: Start) -> RunId: ...
@@ -159,7 +170,7 @@ class OwnTransaction(Joining):
         self._batches.append(batch)
         return batch.run.run_id
 
-    async def send(self, bundle: Bundle, message: Message | None) -> None:
+    async def _send(self, bundle: Bundle, message: Message | None) -> None:
         self.rows.require_open()
         self._sent.append(bundle)
         if message is None:
@@ -260,7 +271,7 @@ class UsersTransaction(Joining):
         await self._joined.write(bundle)
         return run_id
 
-    async def send(self, bundle: Bundle, message: Message | None) -> None:  # noqa: ARG002 - nobody knows when
+    async def _send(self, bundle: Bundle, message: Message | None) -> None:  # noqa: ARG002 - nobody knows when
         await self._joined.write(bundle)
 
 

@@ -7,6 +7,14 @@ from perdure.core.journal.state import Status
 from perdure.core.messages import Work
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """A message that was sent before: where it waits, with what it says; or, if it `is_taken`, who has taken it in."""
+
+    run_id: RunId
+    payload: bytes | None
+    is_taken: bool
+
+
 class NewRun(msgspec.Struct, frozen=True):
     """A run that is about to exist. `key` is unique over scope and program; `chain` is as in `Run`."""
 

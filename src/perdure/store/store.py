@@ -22,7 +22,7 @@ from perdure.store.graphs import GraphTables
 from perdure.store.hosts import Glance, Lifeline, NewHost, Scope
 from perdure.store.operations import OperationTable
 from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Run
+from perdure.store.records import Claim, Run, Sent
 from perdure.store.transaction import JoinedTransaction, OpenTransaction
 
 
@@ -174,6 +174,10 @@ class Store(GraphTables, Protocol):
 
     async def taken_in_chain(self, first: RunId, guids: Sequence[Guid]) -> set[Guid]:
         """Which of these messages any run of the chain has taken in."""
+        ...
+
+    async def sent_before(self, first: RunId, guid: Guid) -> list[Sent]:
+        """Where a message to the chain that began with `first`, or to that mailbox, waits, and who has taken it in."""
         ...
 
     async def published_in_chain(self, first: RunId) -> dict[str, bytes]:

@@ -21,6 +21,7 @@
     │   ├── ForeignAwait           a workflow that awaits something that is not durable
     │   ├── JoinSetClosed          a submit to a join set that was awaited
     │   ├── KeyReused              a start key that is taken by a run with other arguments
+    │   ├── SignalReused           the id of a signal that was sent before with another value
     │   ├── VersionExists          a version of a program that was deployed with other content
     │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── NotActive              a version of a graph that new runs can't be of
@@ -140,6 +141,7 @@ from perdure.core.errors.inputs import (
     OutsideRun,
     PayloadTooLarge,
     RunClosed,
+    SignalReused,
     TurnTooLong,
     UnknownName,
     UnknownStep,
@@ -245,6 +247,7 @@ __all__ = [
     "SchemaTooNew",
     "SchemaTooOld",
     "SemaphoreUnderflow",
+    "SignalReused",
     "StaleFence",
     "StaleToken",
     "StatementFailed",

@@ -100,6 +100,12 @@ class KeyReused(InputError):
         self.run_id = run_id
 
 
+class SignalReused(InputError):
+    """The `id` of a signal, or of an answer, that was sent before with another value."""
+
+    code = "signal-reused"
+
+
 class VersionExists(InputError):
     """A version of a program means one thing for ever."""
 

@@ -41,7 +41,7 @@ from perdure.store.postgres.taking import Taking
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
 from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Run
+from perdure.store.records import Claim, Run, Sent
 from perdure.store.rowforms import (
     chunk_from,
     claim_from,
@@ -243,6 +243,10 @@ class PostgresStore(PostgresGraphs):
         rows = await self._fetch("select_chain_accounts", first, list(accounts))
         return {accounts[row[0]] for row in rows}
 
+    async def sent_before(self, first: RunId, guid: Guid) -> list[Sent]:
+        rows = await self._fetch("select_sent", first, guid, message_account(guid))
+        return [Sent(*row) for row in rows]
+
     async def published_in_chain(self, first: RunId) -> dict[str, bytes]:
         return {row[0]: row[1] for row in await self._fetch("select_chain_published", first)}
 
@@ -318,7 +322,7 @@ class PostgresStore(PostgresGraphs):
 
     async def _take(self, name: str, *values: Any) -> list[Run]:
         require_storable(values)
-        return await self._use(Taking(name, *values))
+        return await Taking(name, *values).decide(self._use)
 
     async def _count(self, name: str, *values: Any) -> int:
         require_storable(values)

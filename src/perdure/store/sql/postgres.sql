@@ -375,6 +375,15 @@ SELECT DISTINCT account FROM perdure.ledger
 WHERE account = ANY ($2::text[])
   AND run_id IN (SELECT id FROM perdure.run WHERE id = $1 OR chain = $1)
 
+-- name: select_sent
+-- A message by its GUID: where it waits or was put aside, with its payload; and which runs have taken it in. Of the
+-- chain that begins with a run, or of a mailbox, which is no run.
+SELECT run_id, payload, false FROM perdure.message
+WHERE guid = $2 AND run_id IN (SELECT $1::text UNION ALL SELECT id FROM perdure.run WHERE chain = $1)
+UNION ALL
+SELECT run_id, NULL, true FROM perdure.ledger
+WHERE account = $3 AND run_id IN (SELECT $1::text UNION ALL SELECT id FROM perdure.run WHERE chain = $1)
+
 -- name: select_chain_published
 -- What a chain has published, older values first.
 SELECT name, payload FROM perdure.published

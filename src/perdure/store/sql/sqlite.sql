@@ -221,6 +221,15 @@ SELECT DISTINCT account FROM perdure_ledger
 WHERE account IN (SELECT value FROM json_each(:accounts))
   AND run_id IN (SELECT id FROM perdure_run WHERE id = :first OR chain = :first)
 
+-- name: select_sent
+-- A message by its GUID: where it waits or was put aside, with its payload; and which runs have taken it in. Of the
+-- chain that begins with a run, or of a mailbox, which is no run.
+SELECT run_id, payload, 0 FROM perdure_message
+WHERE guid = :guid AND run_id IN (SELECT :first UNION ALL SELECT id FROM perdure_run WHERE chain = :first)
+UNION ALL
+SELECT run_id, NULL, 1 FROM perdure_ledger
+WHERE account = :account AND run_id IN (SELECT :first UNION ALL SELECT id FROM perdure_run WHERE chain = :first)
+
 -- name: select_chain_published
 -- What a chain has published, older values first.
 SELECT name, payload FROM perdure_published

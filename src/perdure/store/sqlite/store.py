@@ -24,7 +24,7 @@ from perdure.store.bundle import Bundle
 from perdure.store.committer import Committer, Decided
 from perdure.store.hosts import Glance, NewHost, Scope, glance_from
 from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Run
+from perdure.store.records import Claim, Run, Sent
 from perdure.store.rowforms import (
     chunk_from,
     claim_from,
@@ -264,6 +264,11 @@ class SqliteStore(SqliteGraphs):
             "select_chain_accounts", first=first, accounts=_json(list(accounts))
         )
         return {accounts[row[0]] for row in rows}
+
+    async def sent_before(self, first: RunId, guid: Guid) -> list[Sent]:
+        account = message_account(guid)
+        rows = await self._select("select_sent", first=first, guid=guid, account=account)
+        return [Sent(run_id, payload, bool(is_taken)) for run_id, payload, is_taken in rows]
 
     async def published_in_chain(self, first: RunId) -> dict[str, bytes]:
         return dict(await self._select("select_chain_published", first=first))
