@@ -162,16 +162,16 @@ class Host:
         kept even if the run can't go on.
         """
         try:
-            return await self._advance(run_id, act)
+            return await self.try_to_advance(run_id, act)
         except Exception as error:
-            is_passing = isinstance(error, StoreError | CommitRejected)
-            if is_passing and not isinstance(error, BundleRefused):
+            if is_passing(error):
                 raise
             await self.parking.set_aside(run_id, error, told)
             self.bodies.cancel_run(run_id)
             return False
 
-    async def _advance(self, run_id: RunId, act: Act) -> bool:
+    async def try_to_advance(self, run_id: RunId, act: Act) -> bool:
+        """The same, but a run whose decisions can't be written is left as it was, and the reason is raised."""
         patience = Patience()
         while True:
             run = self.residents.get(run_id)
@@ -429,6 +429,12 @@ class Host:
             task.cancel()
         for run in self.residents:
             self.evict(run)
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether it is the store's, and what it was asked for may succeed later."""
+    is_its_own = isinstance(error, StoreError | CommitRejected)
+    return is_its_own and not isinstance(error, BundleRefused)
 
 
 def _log_failure(error: BaseException) -> None:
