@@ -38,8 +38,9 @@ class _Offer:
     def __init__(self, message: Message, line: Line) -> None:
         self.message = message
         self._line = line
-        self.is_alone = False
-        """Whether nothing is taken along."""
+        self.must_be_alone = False
+        self.behind: list[Message] = []
+        """What was offered with it."""
         self._along: list[Message] = []
         self.must_wait_for_mail: bool | None = None
         """Whether signals go first, and may not have found their hook; `None` as long as that is not known."""
@@ -53,7 +54,7 @@ class _Offer:
 
     def take(self, run: WarmRun) -> None:
         message, self.refused_under = self.message, None
-        self._along = []
+        self.behind, self._along = [], []
         if self.must_wait_for_mail is None:
             self.must_wait_for_mail = facts.is_after_mail(run.machine, message)
         if self.must_wait_for_mail:
@@ -62,10 +63,11 @@ class _Offer:
         self.is_early = run.machine.is_over and not run.machine.record.changes
         if self.is_early:
             return
-        behind = [] if self.is_alone else self._line.behind(message)
-        taken = facts.take_in_line(run, message, behind)
+        if not self.must_be_alone:
+            self.behind = self._line.behind(message)
+        taken = facts.take_in_line(run, message, self.behind)
         if taken:
-            self._along = behind[: taken - 1]
+            self._along = self.behind[: taken - 1]
             return
         self.refused_under = run.fence
         self.again = None
@@ -154,17 +156,20 @@ class Delivery:
         return False
 
     async def _advance(self, offer: _Offer) -> bool:
+        """False as `Host.advance` says."""
         run_id = offer.message.run_id
-        if not offer.is_alone:
+        while True:
             try:
                 return await self._host.try_to_advance(run_id, offer.take)
             except Exception as error:
                 if is_passing(error):
                     raise
-                # It may be one of those behind it that its run can't take.
+                if not offer.behind:
+                    await self._host.set_aside(run_id, error)
+                    return False
+                # It may be one of those behind it that the run can't take.
                 log.warning("run %s takes in its messages one by one: %r", run_id, error)
-                offer.is_alone = True
-        return await self._host.advance(run_id, offer.take)
+                offer.must_be_alone = True
 
     async def _deliver_mail(self, timer: Message) -> None:
         """What was sent to the hook comes before the end of its time, though nobody has matched the two yet."""

@@ -166,9 +166,13 @@ class Host:
         except Exception as error:
             if is_passing(error):
                 raise
-            await self.parking.set_aside(run_id, error, told)
-            self.bodies.cancel_run(run_id)
+            await self.set_aside(run_id, error, told)
             return False
+
+    async def set_aside(self, run_id: RunId, problem: Exception, told: Told | None = None) -> None:
+        """What the run decided can't be written: park it, and end what it executes."""
+        await self.parking.set_aside(run_id, problem, told)
+        self.bodies.cancel_run(run_id)
 
     async def try_to_advance(self, run_id: RunId, act: Act) -> bool:
         """The same, but a run whose decisions can't be written is left as it was, and the reason is raised."""
