@@ -1,4 +1,4 @@
-"""Workflows that find signals at hand, for explorers. What they hear is sorted: explorers turn the order of messages."""
+"""Workflows that find signals at hand, for explorers. They sort what they hear: explorers turn the order of messages."""
 
 from typing import Any
 
