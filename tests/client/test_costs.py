@@ -162,9 +162,10 @@ async def test_results_from_a_queue_that_wait_for_their_owner_are_one_commit(
         patched.delitem(registry._known, ("program", "priced_elsewhere"))
         async with Engine(address, queues=["prices"]) as worker:
             await until_messages(worker, run, CHILDREN)
-    monkeypatch.setattr(Hosting, "start", counted(started := []))
+    tills: list[Till] = []
+    monkeypatch.setattr(Hosting, "start", counted(tills))
     async with Engine(address) as second:
-        (till,) = started
+        (till,) = tills
         assert await second.handle(run.run_id).result(timeout=PATIENCE_S) == CHILDREN
         assert len(commits_of(run, till)) == 1
         assert (await second.audit()).is_clean

@@ -1,4 +1,4 @@
-"""A host: it owns runs and advances them, one fact at a time, one commit for each.
+"""A host: it owns runs and advances them, one turn at a time, one commit for each.
 
 Every change of a run goes the same way: load it if it is not warm, feed the fact, commit what the program decided,
 and only then let anything out: bodies start, results are told, messages are passed on.

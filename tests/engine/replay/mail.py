@@ -1,4 +1,4 @@
-"""Workflows that find signals at hand, for explorers. They sort what they hear: explorers turn the order of messages."""
+"""Workflows that find signals at hand, for explorers: they sort what they hear, since messages may be turned round."""
 
 from typing import Any
 

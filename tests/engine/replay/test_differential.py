@@ -140,7 +140,7 @@ async def play_mail() -> list[str]:
     async def listen() -> str:
         return await cue("a") + await REPLY.receive()
 
-    return await perdure.gather(ask(), listen())
+    return list(await perdure.gather(ask(), listen()))
 
 
 @workflow
