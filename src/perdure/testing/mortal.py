@@ -307,5 +307,5 @@ class ExploredHost(Hosting):
             self._universe.dead.add(self.host_id)
         if tasks:
             await asyncio.wait(tasks)
-        if self._universe.writing:
-            await asyncio.wait(self._universe.writing)
+        if going_on := self._universe.writing | self._universe.interlude.playing:
+            await asyncio.wait(going_on)
