@@ -1,15 +1,20 @@
 """What workflows cost their store, pinned: commits and rows. A change here is a decision."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import perdure
-from perdure import Engine, Settings, task, workflow
+from perdure import Engine, Handle, Settings, task, workflow
+from perdure.authoring import registry
 from perdure.core.journal import events as e
 from perdure.host import hosting
+from perdure.host.hosting import Hosting
+from perdure.store.bundle import Bundle
+from tests.client.engines import store_of, until_store
 from tests.client.till import Till, written
 from tests.store.builders import Meter
 
@@ -17,6 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 STEPS = 10
 RUNS = 20
+CHILDREN = 200
 PATIENCE_S = 20
 
 
@@ -36,6 +42,21 @@ async def priced_chain(steps: int) -> int:
 @workflow
 async def priced_at_once(tasks: int) -> int:
     return sum(await perdure.gather(*(priced(0) for _ in range(tasks))))
+
+
+@workflow
+async def priced_children(count: int) -> int:
+    return sum(await perdure.gather(*(priced_chain(1) for _ in range(count))))
+
+
+@task(queue="prices")
+async def priced_by_others(number: int) -> int:
+    return number + 1
+
+
+@workflow
+async def priced_elsewhere(count: int) -> int:
+    return sum(await perdure.gather(*(priced_by_others(0) for _ in range(count))))
 
 
 @pytest.fixture(params=["sqlite", "memory", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -121,6 +142,60 @@ async def test_outcomes_that_come_together_are_one_bundle(engine: Engine) -> Non
     run = await engine.start(priced_at_once(STEPS))
     assert await run.result(timeout=PATIENCE_S) == STEPS
     assert len(till.bundles) == 2
+
+
+async def test_results_of_many_children_are_few_commits_of_their_parent(engine: Engine) -> None:
+    till = Till(engine)
+    run = await engine.start(priced_children(CHILDREN))
+    assert await run.result(timeout=PATIENCE_S) == CHILDREN
+    assert len(commits_of(run, till)) <= CHILDREN / 10
+    assert (await engine.audit()).is_clean
+
+
+async def test_results_from_a_queue_that_wait_for_their_owner_are_one_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"sqlite:///{tmp_path}/queued.db"
+    async with Engine(address) as first:
+        run = await first.start(priced_elsewhere(CHILDREN))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delitem(registry._known, ("program", "priced_elsewhere"))
+        async with Engine(address, queues=["prices"]) as worker:
+            await until_messages(worker, run, CHILDREN)
+    tills: list[Till] = []
+    monkeypatch.setattr(Hosting, "start", counted(tills))
+    async with Engine(address) as second:
+        (till,) = tills
+        assert await second.handle(run.run_id).result(timeout=PATIENCE_S) == CHILDREN
+        assert len(commits_of(run, till)) == 1
+        assert (await second.audit()).is_clean
+
+
+async def until_messages(engine: Engine, run: Handle[Any], count: int) -> None:
+    async def ask() -> bool:
+        return len(await store_of(engine).messages(run.run_id)) == count
+
+    await until_store(ask)
+
+
+def counted(tills: list[Till]) -> Callable[[Hosting], Awaitable[None]]:
+    """How a host starts whose bundles are counted from the beginning."""
+    start = Hosting.start
+
+    async def start_counted(self: Hosting) -> None:
+        tills.append(Till(self.host.store))
+        await start(self)
+
+    return start_counted
+
+
+def commits_of(run: Handle[Any], till: Till) -> list[Bundle]:
+    """The bundles that add to the run's journal."""
+    return [
+        bundle
+        for bundle in till.bundles
+        if any(fence.run_id == run.run_id for fence, _ in bundle.appends)
+    ]
 
 
 async def test_steps_that_waited_for_slots_begin_together(

@@ -8,11 +8,14 @@ from tests.store.builders import TABLES, raw
 
 
 class Till:
-    """Every bundle that an engine commits, from now on."""
+    """Every bundle that an engine, or whoever has its store, commits from now on."""
 
-    def __init__(self, engine: Engine) -> None:
-        assert engine._hosting is not None
-        self.store: Store = engine._hosting.host.store
+    def __init__(self, engine: Engine | Store) -> None:
+        if isinstance(engine, Engine):
+            assert engine._hosting is not None
+            self.store: Store = engine._hosting.host.store
+        else:
+            self.store = engine
         self.bundles: list[Bundle] = []
         self._commit, self._submit = self.store.commit, self.store.submit
         self.store.commit = self.commit  # type: ignore[method-assign]

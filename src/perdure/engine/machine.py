@@ -11,6 +11,7 @@ from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.engine.replay.effects import Change, Effect, Hook
+from perdure.engine.replay.mail import NO_MAIL
 from perdure.engine.replay.patches import Patches
 from perdure.engine.replay.promise import DurablePromise
 from perdure.engine.replay.record import IsSame, Record
@@ -41,6 +42,8 @@ class RunMachine(ABC):
         """Local tasks that were scheduled; the host takes them away."""
         self.unwanted: list[StepId] = []
         """Steps whose bodies are to stop; the host takes them away."""
+        self.mail = NO_MAIL
+        """What has come and stands behind the fact that is taken in."""
         self.is_over = False
         self.cancel_reason: str | None = None
         self.parent: str | None = None
@@ -111,6 +114,11 @@ class RunMachine(ABC):
 
     def go_on(self) -> None:  # noqa: B027 - most have nothing left over
         """Decide more, if a turn was cut short."""
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether another fact may come before what is decided is written."""
+        return not self.is_over
 
     def signal_name(self, topic: str, step: StepId | None) -> str:  # noqa: ARG002 - a graph looks at the step
         """What a signal is called in the journal."""

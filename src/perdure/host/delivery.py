@@ -1,7 +1,10 @@
 """Messages on their way into runs: those of one run in the order in which they came."""
 
 import asyncio
+import logging
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any
 from weakref import WeakValueDictionary
 
 from perdure.core.errors import StaleFence
@@ -14,20 +17,31 @@ from perdure.engine.replay.parked import ParkedRun
 from perdure.engine.replay.warm import WarmRun
 from perdure.host.forwarding import forward, is_asked_for
 from perdure.host.hooks import Matcher
-from perdure.host.host import Host, nothing
+from perdure.host.host import Host, is_passing, nothing
+from perdure.host.line import Line
 from perdure.store.bundle import Bundle
 from perdure.store.primitives import Fence
 from perdure.store.records import Run
+
+log = logging.getLogger("perdure.host")
 
 _COMMIT_S = 0.001
 """How long to leave a run alone that is about to be over."""
 
 
 class _Offer:
-    """A message that is offered to its run, and what came of it."""
+    """A message that is offered to its run with those behind it in line, and what came of it.
 
-    def __init__(self, message: Message) -> None:
+    Those are taken along if nothing else is to be done with them; any other fate they meet when they are first.
+    """
+
+    def __init__(self, message: Message, line: Line) -> None:
         self.message = message
+        self._line = line
+        self.must_be_alone = False
+        self.behind: list[Message] = []
+        """What was offered with it."""
+        self._along: list[Message] = []
         self.must_wait_for_mail: bool | None = None
         """Whether signals go first, and may not have found their hook; `None` as long as that is not known."""
         self.is_early = False
@@ -40,13 +54,20 @@ class _Offer:
 
     def take(self, run: WarmRun) -> None:
         message, self.refused_under = self.message, None
+        self.behind, self._along = [], []
         if self.must_wait_for_mail is None:
-            self.must_wait_for_mail = message.kind == "timer" and run.machine.has_key(message.step)
+            self.must_wait_for_mail = facts.is_after_mail(run.machine, message)
         if self.must_wait_for_mail:
             return
         # Its last commit is under way: when that is durable the run is closed.
         self.is_early = run.machine.is_over and not run.machine.record.changes
-        if self.is_early or facts.take(run, message):
+        if self.is_early:
+            return
+        if not self.must_be_alone:
+            self.behind = self._line.behind(message)
+        taken = facts.take_in_line(run, message, self.behind)
+        if taken:
+            self._along = self.behind[: taken - 1]
             return
         self.refused_under = run.fence
         self.again = None
@@ -55,6 +76,11 @@ class _Offer:
         self.is_for_next_hook = facts.is_for_next_hook(run, message)
         # That the hook is gone must be durable first: else it would wait, and nobody find it.
         self.is_early = self.is_for_next_hook and run.in_flight > 0
+
+    def settle(self) -> None:
+        """It is durable what the run made of it: those that it took along are done with, too."""
+        for message in self._along:
+            self._line.leave(message)
 
 
 class Delivery:
@@ -65,21 +91,30 @@ class Delivery:
         self._matcher = matcher
         self._delivering: dict[Guid, asyncio.Event] = {}
         """What is under way, and how to wait for it."""
-        self._lines: WeakValueDictionary[RunId, asyncio.Lock] = WeakValueDictionary()
+        self._lines: WeakValueDictionary[RunId, Line] = WeakValueDictionary()
         """Where the messages of a run, or of a chain, queue by the run that they were first sent to: one that
         finds its run in memory must not overtake those that wait for it to be loaded, or are forwarded."""
 
-    async def deliver(self, message: Message) -> None:
-        """Hand a message that is due to its run, if that is ours. Returns when it is dealt with, by whomsoever."""
+    def deliver(self, message: Message) -> Coroutine[Any, Any, None]:
+        """Hand a message that is due to its run, if that is ours. Returns when it is dealt with, by whomsoever.
+
+        It stands in line from now on, and not when it is awaited: those that come together are seen together.
+        """
         under_way = self._delivering.get(message.guid)
         if under_way is not None:
-            await under_way.wait()
-            return
+            return _over(under_way)
         done = self._delivering[message.guid] = asyncio.Event()
+        line = self._line(guid_run(message.guid))
+        line.join(message)
+        return self._deliver_in_turn(message, line, done)
+
+    async def _deliver_in_turn(self, message: Message, line: Line, done: asyncio.Event) -> None:
         try:
-            async with self._line(guid_run(message.guid)):
-                await self._deliver(message)
+            async with line.turn:
+                if message in line:  # and was not taken along by another
+                    await self._deliver(message, line)
         finally:
+            line.leave(message)
             del self._delivering[message.guid]
             done.set()
 
@@ -88,27 +123,28 @@ class Delivery:
 
         So whatever is sent to its chain arrives, though none of its runs ever waits.
         """
-        async with self._line(run.chain or run.run_id):
+        async with self._line(run.chain or run.run_id).turn:
             await self._host.advance(run.run_id, nothing)
 
-    def _line(self, origin: RunId) -> asyncio.Lock:
-        return self._lines.setdefault(origin, asyncio.Lock())
+    def _line(self, origin: RunId) -> Line:
+        return self._lines.setdefault(origin, Line())
 
-    async def _deliver(self, message: Message) -> None:
+    async def _deliver(self, message: Message, line: Line) -> None:
         going: Message | None = message
         while going is not None:
-            going = None if await self._offer(going) else await self._dismiss(going)
+            going = None if await self._offer(going, line) else await self._dismiss(going)
 
-    async def _offer(self, message: Message) -> bool:
+    async def _offer(self, message: Message, line: Line) -> bool:
         """Let its run take the message, or put it where it belongs. False if the run is not ours to advance."""
-        offer = _Offer(message)
-        while await self._host.advance(message.run_id, offer.take):
+        offer = _Offer(message, line)
+        while await self._advance(offer):
             if offer.must_wait_for_mail:
                 await self._deliver_mail(message)
                 offer.must_wait_for_mail = False
             elif offer.is_early:
                 await asyncio.sleep(_COMMIT_S)
             elif offer.refused_under is None:
+                offer.settle()
                 return True
             elif offer.is_for_next_hook:
                 await self._give_back(message, offer.refused_under)
@@ -118,6 +154,22 @@ class Delivery:
                 await self._mark(message, offer.refused_under, "stale", reason, offer.again)
                 return True
         return False
+
+    async def _advance(self, offer: _Offer) -> bool:
+        """False as `Host.advance` says."""
+        run_id = offer.message.run_id
+        while True:
+            try:
+                return await self._host.try_to_advance(run_id, offer.take)
+            except Exception as error:
+                if is_passing(error):
+                    raise
+                if not offer.behind:
+                    await self._host.set_aside(run_id, error)
+                    return False
+                # It may be one of those behind it that the run can't take.
+                log.warning("run %s takes in its messages one by one: %r", run_id, error)
+                offer.must_be_alone = True
 
     async def _deliver_mail(self, timer: Message) -> None:
         """What was sent to the hook comes before the end of its time, though nobody has matched the two yet."""
@@ -197,6 +249,10 @@ class Delivery:
         except StaleFence:
             # The run is somebody else's by now, and so are its messages; or ours again, and to be loaded.
             self._host.forget(message.run_id, before_epoch=fence.epoch + 1)
+
+
+async def _over(under_way: asyncio.Event) -> None:
+    await under_way.wait()
 
 
 def _may_go_on(run: Run) -> bool:

@@ -1,4 +1,4 @@
-"""A host: it owns runs and advances them, one fact at a time, one commit for each.
+"""A host: it owns runs and advances them, one turn at a time, one commit for each.
 
 Every change of a run goes the same way: load it if it is not warm, feed the fact, commit what the program decided,
 and only then let anything out: bodies start, results are told, messages are passed on.
@@ -164,16 +164,20 @@ class Host:
         kept even if the run can't go on.
         """
         try:
-            return await self._advance(run_id, act)
+            return await self.try_to_advance(run_id, act)
         except Exception as error:
-            is_passing = isinstance(error, StoreError | CommitRejected)
-            if is_passing and not isinstance(error, BundleRefused):
+            if is_passing(error):
                 raise
-            await self.parking.set_aside(run_id, error, told)
-            self.bodies.cancel_run(run_id)
+            await self.set_aside(run_id, error, told)
             return False
 
-    async def _advance(self, run_id: RunId, act: Act) -> bool:
+    async def set_aside(self, run_id: RunId, problem: Exception, told: Told | None = None) -> None:
+        """What the run decided can't be written: park it, and end what it executes."""
+        await self.parking.set_aside(run_id, problem, told)
+        self.bodies.cancel_run(run_id)
+
+    async def try_to_advance(self, run_id: RunId, act: Act) -> bool:
+        """The same, but a run whose decisions can't be written is left as it was, and the reason is raised."""
         patience = Patience()
         while True:
             run = self.residents.get(run_id)
@@ -431,6 +435,12 @@ class Host:
             task.cancel()
         for run in self.residents:
             self.evict(run)
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether it is the store's, and what it was asked for may succeed later."""
+    is_its_own = isinstance(error, StoreError | CommitRejected)
+    return is_its_own and not isinstance(error, BundleRefused)
 
 
 def _log_failure(error: BaseException) -> None:

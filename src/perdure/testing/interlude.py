@@ -1,5 +1,6 @@
 """An interlude: what somebody outside does to a run, at a moment of its life."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ class Interlude:
     def __init__(self, script: Script | After | None) -> None:
         self._after, self._script = script if isinstance(script, After) else (0, script)
         self._handle: Handle[Any] | None = None
+        self.playing: set[asyncio.Task[None]] = set()
 
     def open(self, handle: Handle[Any]) -> None:
         """The run is there, from now on."""
@@ -33,5 +35,13 @@ class Interlude:
         if self._script is None or self._handle is None or not is_time:
             return False
         script, self._script = self._script, None
-        await script(self._handle)
+        # Whoever is outside goes on though the host dies that it happens to.
+        playing = asyncio.ensure_future(_play(script, self._handle))
+        self.playing.add(playing)
+        playing.add_done_callback(self.playing.discard)
+        await asyncio.shield(playing)
         return True
+
+
+async def _play(script: Script, handle: Handle[Any]) -> None:
+    await script(handle)

@@ -13,6 +13,7 @@ from perdure.host.hosting import POLL_MS, Hosting
 from perdure.host.parking import Told
 from perdure.host.residents import Residents
 from perdure.host.settings import Settings
+from perdure.host.staging import Act
 from perdure.store.bundle import Bundle
 from perdure.store.committer import Decided
 from perdure.store.graphs import MATCHES
@@ -176,6 +177,8 @@ class ExploredHost(Hosting):
             store, host_id, universe.codec, universe.sources, universe.settings, universe.queues
         )
         self.host.on_failure = self._failed
+        self._try_to_advance = self.host.try_to_advance
+        self.host.try_to_advance = self._watch  # type: ignore[method-assign]
         self._set_aside = self.host.parking.set_aside
         self.host.parking.set_aside = self._refused  # type: ignore[method-assign]
 
@@ -191,11 +194,24 @@ class ExploredHost(Hosting):
     def _failed(self, error: BaseException) -> None:
         self._universe.violations.append(f"the host failed: {error!r}")
 
+    async def _watch(self, run_id: RunId, act: Act) -> bool:
+        """Whoever takes in too much at once may try with less: the explorer does not forgive it."""
+        try:
+            return await self._try_to_advance(run_id, act)
+        except Exception as problem:
+            self._judge(run_id, problem)
+            raise
+
     async def _refused(self, run_id: RunId, problem: Exception, told: Told | None = None) -> None:
-        """What a run decided can't be written. If that is against the rules of the books, it is the engine's fault."""
-        if isinstance(problem, IllegalAppend | LedgerError | ReadinessOverflow):
-            self._universe.violations.append(f"run {run_id} can't be written: {problem}")
+        self._judge(run_id, problem)
         await self._set_aside(run_id, problem, told)
+
+    def _judge(self, run_id: RunId, problem: Exception) -> None:
+        """What a run decided can't be written. If that is against the rules of the books, it is the engine's fault."""
+        what = f"run {run_id} can't be written: {problem}"
+        is_fault = isinstance(problem, IllegalAppend | LedgerError | ReadinessOverflow)
+        if is_fault and what not in self._universe.violations:
+            self._universe.violations.append(what)
 
     @property
     def is_dead(self) -> bool:
@@ -291,5 +307,5 @@ class ExploredHost(Hosting):
             self._universe.dead.add(self.host_id)
         if tasks:
             await asyncio.wait(tasks)
-        if self._universe.writing:
-            await asyncio.wait(self._universe.writing)
+        if going_on := self._universe.writing | self._universe.interlude.playing:
+            await asyncio.wait(going_on)

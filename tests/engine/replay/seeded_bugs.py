@@ -25,6 +25,7 @@ from perdure.host.batch import Batch, start_of
 from perdure.host.body import Body
 from perdure.host.delivery import Delivery
 from perdure.host.host import Host
+from perdure.host.line import Line
 from perdure.host.staging import Staging
 from perdure.host.streaming import ChunkWriter, Pipe, Streaming
 from perdure.store.bundle import Bundle
@@ -85,7 +86,7 @@ def acknowledged_before_effect() -> Iterator[None]:
     """A message is gone before what it says is durable."""
     deliver = Delivery._deliver
 
-    async def careless(self: Delivery, message: Message) -> None:
+    async def careless(self: Delivery, message: Message, line: Line) -> None:
         host = self._host
         run = await host.store.run(message.run_id)
         if run is not None and run.owner == host.host_id:
@@ -94,7 +95,7 @@ def acknowledged_before_effect() -> Iterator[None]:
                 bundle = Bundle()
                 bundle.acknowledge(warm.fence, message.guid)
                 await host.store.commit(bundle)
-        await deliver(self, message)
+        await deliver(self, message, line)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Delivery, "_deliver", careless)

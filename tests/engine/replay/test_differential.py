@@ -20,6 +20,7 @@ pytestmark = pytest.mark.asyncio
 PATIENCE_S = 20
 
 WORD = Signal("word", str)
+REPLY = Signal("reply", str)
 
 
 class Curtain:
@@ -127,6 +128,19 @@ async def play_signal() -> list[str]:
     except TimeoutError as error:
         heard.append(str(error))
     return heard
+
+
+@workflow
+async def play_mail() -> list[str]:
+    """Signals that come together; the one in between is for a branch that asks later."""
+
+    async def ask() -> str:
+        return await WORD.receive() + await WORD.receive(timeout=60)
+
+    async def listen() -> str:
+        return await cue("a") + await REPLY.receive()
+
+    return list(await perdure.gather(ask(), listen()))
 
 
 @workflow
@@ -274,6 +288,15 @@ async def speak(_: Engine, run: Handle[Any]) -> None:
     await run.signal(WORD, "two")
 
 
+async def speak_at_once(engine: Engine, run: Handle[Any]) -> None:
+    await until(run, lambda event: isinstance(event, e.ExecutionAwaiting))
+    async with engine.transaction():
+        for signal, said in ((WORD, "one"), (REPLY, "yes"), (WORD, "two")):
+            await run.signal(signal, said)
+    await until(run, lambda event: isinstance(event, e.SignalReceived))
+    await in_order("a")(engine, run)
+
+
 async def let_children_end(engine: Engine, run: Handle[Any]) -> None:
     started, failing = (engine.handle(child_of(run, step)) for step in ("root.0", "root.2"))
     await until(started, lambda event: isinstance(event, e.InvokeStarted))
@@ -298,6 +321,7 @@ PROGRAMS = {
     "timer": Program(play_timer, in_order(), True),
     "patch": Program(play_patch, in_order(), [0.0, 0, 0.5, 2, 1.0, 4]),
     "signal": Program(play_signal, speak, ["one", "two", "no signal 'word' within 0.02 s"]),
+    "mail at hand": Program(play_mail, speak_at_once, ["onetwo", "ayes"]),
     "gather of calls": Program(
         play_gather_calls,
         in_order("c", "a", "d", "b"),

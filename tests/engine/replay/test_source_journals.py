@@ -10,11 +10,14 @@ import pytest
 
 import perdure
 from perdure import Engine, Handle, Retry, Signal, Workflow, task, workflow
+from perdure.authoring import registry
+from perdure.core.ids import RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.postings import effect_of
 from perdure.core.journal.state import Status, fold
 from perdure.host import hosting
 from perdure.host.settings import Settings
+from tests.client.engines import store_of
 from tests.core.journal.test_sequences import BLOCKING_SIGNAL, BUFFERED_SIGNAL, FULL
 
 pytestmark = pytest.mark.asyncio
@@ -23,6 +26,8 @@ Row = tuple[e.Event, Status, int]
 Moment = tuple[e.Event, Status, int, e.ExecutionAwaiting | None]
 
 PATIENCE_S = 20
+
+ELSEWHERE = "order_elsewhere"
 
 
 class Approval(msgspec.Struct):
@@ -85,6 +90,22 @@ def notifying() -> Workflow[[int], str]:
         return "done"
 
     return notify
+
+
+def ordering_elsewhere() -> Workflow[[], str]:
+    """The same order, created by whoever serves the queue of orders."""
+
+    @task(queue="orders", name="create_order")
+    async def create_order() -> dict[str, int]:
+        return {"order": 1}
+
+    @workflow(name=ELSEWHERE)
+    async def order() -> str:
+        await create_order()
+        await USER_APPROVAL.receive()
+        return "ok"
+
+    return order
 
 
 def ordering(created: asyncio.Event) -> Workflow[[], str]:
@@ -177,8 +198,33 @@ async def test_a_signal_that_comes_after_its_await(url: str, settings: Settings)
         assert await life_of(run) == with_waits(BLOCKING_SIGNAL)
 
 
+async def create_and_approve(url: str, run_id: RunId) -> None:
+    """Another process, without the workflow: it creates the order, and then somebody approves it there."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delitem(registry._known, ("program", ELSEWHERE))
+        async with Engine(url, queues=["orders"]) as worker:
+            async with asyncio.timeout(PATIENCE_S):
+                while not await store_of(worker).messages(run_id):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # messages are sorted by the millisecond
+            await worker.handle(run_id).signal(USER_APPROVAL, Approval(True))
+
+
+async def test_a_signal_that_is_there_when_its_await_is(url: str, settings: Settings) -> None:
+    """It stands behind the result: the program asks for it in the turn that the result leads to."""
+    async with Engine(url, settings=settings) as first:
+        run = await first.start(ordering_elsewhere()())
+    await create_and_approve(url, run.run_id)
+    async with Engine(url, settings=settings) as second:
+        again = second.handle(run.run_id)
+        assert await again.result(timeout=PATIENCE_S) == "ok"
+        assert await life_of(again) == with_waits(BUFFERED_SIGNAL)
+        assert (await second.audit()).is_clean
+        assert (await second.verify()).is_clean
+
+
 async def test_a_signal_that_comes_before_its_await(url: str, settings: Settings) -> None:
-    """A turn of the program is never interrupted: a signal reaches it while it waits for something.
+    """It reaches the program while that waits for something else.
 
     So the delivery stands before the result that the program waits for, and not after its resumption.
     """

@@ -118,6 +118,10 @@ class GraphMachine(RunMachine):
     def has_more(self) -> bool:
         return bool(self._queue) and not self.is_over
 
+    @property
+    def takes_more(self) -> bool:
+        return not (self.is_over or self.is_turn_over or self._queue)
+
     def close(self) -> None:
         """Take the run out of memory: nothing of it is elsewhere."""
 

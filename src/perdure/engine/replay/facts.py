@@ -5,6 +5,7 @@ twice, is not a fact any more. So a host may tell the same thing again after a c
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -29,6 +30,7 @@ from perdure.engine.machine import RunMachine
 from perdure.engine.replay.beginning import work_of
 from perdure.engine.replay.continuing import pass_on
 from perdure.engine.replay.effects import Acknowledge, Effect, Enqueue, Publish, PutWork
+from perdure.engine.replay.mail import NO_MAIL, MailAtHand, delivered
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.warm import WarmRun
 
@@ -167,7 +169,7 @@ def take(warm: WarmRun, message: Message) -> bool:
     if machine.is_over:
         return pass_on(machine, message)
     if kind == "signal":
-        return _take_signal(machine, message, detail)
+        return _take_signal(machine, message)
     if kind == "cancel":
         return _take_cancel(machine, message, detail)
     promise = None if message.step is None else machine.promises.get(message.step)
@@ -179,6 +181,31 @@ def take(warm: WarmRun, message: Message) -> bool:
     if kind == "retry":
         return _take_retry(machine, promise, message)
     return kind in OUTCOMES and _take_result(machine, promise, message)
+
+
+def take_in_line(warm: WarmRun, first: Message, behind: Iterable[Message]) -> int:
+    """Take a message in, and of those behind it in line as many as this turn can. Returns how many in all.
+
+    None is passed over: the first that is not simply taken in ends it. 0 if it is the very first, as `take` says.
+    """
+    machine = warm.machine
+    mail = machine.mail = MailAtHand(behind, partial(_has_come, warm))
+    try:
+        if not take(warm, first):
+            return 0
+        taken = 1 + mail.taken
+        while machine.takes_more and (message := mail.take()) is not None:
+            if is_after_mail(machine, message) or not take(warm, message):
+                break
+            taken = 1 + mail.taken
+        return taken
+    finally:
+        machine.mail = NO_MAIL
+
+
+def is_after_mail(machine: RunMachine, message: Message) -> bool:
+    """Whether signals go before it that may not have found their hook: it says that the hook's time is over."""
+    return message.kind == "timer" and machine.has_key(message.step)
 
 
 def is_for_next_hook(warm: WarmRun, message: Message) -> bool:
@@ -201,13 +228,10 @@ def _is_taken(warm: WarmRun, message: Message) -> bool:
     return MessageLedger(balance).work_done
 
 
-def _take_signal(machine: RunMachine, message: Message, topic: str) -> bool:
+def _take_signal(machine: RunMachine, message: Message) -> bool:
     if not machine.takes_signal(message.step):
         return False
-    name = machine.signal_name(topic, message.step)
-    number = machine.next_delivery(name)
-    delivered = e.SignalDelivered(name, number, message.guid, payload=message.payload)
-    machine.feed(delivered, Acknowledge(message.guid))
+    machine.feed(delivered(machine, message), Acknowledge(message.guid))
     return True
 
 

@@ -46,6 +46,7 @@ from perdure.engine.replay.effects import AppendChunk, Effect, Enqueue, Publish
 from perdure.engine.replay.ending import end
 from perdure.engine.replay.endless import refuse_more
 from perdure.engine.replay.fiber import Fiber
+from perdure.engine.replay.mail import next_at_hand
 from perdure.engine.replay.promise import DurablePromise, Place
 from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.signals import Signals
@@ -72,7 +73,7 @@ class Machine(RunMachine):
     ) -> None:
         super().__init__(workflow, info, codec, sources, recorded, partial(is_upcast, self))
         self.workflow = workflow
-        self.signals = Signals(self.record, self.settle)
+        self.signals = Signals(self.record, self.settle, partial(next_at_hand, self))
         self._context = Context()
         """The body's own: what it sets is there in its next turn, and in branches that it begins then."""
         self._context.run(WORKFLOW.set, self)

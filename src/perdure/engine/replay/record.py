@@ -1,13 +1,15 @@
 """The record of a run's decisions: new ones are collected, old ones are compared with the journal."""
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from perdure.core.errors import PerdureError
 from perdure.core.journal import events as e
 from perdure.core.replay.matching import Divergence, differs
 from perdure.core.replay.patching import set_markers_apart
 from perdure.engine.replay.effects import Change, Effect
+
+E = TypeVar("E", bound=e.Event)
 
 IsSame = Callable[[e.Event, e.Event], bool]
 
@@ -62,6 +64,16 @@ class Record:
                 self.diverge(None)
             self._position += 1
             yield event
+
+    def take_fact(self, kind: type[E]) -> E | None:
+        """What happened to the run in the middle of the turn that it repeats, if the journal has such a thing here."""
+        if not self.is_replaying or self.diverged is not None:
+            return None
+        event = self._recorded[self._position]
+        if not isinstance(event, kind):
+            return None
+        self._position += 1
+        return event
 
     def is_next(self, event: e.Event) -> bool:
         """Whether the journal has just that here."""

@@ -11,11 +11,20 @@ from perdure.engine.replay.record import Record
 
 
 class Signals:
-    """Deliveries that nobody has taken, and promises that wait for one. Never both, for one name."""
+    """Deliveries that nobody has taken, and promises that wait for one. Never both, for one name.
 
-    def __init__(self, record: Record, settle: Callable[[DurablePromise], None]) -> None:
+    `look` gives the next signal that is delivered in the middle of a turn, if there is one.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        settle: Callable[[DurablePromise], None],
+        look: Callable[[], e.SignalDelivered | None],
+    ) -> None:
         self._record = record
         self._settle = settle
+        self._look = look
         self._kept: dict[tuple[str, int], e.SignalDelivered] = {}
         """What nobody has taken, in the order of delivery, by name and number."""
         self._expecting: dict[str, deque[DurablePromise]] = {}
@@ -38,12 +47,15 @@ class Signals:
             self._kept[name, event.delivery_id] = event
 
     def expect(self, promise: DurablePromise, name: str) -> None:
-        """Take the oldest signal that is kept, or wait for one."""
+        """Take the oldest signal that is kept, or what is delivered on asking, or wait."""
         kept = self._kept.pop((name, self._taken.get(name, 0) + 1), None)
         if kept is not None:
             self._receive(promise, kept)
-        else:
-            self._expecting.setdefault(name, deque()).append(promise)
+            return
+        self._expecting.setdefault(name, deque()).append(promise)
+        # Others may come first: signals of other names, or for those that wait longer for this one.
+        while not promise.is_settled and (event := self._look()) is not None:
+            self.deliver(event)
 
     def give_up(self, promise: DurablePromise, name: str) -> None:
         """Nobody waits for this one any more."""

@@ -1,0 +1,92 @@
+"""Programs that find signals at hand, under every schedule of one fault, spoken to at every moment of their lives."""
+
+from collections.abc import Callable
+
+import pytest
+
+from perdure.testing.explorer import ScheduleFailed
+from perdure.testing.interlude import After
+from perdure.testing.workflows import Ended, explore_workflow
+from tests.engine.replay.emptied import emptied
+from tests.engine.replay.mail import PROGRAMS
+from tests.engine.replay.mail_bugs import BUGS
+
+Record = Callable[[str, object], None]
+
+MOMENTS = range(4)
+"""Commits after which somebody speaks: before and after the first results are on their way."""
+
+
+def check(name: str) -> Callable[[Ended], None]:
+    program = PROGRAMS[name]
+
+    def must_end(ended: Ended) -> None:
+        assert ended.status.value == program.status
+        if program.result is not None:
+            assert (ended.payload or b"").decode() == program.result
+
+    return must_end
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_signals_are_heard_once_whenever_they_come(
+    name: str, moment: int, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(moment, program.script),
+        queues=["elsewhere"],
+        check=check(name),
+    )
+    record_property("explored", f"mail {name}, spoken to after {moment} commits: {explored}")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", ["asking", "chaining"])
+async def test_signals_are_heard_once_on_postgres(
+    name: str, fresh_postgres: str, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(2, program.script),
+        queues=["elsewhere"],
+        modes=["warm"],
+        open_store=emptied(fresh_postgres),
+        check=check(name),
+    )
+    record_property("explored", f"mail {name} on Postgres: {explored}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_signals_are_heard_once_with_any_two_faults(
+    name: str, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(2, program.script),
+        queues=["elsewhere"],
+        max_faults=2,
+        check=check(name),
+    )
+    record_property("explored", f"mail {name}, two faults: {explored}")
+
+
+@pytest.mark.parametrize("name", BUGS)
+async def test_explorer_catches(name: str, record_property: Record) -> None:
+    bug = BUGS[name]
+    program = PROGRAMS[bug.program]
+    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+        await explore_workflow(
+            program.call,
+            script=After(bug.moment, program.script),
+            queues=["elsewhere"],
+            check=check(bug.program),
+        )
+    schedule = str(caught.value).rpartition("schedule\n")[2]
+    assert schedule.strip()
+    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")
