@@ -133,5 +133,5 @@ def _begin_timer(machine: "Machine", fiber: Fiber, sleep: Sleep) -> DurablePromi
 def _begin_receive(machine: "Machine", fiber: Fiber, receive: Receive[Any]) -> DurablePromise:
     machine.used(receive)
     promise = machine.promise(fiber, Place.SIGNAL, receive)
-    machine.signals.expect(promise, receive.signal.name)
+    machine.expect(promise, receive.signal.name)
     return promise

@@ -73,7 +73,7 @@ class Machine(RunMachine):
     ) -> None:
         super().__init__(workflow, info, codec, sources, recorded, partial(is_upcast, self))
         self.workflow = workflow
-        self.signals = Signals(self.record, self.settle, partial(next_at_hand, self))
+        self.signals = Signals(self.record)
         self._context = Context()
         """The body's own: what it sets is there in its next turn, and in branches that it begins then."""
         self._context.run(WORKFLOW.set, self)
@@ -175,7 +175,9 @@ class Machine(RunMachine):
             self.settle(promise)
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
-        self.signals.deliver(event)
+        promise = self.signals.deliver(event)
+        if promise is not None:
+            self.settle(promise)
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         self.cancel_reason = event.reason
@@ -187,6 +189,14 @@ class Machine(RunMachine):
         for promise in list(self.promises.values()):
             if promise.place is not Place.BRANCH and promise.owner in disturbed:
                 abandon_leaf(self, promise)
+
+    def expect(self, promise: DurablePromise, name: str) -> None:
+        """Settle it with a signal that is kept, or is delivered on asking; or let it wait for one."""
+        if self.signals.expect(promise, name) is not None:
+            self.settle(promise)
+        # Others may come first: signals of other names, or for those that wait longer for this one.
+        while not promise.is_settled and (event := next_at_hand(self)) is not None:
+            self._on_delivered(event)
 
     def next_delivery(self, name: str) -> int:
         return self.signals.next_delivery(name)

@@ -26,15 +26,16 @@ class Record:
     """A cursor over what the journal holds, and after its end a list of what is to be appended.
 
     `place` tells people where the program is; `is_same` whether a recorded event that differs is the same all the
-    same.
+    same. Both are the machine's, so they are kept only while there is something to compare: what is in memory of a run
+    must not hold on to itself, or only the garbage collector finds it.
     """
 
     def __init__(
         self, recorded: Sequence[e.Event], place: Callable[[], str], is_same: IsSame
     ) -> None:
         self.changes: list[Change] = []
-        self._place = place
-        self._is_same = is_same
+        self._place: Callable[[], str] | None = place if recorded else None
+        self._is_same: IsSame | None = is_same if recorded else None
         self._recorded, self._markers = set_markers_apart(recorded) if recorded else ((), {})
         self._position = 0
         self._effects: list[Effect] = []
@@ -82,6 +83,7 @@ class Record:
     def forget(self) -> None:
         """All that was recorded is replayed, and need not stay in memory."""
         self._recorded = ()
+        self._place = self._is_same = None
 
     def add(self, event: e.Event, effects: tuple[Effect, ...]) -> None:
         """Something happened to the run."""
@@ -111,7 +113,7 @@ class Record:
 
     def _require_same(self, recorded: e.Event, actual: e.Event) -> None:
         try:
-            is_same = self._is_same(recorded, actual)
+            is_same = self._is_same is not None and self._is_same(recorded, actual)
         except PerdureError as error:
             self.diverge(actual, str(error))
         if not is_same:
@@ -122,5 +124,6 @@ class Record:
         if isinstance(actual, e.ExecutionFailed) and actual.payload is not None:
             reason = f"the program raised {actual.payload.decode(errors='replace')[:2000]}"
         recorded = self._recorded[self._position]
-        self.diverged = Diverged(Divergence(self.seq, recorded, actual, self._place(), reason))
+        place = "" if self._place is None else self._place()
+        self.diverged = Diverged(Divergence(self.seq, recorded, actual, place, reason))
         raise self.diverged

@@ -1,0 +1,105 @@
+"""What has left memory is gone at once: nothing of it holds on to itself and waits for the garbage collector."""
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import perdure
+from perdure import Engine, GraphProgram, Signal, load_graph, task, workflow
+from perdure.host.settings import Settings
+
+pytestmark = pytest.mark.asyncio
+
+GO = Signal("go", int)
+
+
+@task
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@workflow
+async def chain(number: int) -> int:
+    for _ in range(3):
+        number = await double(number)
+    return number
+
+
+@workflow
+async def patient(number: int) -> int:
+    await perdure.sleep(0.01)
+    one, two = await perdure.gather(double(number), double(number))
+    return one + two + await GO.receive()
+
+
+@workflow
+async def parent(number: int) -> int:
+    return await chain(number)
+
+
+GRAPH = """
+graph: doubling
+input: {number: int}
+activities:
+  first: {worker: double, input: {number: number}, output: {twice: result}}
+  second: {worker: double, input: {number: twice}, output: {twice: result}}
+  done: {output: twice}
+transitions:
+  - first -> second -> done
+"""
+
+
+async def run_chain(engine: Engine) -> None:
+    assert await (await engine.start(chain(1))).result() == 8
+
+
+async def run_patient(engine: Engine) -> None:
+    run = await engine.start(patient(1))
+    await run.signal(GO, 3)
+    assert await run.result() == 7
+
+
+async def run_parent(engine: Engine) -> None:
+    assert await (await engine.start(parent(1))).result() == 8
+
+
+async def run_graph(engine: Engine) -> None:
+    assert await (await engine.start(GraphProgram(load_graph(GRAPH))(number=1))).result() == 4
+
+
+@contextmanager
+def garbage() -> Iterator[Counter[str]]:
+    """What only the garbage collector finds, of what was made meanwhile."""
+    found: Counter[str] = Counter()
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield found
+        gc.collect()
+        found.update(type(each).__qualname__ for each in gc.garbage)
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+@pytest.mark.parametrize("warm_runs", [1000, 0])
+@pytest.mark.parametrize("run", [run_chain, run_patient, run_parent, run_graph])
+async def test_runs_leave_no_garbage(
+    run: Callable[[Engine], Awaitable[None]], warm_runs: int
+) -> None:
+    async with Engine("sqlite:///:memory:", settings=Settings(warm_runs=warm_runs)) as engine:
+        await run(engine)  # what is made once and kept is made now
+        await asyncio.sleep(0.01)
+        with garbage() as found:
+            for _ in range(10):
+                await run(engine)
+            await asyncio.sleep(0.01)
+        machines = {name: n for name, n in found.items() if "Machine" in name or "Record" in name}
+        assert machines == {}, found
+        assert (await engine.audit()).is_clean
