@@ -18,35 +18,35 @@ GO = Signal("go", int)
 
 
 @task
-async def double(number: int) -> int:
+async def double_and_leave(number: int) -> int:
     return 2 * number
 
 
 @workflow
-async def chain(number: int) -> int:
+async def leaving_chain(number: int) -> int:
     for _ in range(3):
-        number = await double(number)
+        number = await double_and_leave(number)
     return number
 
 
 @workflow
-async def patient(number: int) -> int:
+async def leaving_patiently(number: int) -> int:
     await perdure.sleep(0.01)
-    one, two = await perdure.gather(double(number), double(number))
+    one, two = await perdure.gather(double_and_leave(number), double_and_leave(number))
     return one + two + await GO.receive()
 
 
 @workflow
-async def parent(number: int) -> int:
-    return await chain(number)
+async def leaving_parent(number: int) -> int:
+    return await leaving_chain(number)
 
 
 GRAPH = """
-graph: doubling
+graph: leaving
 input: {number: int}
 activities:
-  first: {worker: double, input: {number: number}, output: {twice: result}}
-  second: {worker: double, input: {number: twice}, output: {twice: result}}
+  first: {worker: double_and_leave, input: {number: number}, output: {twice: result}}
+  second: {worker: double_and_leave, input: {number: twice}, output: {twice: result}}
   done: {output: twice}
 transitions:
   - first -> second -> done
@@ -54,17 +54,17 @@ transitions:
 
 
 async def run_chain(engine: Engine) -> None:
-    assert await (await engine.start(chain(1))).result() == 8
+    assert await (await engine.start(leaving_chain(1))).result() == 8
 
 
 async def run_patient(engine: Engine) -> None:
-    run = await engine.start(patient(1))
+    run = await engine.start(leaving_patiently(1))
     await run.signal(GO, 3)
     assert await run.result() == 7
 
 
 async def run_parent(engine: Engine) -> None:
-    assert await (await engine.start(parent(1))).result() == 8
+    assert await (await engine.start(leaving_parent(1))).result() == 8
 
 
 async def run_graph(engine: Engine) -> None:
