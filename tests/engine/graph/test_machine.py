@@ -7,9 +7,11 @@ from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import JsonCodec
 from perdure.core.ids import Guid, StepId, message_guid, new_run_id
 from perdure.core.journal import events as e
+from perdure.core.messages import Message
 from perdure.core.replay.identity import signal_guid, timer_guid
 from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.programs import Programs
+from perdure.engine.replay.facts import is_after_mail
 from perdure.testing.explorer import VirtualSources
 from tests.engine.graph.waiting import patient_key, patient_run
 
@@ -94,3 +96,22 @@ def test_attempt_that_was_cut_short_is_counted_again() -> None:
     again, scheduled = taken(second)
     assert again == journal[cut - 1]
     assert isinstance(scheduled, e.TimerScheduled)
+
+
+def test_another_fact_waits_until_what_is_left_of_a_turn_is_written() -> None:
+    machine = machine_of(patient_run, [])
+    machine.feed(started(patient_run))
+    answers = []
+    for is_over in (False, True):
+        machine.is_turn_over = is_over
+        answers.append(machine.takes_more)
+    taken(machine)
+    assert [*answers, machine.takes_more] == [True, False, True]
+
+
+def test_the_end_of_a_hooks_time_comes_after_its_mail() -> None:
+    limit = Message(RUN, timer_guid(RUN, HOOK), "timer", 0, 0, HOOK)
+    for program, is_after in ((patient_key, True), (patient_run, False)):
+        machine = machine_of(program, [])
+        machine.feed(started(program))
+        assert is_after_mail(machine, limit) is is_after
