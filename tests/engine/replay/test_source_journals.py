@@ -116,7 +116,7 @@ def ordering(created: asyncio.Event) -> Workflow[[], str]:
         await created.wait()
         return {"order": 1}
 
-    @workflow
+    @workflow(name="order_here")
     async def order() -> str:
         await create_order()
         await USER_APPROVAL.receive()
