@@ -9,7 +9,8 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.core.errors import StaleFence
+from perdure.core.errors import StaleFence, StoreUnavailable
+from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.store.bundle import Bundle
 from perdure.store.sqlite import connection as connections
 from perdure.store.sqlite.connection import WIDTHS, Connection, Part
@@ -240,6 +241,103 @@ async def test_groups_and_other_jobs_take_turns(store: SqliteStore) -> None:
         assert (found.seq, found.head) == (run.journal.seq, run.journal.head)
 
 
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_group_that_does_not_fit_leaves_transactions_of_users_alone(
+    store: SqliteStore, turns: int
+) -> None:
+    """It is written again, in words, before a transaction that begins meanwhile."""
+    async with store.transaction(10) as setting_up:
+        await setting_up.execute("CREATE TABLE mine (value INTEGER)")
+        await setting_up.commit([])
+    runs = [await begun(store) for _ in range(3)]
+    await store.release_run(runs[0].fence)
+
+    async def use() -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with store.transaction(10) as transaction:
+            for value in range(3):
+                await transaction.execute("INSERT INTO mine VALUES ($1)", value)
+                await asyncio.sleep(0.002)
+            raise KeyError("it is rolled back")
+
+    outcomes = await asyncio.gather(
+        use(), *(store.commit(run.step()) for run in runs), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [KeyError, StaleFence, type(None), type(None)]
+    assert await store._reader.run(lambda c: c.execute("SELECT * FROM mine").fetchall()) == []
+
+
+async def test_what_comes_while_a_group_is_written_comes_after_it(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    runs = [await begun(store) for _ in range(2)]
+    other = connect(str(tmp_path / "store.db"))
+    other.execute("BEGIN IMMEDIATE")
+    commits = asyncio.ensure_future(commit_all(store, *(run.step() for run in runs)))
+    await asyncio.sleep(0.01)
+    asked = store._writer.submit(
+        lambda c: c.execute("SELECT seq FROM perdure_run WHERE id = ?", (runs[0].run_id,)).get
+    )
+    await asyncio.sleep(0.01)
+    assert not asked.done()
+    other.close()
+    assert await asked == runs[0].journal.seq
+    assert await commits == [None, None]
+
+
+async def test_a_job_in_the_midst_of_a_transaction_is_not_done(store: SqliteStore) -> None:
+    connection = idle(store)
+    connection.execute("BEGIN IMMEDIATE")
+    told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    assert store._writer.write([posting("r", 1)], told.set_result)
+    assert not await told
+    assert connection.in_transaction
+    connection.execute("ROLLBACK")
+    assert await balances(store, "r") == []
+
+
+async def test_a_group_in_words_does_not_end_a_transaction(store: SqliteStore) -> None:
+    run = await begun(store)
+    connection = idle(store)
+    connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="in the midst of a transaction"):
+        await store.commit(run.step())
+    assert connection.in_transaction
+    connection.execute("ROLLBACK")
+
+
+async def test_while_the_log_is_folded_the_loop_leaves_the_connection_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LOG_PAGES", 100)
+    store = await SqliteStore.open(str(tmp_path / "store.db"))
+    runs = [await begun(store) for _ in range(3)]
+    for number in range(20):
+        bundles = [Bundle() for _ in runs]
+        for run, bundle in zip(runs, bundles, strict=True):
+            bundle.publish(run.run_id, "large", bytes(1_000_000), NOW + number)
+        assert await commit_all(store, *bundles) == [None] * 3
+        chunk = Bundle()
+        chunk.append_chunk(NewChunk(runs[0].run_id, "s", ROOT, number, b"1", NOW))
+        await store.commit(chunk)
+    await assert_books_balance(store)
+    await store.close()
+
+
+async def test_where_sqlite_loads_no_extension_groups_are_written_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(compiled(), "__file__", str(tmp_path / "moved.so"))
+    store = await SqliteStore.open(str(tmp_path / "store.db"))
+    assert not idle(store).is_quick
+    assert "SQLite loads no extension" in caplog.text
+    runs = [await begun(store) for _ in range(3)]
+    assert await commit_all(store, *(run.step() for run in runs)) == [None] * 3
+    await assert_books_balance(store)
+    await store.close()
+
+
 async def test_a_loop_that_can_watch_no_socket_has_groups_written_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,12 +345,12 @@ async def test_a_loop_that_can_watch_no_socket_has_groups_written_in_words(
         raise NotImplementedError
 
     monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", add_reader)
+    monkeypatch.setattr(asyncio.get_running_loop(), "remove_reader", add_reader)
     store = await SqliteStore.open(str(tmp_path / "store.db"))
     assert not idle(store).submit([INSERTS])
     runs = [await begun(store) for _ in range(3)]
     assert await commit_all(store, *(run.step() for run in runs)) == [None] * 3
     await assert_books_balance(store)
-    monkeypatch.undo()
     await store.close()
 
 

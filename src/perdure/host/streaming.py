@@ -206,6 +206,9 @@ class Pipe:
         except (CommitRejected, StoreError) as error:
             log.error("what a task streamed can't be written: %s", error)  # noqa: TRY400 - raised elsewhere
             self._fail(error)
+        except Exception as error:
+            self._fail(error)
+            raise
         except BaseException:
             self._fail(StoreClosed("the host was stopped", "the step is begun again elsewhere"))
             raise

@@ -1,5 +1,6 @@
 """A connection, and the quick way to commit on it, where that was compiled."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -12,12 +13,14 @@ from perdure.store.sqlite.rows import one_row
 from perdure.store.statements import statements
 
 if TYPE_CHECKING:
-    from perdure.store.sqlite._quick import Quick
+    from perdure.store.sqlite import _quick
 
 compiled: ModuleType | None = None
 """The module of the quick way. Where it was not compiled, statements are executed one by one."""
 with suppress(ImportError):
     compiled = import_module("perdure.store.sqlite._quick")
+
+log = logging.getLogger("perdure.store")
 
 BUSY_MS = 10_000
 
@@ -73,7 +76,7 @@ class Part(NamedTuple):
 class Connection(apsw.Connection):
     """Belongs to one thread at a time. Without a quick way, whatever is asked of that is not done."""
 
-    _quick: "Quick | None" = None
+    _quick: "_quick.Quick | None" = None
     _log_pages = 0
 
     def begin_writing(self, socket: int = -1) -> None:
@@ -113,6 +116,11 @@ class Connection(apsw.Connection):
             self._quick.want()
 
     @property
+    def is_folding(self) -> bool:
+        """Whether the thread that serves folds the log back: nobody else may use the connection meanwhile."""
+        return self._quick is not None and self._quick.is_folding
+
+    @property
     def log_is_long(self) -> bool:
         return (self._log_pages if self._quick is None else self._quick.log_pages) >= LOG_PAGES
 
@@ -145,16 +153,21 @@ def _numbered(parts: Sequence[Part]) -> list[tuple[int, list[Any], int]]:
     ]
 
 
-def _quick_way(connection: Connection, socket: int) -> "Quick | None":
+def _quick_way(connection: Connection, socket: int) -> "_quick.Quick | None":
     if compiled is None or compiled.__file__ is None:
         return None
     connection.enable_load_extension(True)
     try:
         connection.load_extension(compiled.__file__, ENTRY_POINT)
+    except apsw.Error as error:
+        log.warning(
+            "groups are written statement by statement: SQLite loads no extension (%s)", error
+        )
+        return None
     finally:
         connection.enable_load_extension(False)
     sql = statements("sqlite") | statements("sqlite_graphs")
     texts = tuple(one_row(sql[name], width) for name, width in WIDTHS.items())
     pointer = connection.sqlite3_pointer()
-    quick: Quick = compiled.Quick(pointer, BUSY_MS, LOG_PAGES, socket, texts)
+    quick: _quick.Quick = compiled.Quick(pointer, BUSY_MS, LOG_PAGES, socket, texts)
     return quick

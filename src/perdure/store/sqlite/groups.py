@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
+from perdure.core.errors import StoreUnavailable
 from perdure.store.bundle import Bundle
 from perdure.store.committer import settle_future
 from perdure.store.sqlite.connection import Connection
@@ -50,7 +51,7 @@ class Groups:
             descriptors.require_ours(Path(self._path))
         writing = Writing(bundles)
         connection = self._writer.idle_connection
-        if connection is not None:
+        if connection is not None and not connection.is_folding:
             if connection.log_is_long and (self._folding is None or self._folding.done()):
                 self._folding = self._writer.submit(Connection.fold_log)
             elif len(bundles) == 1 and self.pace.is_quick:
@@ -106,6 +107,14 @@ class Groups:
 
         def job(connection: Connection) -> Outcomes:
             began = perf_counter()
+            if (
+                connection.in_transaction
+            ):  # it would be ended, with whatever its owner still wants to do
+                writing.give_up()
+                raise StoreUnavailable(
+                    "a group of commits came in the midst of a transaction",
+                    "nothing of it was written, and it is tried again; please report this",
+                )
             outcomes = write(writing, partial(apply, connection))
             self._measure(writing, began)
             return outcomes

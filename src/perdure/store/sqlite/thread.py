@@ -29,7 +29,10 @@ class ConnectionThread:
         self._unanswered = 0
         self._told: Callable[[bool], None] | None = None
         """Who is to hear of the group that is being written."""
+        self._held: list[_Job | None] = []
+        """What came while a group is being written, and must not overtake it: it may have to be written again."""
         self._bell: tuple[socket.socket, socket.socket] | None = None
+        self._is_watching = False
 
     async def open(self) -> None:
         """Start the thread; raises what connecting raises."""
@@ -49,6 +52,7 @@ class ConnectionThread:
             descriptor = -1  # a loop that can't watch it: groups are jobs like others
         else:
             descriptor = theirs.fileno()
+            self._is_watching = True
         await self.run(lambda connection: connection.begin_writing(descriptor))
 
     async def run(self, job: Callable[[Connection], T]) -> T:
@@ -60,10 +64,16 @@ class ConnectionThread:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._unanswered += 1
-        self._jobs.put((job, future, loop))
+        self._put((job, future, loop))
+        return future
+
+    def _put(self, item: _Job | None) -> None:
+        if self._told is not None:
+            self._held.append(item)
+            return
+        self._jobs.put(item)
         if self._connection is not None:
             self._connection.want()
-        return future
 
     def write(self, parts: Sequence[Part], told: Callable[[bool], None]) -> bool:
         """Commit a group in one go, if there is a way to and the thread has nothing else to do.
@@ -85,12 +95,11 @@ class ConnectionThread:
     async def close(self) -> None:
         """Finish what is queued, then close the connection."""
         if self._thread.is_alive():
-            self._jobs.put(None)
-            if self._connection is not None:
-                self._connection.want()
+            self._put(None)
             await asyncio.to_thread(self._thread.join)
         if self._bell is not None:
-            asyncio.get_running_loop().remove_reader(self._bell[0])
+            if self._is_watching:
+                asyncio.get_running_loop().remove_reader(self._bell[0])
             for end in self._bell:
                 end.close()
 
@@ -124,11 +133,16 @@ class ConnectionThread:
     def _written(self) -> None:
         """A group is through: the socket tells."""
         connection, told, bell = self._connection, self._told, self._bell
-        if connection is None or told is None or bell is None or not bell[0].recv(1):
+        if bell is None or not bell[0].recv(1) or connection is None or told is None:
             return
         self._unanswered -= 1
         self._told = None
-        told(connection.take())
+        try:
+            told(connection.take())
+        finally:
+            held, self._held = self._held, []
+            for item in held:
+                self._put(item)
 
     def _answer(
         self,

@@ -151,6 +151,7 @@ make_part(Quick *quick, PyObject *object, Part *part)
 
 /* Writing, without it */
 
+/* Afterwards the values are still bound, and gone: whoever runs the statement next binds all of them first. */
 static int
 run(sqlite3_stmt *statement)
 {
@@ -209,9 +210,14 @@ commit_parts(Quick *quick, const Part *parts, Py_ssize_t count)
     return run(quick->commit);
 }
 
+/* A transaction that is open already is somebody else's, and stays as it is. */
 static void
 do_job(Quick *quick, Job *job)
 {
+    job->is_done = NOT_DONE;
+    if (is_in_transaction(quick->database)) {
+        return;
+    }
     job->is_done = commit_parts(quick, job->parts, job->size);
     if (!job->is_done && is_in_transaction(quick->database)) {
         run(quick->rollback);
@@ -276,8 +282,7 @@ write_here(PyObject *self, PyObject *list)
         PyErr_SetString(PyExc_TypeError, "write takes a list of parts");
         return NULL;
     }
-    if (quick->database == NULL || is_folding(quick) || is_in_transaction(quick->database)
-        || !make_job(quick, list, &job)) {
+    if (quick->database == NULL || is_folding(quick) || !make_job(quick, list, &job)) {
         Py_RETURN_FALSE;
     }
     Py_BEGIN_ALLOW_THREADS
@@ -534,6 +539,12 @@ fold_log(PyObject *self, PyObject *Py_UNUSED(nothing))
 }
 
 static PyObject *
+get_is_folding(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(is_folding((Quick *)self));
+}
+
+static PyObject *
 get_log_pages(PyObject *self, void *Py_UNUSED(closure))
 {
     return PyLong_FromLong(((Quick *)self)->log_pages);
@@ -555,6 +566,7 @@ static PyMethodDef quick_methods[] = {
 };
 
 static PyGetSetDef quick_properties[] = {
+    {"is_folding", get_is_folding, NULL, "Whether the thread that serves folds the log back now.", NULL},
     {"log_pages", get_log_pages, NULL, "The length of the write-ahead log after the last commit, if it was not folded back since.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
