@@ -33,6 +33,7 @@ from perdure.core.journal.events import (
 from perdure.core.journal.postings import effect_of
 from perdure.core.ledger import ACTIVITY, diagram, spell
 from perdure.engine.runs import LoadedRun, create_run, load_run
+from perdure.engine.sources import Sources
 from perdure.store.bundle import Bundle
 from perdure.store.inspection import audit, verify
 from perdure.store.opening import open_store
@@ -43,7 +44,7 @@ CHARGE, SHIP = StepId("root.0"), StepId("root.1")
 CHILD, PARENT = HostId("child"), HostId("parent")
 
 
-class RealSources:
+class RealSources(Sources):
     """The real clock and real entropy."""
 
     def now_ms(self) -> int:

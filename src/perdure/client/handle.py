@@ -305,7 +305,7 @@ class Handle(Generic[R]):
     ) -> None:
         """What is sent to a chain is named by its first run, so that it is one message, whenever it is sent."""
         host = self._hosting.host
-        now, arrival = host.sources.now_ms(), host.arrivals.next(end.origin)
+        now, arrival = host.sources.now_ms(), host.sources.arrival(end.origin)
         message = Message(end.origin, guid, kind, now, arrival, step, payload)
         bundle = Bundle()
         bundle.enqueue(message)

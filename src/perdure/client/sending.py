@@ -40,7 +40,7 @@ async def send(
     if id is not None:
         what = f"signal to topic {topic!r} and key {key!r:.200} with id {id!r}"
         await was_taken(host, Sending(mailbox, guid, payload, what))
-    now, arrival = host.sources.now_ms(), host.arrivals.next(mailbox)
+    now, arrival = host.sources.now_ms(), host.sources.arrival(mailbox)
     bundle = Bundle()
     bundle.enqueue(Message(mailbox, guid, f"signal:{topic}", now, arrival, payload=payload))
     joined = current(host)

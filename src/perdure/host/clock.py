@@ -3,14 +3,17 @@
 import os
 import time
 
+from perdure.engine.sources import Sources
+
 _BLOCK = 4096
 """Random bytes are drawn from the system in blocks: a call into the kernel costs more than they do."""
 
 
-class HostSources:
+class HostSources(Sources):
     """Time that never runs backwards within a process, and fresh random bytes."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._latest_ms = 0
         self._block = b""
         self._used = 0

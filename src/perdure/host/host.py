@@ -32,7 +32,6 @@ from perdure.engine.replay.record import Diverged
 from perdure.engine.replay.warm import WarmRun
 from perdure.engine.runs import Mode
 from perdure.engine.sources import Sources
-from perdure.host.arrivals import Arrivals
 from perdure.host.background import Background
 from perdure.host.batch import Batch, Start
 from perdure.host.bodies import Bodies
@@ -78,7 +77,6 @@ class Host:
         self.host_id = host_id
         self.codec = codec
         self.sources = sources
-        self.arrivals = Arrivals(sources)
         self.bodies = bodies
         self.residents = residents
         self.programs = Programs()

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from perdure.engine.sources import Sources
 from perdure.store.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.store import Store
@@ -27,10 +28,11 @@ class ScheduleFailed(AssertionError):
     """A schedule under which something that must hold did not. The text lists its faults."""
 
 
-class VirtualSources:
+class VirtualSources(Sources):
     """Time that moves only when told to, and entropy that is the same in every run."""
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        super().__init__()
         self._now_ms = start_ms
         self._drawn = 0
 

@@ -20,6 +20,7 @@ from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.programs import Programs
 from perdure.engine.replay.programs import program_of, rebuild
 from perdure.engine.replay.record import Diverged
+from perdure.engine.sources import Sources
 from perdure.store.bundle import Bundle
 from perdure.store.records import Run
 from perdure.store.store import Store
@@ -203,7 +204,7 @@ def _machine_of(run: Run, entries: list[Entry], codec: Codec) -> GraphMachine | 
     return machine if isinstance(machine, GraphMachine) else None
 
 
-class _Nothing:
+class _Nothing(Sources):
     """Sources for a run that is only looked at."""
 
     def now_ms(self) -> int:

@@ -36,4 +36,5 @@ def key_effects(machine: "GraphMachine", walk: Walk, scope: dict[str, Any]) -> t
 
 def hook(machine: "GraphMachine", step: StepId, kind: str, topic: str, key: Any) -> Hook:
     text = key_text(key)
-    return Hook(step, mailbox_of(topic, text), kind, topic, text, machine.sources.now_ms())
+    mailbox = mailbox_of(topic, text)
+    return Hook(step, mailbox, kind, topic, text, machine.sources.arrival(mailbox))
