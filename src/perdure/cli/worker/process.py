@@ -28,8 +28,8 @@ HOPELESS = (InputError, SchemaTooNew, NotOurDatabase, ForeignSqlite)
 COLLECT_AFTER = 50_000, 2, 2
 """New objects until the garbage collector looks through the youngest, and how many such looks until it looks further.
 Python's default, 700, 10 and 10, is for small programs: with hundreds of runs in memory the collector would take an
-eighth of the time, and find nothing. All objects are looked through about as often as by default: runs that have left
-memory are found only then."""
+eighth of the time, and find nothing of ours. All objects are looked through about as often as by default, for what the
+program itself leaves behind."""
 
 
 class Order(msgspec.Struct, frozen=True):

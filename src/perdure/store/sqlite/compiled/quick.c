@@ -307,7 +307,9 @@ ring(Quick *quick)
 static void
 tell(Quick *quick)
 {
-#ifndef _WIN32
+#ifdef _WIN32
+    (void)quick; /* there it has no socket, and so no job */
+#else
     const char byte = 1;
     while (write(quick->socket, &byte, 1) < 0 && errno == EINTR) {
     }
@@ -488,6 +490,9 @@ make_quick(PyTypeObject *type, PyObject *arguments, PyObject *Py_UNUSED(names))
         return PyErr_NoMemory();
     }
     PyThread_acquire_lock(quick->bell, WAIT_LOCK);
+#ifdef _WIN32
+    socket = -1;
+#endif
     quick->socket = socket;
     quick->count = PyTuple_GET_SIZE(texts);
     quick->busy_ms = busy_ms;
