@@ -72,10 +72,14 @@ async def first(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> A | B |
 @overload
 async def first(*awaitables: Awaitable[R]) -> R: ...
 async def first(*awaitables: Awaitable[Any]) -> Any:
-    """The outcome of whichever is over first. The others are cancelled; coroutines have cleaned up on return."""
+    """The outcome of whichever is over first. The others are cancelled; coroutines have cleaned up on return.
+
+    If one is over as it begins, as a signal is that has come already, those behind it are not begun: else they would
+    take signals that nobody gets.
+    """
     if not awaitables:
         raise InputError("perdure.first was given nothing", "pass at least one operation")
-    context, promises = _begin(awaitables, "perdure.first")
+    context, promises = _begin(awaitables, "perdure.first", is_race=True)
     await Wait(promises, AwaitKind.ANY)
     winner = next(promise for promise in promises if promise.is_settled)
     branches = context.abandon(promises)
@@ -85,20 +89,31 @@ async def first(*awaitables: Awaitable[Any]) -> Any:
 
 
 def _begin(
-    awaitables: Sequence[Awaitable[Any]], verb: str
+    awaitables: Sequence[Awaitable[Any]], verb: str, *, is_race: bool = False
 ) -> tuple[WorkflowContext, tuple[Promise, ...]]:
-    """All of them begun. If one is refused, so are those behind it; if it is not durable, so are all."""
+    """All of them begun; in a race, up to one that is over at once.
+
+    If one is refused, so are those behind it; if it is not durable, so are all.
+    """
     operations: list[Operation[Any]] = []
     promises: list[Promise] = []
     try:
         context = workflow_context(verb)
         operations.extend(operation(each, verb) for each in awaitables)
-        promises.extend(map(context.begin, operations))
+        for each in operations:
+            promises.append(context.begin(each))
+            if is_race and promises[-1].is_settled:
+                break
     except BaseException:
-        for each in (*operations[len(promises) :], *awaitables[len(operations) :]):
-            discard(each)
+        _discard(*operations[len(promises) :], *awaitables[len(operations) :])
         raise
+    _discard(*operations[len(promises) :])
     return context, tuple(promises)
+
+
+def _discard(*awaitables: Awaitable[Any]) -> None:
+    for each in awaitables:
+        discard(each)
 
 
 class JoinSet(Generic[R]):

@@ -68,6 +68,14 @@ async def chaining(turn: int, heard: list[str]) -> list[object]:
     return [*sorted(heard), await number.receive(), got]
 
 
+@workflow(name="mail.racing")
+async def racing() -> list[object]:
+    """Whichever signal comes first, again and again: the one that loses is still to be had."""
+    got = await fetched(1)
+    heard: list[object] = [await perdure.first(word.receive(), number.receive()) for _ in range(3)]
+    return [*sorted(each for each in heard if isinstance(each, str)), 7 in heard, got]
+
+
 @workflow(name="mail.tidying")
 async def tidying() -> None:
     """Asks for a word when it is cancelled."""
@@ -94,5 +102,6 @@ PROGRAMS = {
     "branching": Program(branching, "completed", '["one","two",7,3]', say),
     "family": Program(family, "completed", '["one","two",1,2,7]', say),
     "chaining": Program(lambda: chaining(0, []), "completed", '["one","two",7,2]', say),
+    "racing": Program(racing, "completed", '["one","two",true,2]', say),
     "tidying": Program(tidying, "cancelled", None, cancel_and_say),
 }
