@@ -1,8 +1,7 @@
 """Deliberate bugs of mail at hand, as switches: the explorer must catch each."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,6 +13,7 @@ from perdure.engine.replay.warm import WarmRun
 from perdure.host.delivery import Delivery
 from perdure.host.line import Line
 from perdure.store.bundle import Bundle
+from tests.engine.replay.chain_bugs import Bug
 
 
 @contextmanager
@@ -76,15 +76,6 @@ def refused_and_gone_all_the_same() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(facts, "take_in_line", generous)
         yield
-
-
-class Bug(NamedTuple):
-    """A bug, the program that meets it, after how many commits it is spoken to, and what the explorer says."""
-
-    seed: Callable[[], AbstractContextManager[None]]
-    program: str
-    moment: int
-    symptom: str
 
 
 BUGS = {

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import perdure
 from perdure import Cancelled, Handle, ProgramCall, Retry, Signal, Workflow, task, workflow
+from perdure.testing.workflows import Ended
 
 approval = Signal("approval", int)
 
@@ -289,13 +290,20 @@ async def patch_and_approve(run: Handle[Any]) -> None:
 
 
 class Program(NamedTuple):
-    """A call to make, what happens to the run, and how it ends: its status and its result as JSON."""
+    """A call to make, what happens to the run, and how it ends: its status, its result as JSON, its streams."""
 
     call: Callable[[], ProgramCall[Any]]
     status: str
     result: str | None
     script: Callable[[Handle[Any]], Awaitable[None]] = no_script
     streams: dict[str, dict[str, list[bytes]]] = {}  # noqa: RUF012 - never changed
+
+    def check(self, ended: Ended) -> None:
+        """It must end like this, with or without faults."""
+        assert ended.status.value == self.status
+        if self.result is not None:
+            assert (ended.payload or b"").decode() == self.result
+        assert ended.streams == self.streams
 
 
 PROGRAMS: dict[str, Program] = {

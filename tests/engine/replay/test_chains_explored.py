@@ -6,7 +6,7 @@ import pytest
 
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.interlude import After
-from perdure.testing.workflows import Ended, explore_workflow
+from perdure.testing.workflows import explore_workflow
 from tests.engine.replay.chain_bugs import BUGS
 from tests.engine.replay.chains import PROGRAMS
 from tests.engine.replay.emptied import emptied
@@ -17,17 +17,6 @@ MOMENTS = range(0, 9, 2)
 """Commits after which somebody speaks: the longest of these programs takes about ten."""
 
 
-def check(name: str) -> Callable[[Ended], None]:
-    program = PROGRAMS[name]
-
-    def must_end(ended: Ended) -> None:
-        assert ended.status.value == program.status
-        if program.result is not None:
-            assert (ended.payload or b"").decode() == program.result
-
-    return must_end
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", ["looping", "hoarding", "draining", "endless"])
 async def test_chain_hears_what_is_said_at_any_moment(
@@ -35,7 +24,7 @@ async def test_chain_hears_what_is_said_at_any_moment(
 ) -> None:
     program = PROGRAMS[name]
     explored = await explore_workflow(
-        program.call, script=After(moment, program.script), check=check(name)
+        program.call, script=After(moment, program.script), check=program.check
     )
     record_property("explored", f"chain {name}, spoken to after {moment} commits: {explored}")
 
@@ -43,7 +32,7 @@ async def test_chain_hears_what_is_said_at_any_moment(
 @pytest.mark.parametrize("name", ["spinning", "parent"])
 async def test_chain_survives_any_one_fault(name: str, record_property: Record) -> None:
     program = PROGRAMS[name]
-    explored = await explore_workflow(program.call, check=check(name))
+    explored = await explore_workflow(program.call, check=program.check)
     record_property("explored", f"chain {name}: {explored}")
 
 
@@ -58,7 +47,7 @@ async def test_chain_survives_any_one_fault_on_postgres(
         script=After(4, program.script),
         modes=["warm"],
         open_store=emptied(fresh_postgres),
-        check=check(name),
+        check=program.check,
     )
     record_property("explored", f"chain {name} on Postgres: {explored}")
 
@@ -72,7 +61,7 @@ async def test_chain_survives_any_two_faults(name: str, record_property: Record)
         script=After(4, program.script),
         max_faults=2,
         modes=["warm", "always replayed"],
-        check=check(name),
+        check=program.check,
     )
     record_property("explored", f"chain {name}, two faults: {explored}")
 
@@ -83,7 +72,7 @@ async def test_explorer_catches(name: str, record_property: Record) -> None:
     program = PROGRAMS[bug.program]
     with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
         await explore_workflow(
-            program.call, script=After(bug.moment, program.script), check=check(bug.program)
+            program.call, script=After(bug.moment, program.script), check=program.check
         )
     schedule = str(caught.value).rpartition("schedule\n")[2]
     record_property("explored", f"bug {name}: {' '.join(schedule.split())}")

@@ -4,31 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from perdure.testing.workflows import Ended, explore_workflow
+from perdure.testing.workflows import explore_workflow
 from tests.engine.replay.emptied import emptied
 from tests.engine.replay.programs import PROGRAMS
 
 Record = Callable[[str, object], None]
 
 
-def check(name: str) -> Callable[[Ended], None]:
-    """How the program must end, with or without faults."""
-    program = PROGRAMS[name]
-
-    def must_end(ended: Ended) -> None:
-        assert ended.status.value == program.status
-        if program.result is not None:
-            assert (ended.payload or b"").decode() == program.result
-        assert ended.streams == program.streams
-
-    return must_end
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_program_survives_any_one_fault(name: str, record_property: Record) -> None:
     program = PROGRAMS[name]
     explored = await explore_workflow(
-        program.call, script=program.script, queues=["elsewhere"], check=check(name)
+        program.call, script=program.script, queues=["elsewhere"], check=program.check
     )
     record_property("explored", f"workflow {name}: {explored}")
 
@@ -47,7 +34,7 @@ async def test_program_survives_any_one_fault_on_postgres(
         queues=["elsewhere"],
         modes=["warm"],
         open_store=emptied(fresh_postgres),
-        check=check(name),
+        check=program.check,
     )
     record_property("explored", f"workflow {name} on Postgres: {explored}")
 
@@ -62,6 +49,6 @@ async def test_program_survives_any_two_faults(name: str, record_property: Recor
         queues=["elsewhere"],
         max_faults=2,
         modes=["warm", "always replayed"],
-        check=check(name),
+        check=program.check,
     )
     record_property("explored", f"workflow {name}, two faults: {explored}")

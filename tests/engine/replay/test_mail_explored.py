@@ -6,7 +6,7 @@ import pytest
 
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.interlude import After
-from perdure.testing.workflows import Ended, explore_workflow
+from perdure.testing.workflows import explore_workflow
 from tests.engine.replay.emptied import emptied
 from tests.engine.replay.mail import PROGRAMS
 from tests.engine.replay.mail_bugs import BUGS
@@ -15,17 +15,6 @@ Record = Callable[[str, object], None]
 
 MOMENTS = range(4)
 """Commits after which somebody speaks: before and after the first results are on their way."""
-
-
-def check(name: str) -> Callable[[Ended], None]:
-    program = PROGRAMS[name]
-
-    def must_end(ended: Ended) -> None:
-        assert ended.status.value == program.status
-        if program.result is not None:
-            assert (ended.payload or b"").decode() == program.result
-
-    return must_end
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -38,7 +27,7 @@ async def test_signals_are_heard_once_whenever_they_come(
         program.call,
         script=After(moment, program.script),
         queues=["elsewhere"],
-        check=check(name),
+        check=program.check,
     )
     record_property("explored", f"mail {name}, spoken to after {moment} commits: {explored}")
 
@@ -55,7 +44,7 @@ async def test_signals_are_heard_once_on_postgres(
         queues=["elsewhere"],
         modes=["warm"],
         open_store=emptied(fresh_postgres),
-        check=check(name),
+        check=program.check,
     )
     record_property("explored", f"mail {name} on Postgres: {explored}")
 
@@ -71,7 +60,7 @@ async def test_signals_are_heard_once_with_any_two_faults(
         script=After(2, program.script),
         queues=["elsewhere"],
         max_faults=2,
-        check=check(name),
+        check=program.check,
     )
     record_property("explored", f"mail {name}, two faults: {explored}")
 
@@ -85,7 +74,7 @@ async def test_explorer_catches(name: str, record_property: Record) -> None:
             program.call,
             script=After(bug.moment, program.script),
             queues=["elsewhere"],
-            check=check(bug.program),
+            check=program.check,
         )
     schedule = str(caught.value).rpartition("schedule\n")[2]
     assert schedule.strip()

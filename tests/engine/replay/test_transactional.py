@@ -6,25 +6,17 @@ import asyncpg
 import pytest
 
 from perdure.testing.explorer import ScheduleFailed
-from perdure.testing.workflows import Ended, explore_workflow
+from perdure.testing.workflows import explore_workflow
 from tests.engine.replay.emptied import emptied
 from tests.engine.replay.transactional import BUGS, MAKE, PROGRAMS
 
 Record = Callable[[str, object], None]
 
 
-def check(name: str) -> Callable[[Ended], None]:
-    def must_end(ended: Ended) -> None:
-        assert ended.status.value == PROGRAMS[name].status
-        assert (ended.payload or b"").decode() == PROGRAMS[name].result
-
-    return must_end
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_rows_are_there_once_after_any_one_fault(name: str, record_property: Record) -> None:
     program = PROGRAMS[name]
-    explored = await explore_workflow(program.call, script=program.script, check=check(name))
+    explored = await explore_workflow(program.call, script=program.script, check=program.check)
     assert any(fault.startswith("a transaction: ") for fault in explored.faults)
     record_property("explored", f"transactional steps {name}: {explored}")
 
@@ -34,7 +26,7 @@ async def test_rows_are_there_once_after_any_one_fault(name: str, record_propert
 async def test_rows_are_there_once_after_any_two_faults(name: str, record_property: Record) -> None:
     program = PROGRAMS[name]
     explored = await explore_workflow(
-        program.call, script=program.script, max_faults=2, modes=["warm"], check=check(name)
+        program.call, script=program.script, max_faults=2, modes=["warm"], check=program.check
     )
     record_property("explored", f"transactional steps {name}, two faults: {explored}")
 
@@ -50,7 +42,7 @@ async def test_rows_are_there_once_after_any_one_fault_on_postgres(
         script=program.script,
         modes=["warm"],
         open_store=emptied(fresh_postgres, empty_effects),
-        check=check(name),
+        check=program.check,
     )
     record_property("explored", f"transactional steps {name} on Postgres: {explored}")
 

@@ -107,9 +107,8 @@ class Groups:
 
         def job(connection: Connection) -> Outcomes:
             began = perf_counter()
-            if (
-                connection.in_transaction
-            ):  # it would be ended, with whatever its owner still wants to do
+            if connection.in_transaction:
+                # It would be ended, with whatever its owner still wants to do.
                 writing.give_up()
                 raise StoreUnavailable(
                     "a group of commits came in the midst of a transaction",
