@@ -1,7 +1,7 @@
 """Perdure: durable execution for Python. Programs that survive any crash, with proof."""
 
 from perdure.authoring.call import Call
-from perdure.authoring.concurrency import JoinSet, first, gather, join_set
+from perdure.authoring.concurrency import JoinSet, first, gather, join_set, shield
 from perdure.authoring.context import Info
 from perdure.authoring.graphs.builder import GraphBuilder
 from perdure.authoring.graphs.decorator import graph
@@ -32,19 +32,21 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
-from perdure.client.graphs import DeploymentState, GraphVersion
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.inspection import audit, verify
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
-from perdure.client.waits import HookWait, JoinWait, Waits
+from perdure.client.waits import HookWait, Waits
 from perdure.core.errors import (
     CannotCompile,
     ForbiddenStatement,
     GraphInvalid,
     InputError,
     KeyReused,
+    KeySpent,
     NotActive,
     NotCommitted,
     NotDone,
@@ -70,20 +72,34 @@ from perdure.core.errors import (
     UnreadableProgram,
     VersionExists,
 )
+from perdure.core.runs.description import Description
+from perdure.core.runs.waits import (
+    AnswerWait,
+    ChildWait,
+    JoinWait,
+    RetryWait,
+    SignalWait,
+    TaskState,
+    TaskWait,
+    TimerWait,
+)
 from perdure.core.streams.chunks import ChunkState
 from perdure.core.transactions import Transaction
-from perdure.engine.preflight import Preflight
+from perdure.engine.programs.preflight import Preflight
 from perdure.host.settings import Settings
 
 __all__ = [
     "Abandoned",
+    "AnswerWait",
     "Call",
     "Cancelled",
     "CannotCompile",
     "ChildRun",
+    "ChildWait",
     "Chunk",
     "ChunkState",
     "DeploymentState",
+    "Description",
     "Engine",
     "ForbiddenStatement",
     "GraphBuilder",
@@ -97,6 +113,7 @@ __all__ = [
     "JoinSet",
     "JoinWait",
     "KeyReused",
+    "KeySpent",
     "NotActive",
     "NotCommitted",
     "NotDone",
@@ -106,6 +123,7 @@ __all__ = [
     "Response",
     "ResponseError",
     "Retry",
+    "RetryWait",
     "RunCancelled",
     "RunClosed",
     "RunDiverged",
@@ -116,6 +134,7 @@ __all__ = [
     "Settings",
     "Signal",
     "SignalReused",
+    "SignalWait",
     "StatementFailed",
     "StepCancelled",
     "StepInDoubt",
@@ -125,6 +144,9 @@ __all__ = [
     "SyncTransaction",
     "Task",
     "TaskFailed",
+    "TaskState",
+    "TaskWait",
+    "TimerWait",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",
@@ -136,6 +158,7 @@ __all__ = [
     "VersionExists",
     "Waits",
     "Workflow",
+    "audit",
     "continue_as_new",
     "first",
     "gather",
@@ -152,11 +175,13 @@ __all__ = [
     "publish",
     "random",
     "run",
+    "shield",
     "sleep",
     "start",
     "stream",
     "task",
     "upcaster",
     "uuid4",
+    "verify",
     "workflow",
 ]

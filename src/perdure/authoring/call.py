@@ -1,4 +1,4 @@
-"""Operations: what a workflow can await, gather, race or submit. A `Call` is one of them."""
+"""Durable operations: what a workflow can await, gather, race or submit to a join set. A `Call` is one."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Coroutine, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from perdure.authoring.context import WORKFLOW, Wait, workflow_context
+from perdure.authoring.context import WORKFLOW, Suspension, workflow_context
 from perdure.core.errors import CallReused, ForeignAwait
 from perdure.core.journal.events import AwaitKind
 
@@ -19,8 +19,8 @@ R_co = TypeVar("R_co", covariant=True)
 _SINGLE = AwaitKind.SINGLE
 
 
-class Operation(Generic[R_co]):
-    """Something durable, not begun yet. It gets its id when it is awaited or submitted."""
+class DurableOperation(Generic[R_co]):
+    """A durable operation that has not begun. It gets its step id when it is awaited or submitted."""
 
     __slots__ = ()
 
@@ -29,19 +29,19 @@ class Operation(Generic[R_co]):
 
     @property
     def called(self) -> str:
-        """What the program called to make it, as it may be written."""
+        """The expression in the program that created it, for messages."""
         return self.verb
 
     def __await__(self) -> Generator[Any, Any, R_co]:
         promise = workflow_context(self.verb).begin(self)
         if not promise.is_settled:
-            yield Wait((promise,), self.kind)
+            yield Suspension((promise,), self.kind)
         result: R_co = promise.outcome()
         return result
 
 
-class Call(Operation[R_co]):
-    """A call of a task or a workflow, with its arguments, not begun yet."""
+class Call(DurableOperation[R_co]):
+    """A call of a task or a program with its arguments, not begun yet."""
 
     __slots__ = ("arguments", "definition", "is_used")
 
@@ -63,7 +63,7 @@ class Call(Operation[R_co]):
             return outcome
         promise = context.begin(self)
         if not promise.is_settled:
-            yield Wait((promise,), _SINGLE)
+            yield Suspension((promise,), _SINGLE)
         result: R_co = promise.outcome()
         return result
 
@@ -72,7 +72,7 @@ class Call(Operation[R_co]):
         return self.definition.name
 
     def use(self) -> None:
-        """Mark it as begun; a second time is refused."""
+        """Mark it as begun. Raises `CallReused` if it has begun before."""
         if self.is_used:
             raise CallReused(
                 f"this Call of {self.definition.name!r} was awaited or started before",
@@ -85,13 +85,13 @@ class Call(Operation[R_co]):
         return f"<Call {self.definition.name}({inside})>"
 
     def __del__(self) -> None:
-        # A workflow's own calls are looked after by its engine.
+        # Inside a workflow the engine reports calls that are never awaited.
         if not getattr(self, "is_used", True) and WORKFLOW.get() is None:
             warnings.warn(f"{self!r} was never awaited", RuntimeWarning, 2, source=self)
 
 
-class Sleep(Operation[None]):
-    """Wait for a time."""
+class Sleep(DurableOperation[None]):
+    """A durable timer."""
 
     __slots__ = ("duration_ms",)
 
@@ -101,71 +101,73 @@ class Sleep(Operation[None]):
         self.duration_ms = duration_ms
 
 
-class Branch(Operation[R_co]):
-    """A coroutine of the workflow that runs beside it, on ids of its own."""
+class BranchOperation(DurableOperation[R_co]):
+    """A coroutine of the workflow that runs concurrently with it, with its own subtree of step ids."""
 
-    __slots__ = ("coroutine",)
+    __slots__ = ("coroutine", "is_shielded")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, R_co]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, R_co], *, is_shielded: bool = False) -> None:
         self.coroutine = coroutine
+        self.is_shielded = is_shielded
+        """Whether it runs to completion even if the run is cancelled."""
 
     @property
     def name(self) -> str:
         return getattr(self.coroutine, "__qualname__", "branch").rpartition(".")[2]
 
 
-def operation(given: Awaitable[R], verb: str) -> Operation[R]:
-    """What `verb` was given, as an operation."""
-    if isinstance(given, Call):  # as most are
+def operation(given: Awaitable[R], verb: str) -> DurableOperation[R]:
+    """The awaitable that was passed to `verb`, as an operation."""
+    if isinstance(given, Call):  # the common case
         return given
-    if isinstance(given, Operation):
+    if isinstance(given, DurableOperation):
         return given.branched() if isinstance(given, Composite) else given
     if isinstance(given, CoroutineType):
-        return Branch(given)
+        return BranchOperation(given)
     raise ForeignAwait(
         f"{verb} was given {given!r}",
         "pass calls of tasks and workflows, perdure's verbs, or coroutines of the workflow",
     )
 
 
-def made(operation: Operation[R]) -> Operation[R]:
-    """The operation that a verb makes. A workflow that never awaits it is told so."""
+def made(operation: DurableOperation[R]) -> DurableOperation[R]:
+    """Register a new operation with the running workflow, which reports it if it is never awaited."""
     context = WORKFLOW.get()
     if context is not None:
         context.made(operation)
     return operation
 
 
-def _used(operation: Operation[Any]) -> None:
+def _used(operation: DurableOperation[Any]) -> None:
     context = WORKFLOW.get()
     if context is not None:
         context.used(operation)
 
 
 def discard(given: object) -> None:
-    """Whoever was given this refused it, and said so: nobody will await it."""
+    """Mark an awaitable that a verb refused as used, so that it is not also reported as never awaited."""
     if isinstance(given, Call):
         given.is_used = True
-    elif isinstance(given, Branch):
+    elif isinstance(given, BranchOperation):
         given.coroutine.close()
-    elif isinstance(given, Operation):
+    elif isinstance(given, DurableOperation):
         _used(given)
     elif isinstance(given, CoroutineType):
         given.close()
 
 
-class Composite(Operation[R_co], ABC):
-    """An operation that takes several places; among others it runs as a branch."""
+class Composite(DurableOperation[R_co], ABC):
+    """An operation of several steps. Gathered or raced with others it runs as a branch."""
 
     __slots__ = ()
 
-    def branched(self) -> Branch[R_co]:
+    def branched(self) -> BranchOperation[R_co]:
         _used(self)
-        return Branch(self.run())
+        return BranchOperation(self.run())
 
     @abstractmethod
     async def run(self) -> R_co:
-        """What it does, as a coroutine of the workflow."""
+        """The steps, as a coroutine of the workflow."""
 
     def __await__(self) -> Generator[Any, Any, R_co]:
         _used(self)

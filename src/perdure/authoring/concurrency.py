@@ -1,10 +1,10 @@
-"""Several operations at once: all of them, the first of them, or each as it comes."""
+"""Concurrent operations: wait for all, for the first, or take each as it completes."""
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 
-from perdure.authoring.call import Operation, discard, operation
-from perdure.authoring.context import Promise, Wait, WorkflowContext, workflow_context
+from perdure.authoring.call import BranchOperation, DurableOperation, discard, operation
+from perdure.authoring.context import Promise, Suspension, WorkflowContext, workflow_context
 from perdure.core.errors import InputError, JoinSetClosed
 from perdure.core.journal.events import AwaitKind
 
@@ -45,14 +45,14 @@ async def gather(
     *awaitables: Awaitable[R], return_exceptions: Literal[True]
 ) -> tuple[R | Exception, ...]: ...
 async def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -> Any:
-    """The results of all, in the order given.
+    """The results of all awaitables, in the order given.
 
-    Waits until every one is over, so that nothing is left in the dark; then raises the first failure in
-    that order, or returns the exceptions in place with `return_exceptions=True`.
+    Waits until all have ended, so that no outcome is lost. Then raises the first failure in the order given, or, with
+    `return_exceptions=True`, returns the exceptions in place of the results.
     """
     _, promises = _begin(awaitables, "perdure.gather")
     if promises:
-        await Wait(promises, AwaitKind.ALL)
+        await Suspension(promises, AwaitKind.ALL)
     if return_exceptions:
         return tuple([_result_or_failure(promise) for promise in promises])
     return tuple([promise.outcome() for promise in promises])
@@ -61,7 +61,7 @@ async def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -
 def _result_or_failure(promise: Promise) -> Any:
     try:
         return promise.outcome()
-    except Exception as error:  # handed to the caller, who asked for it
+    except Exception as error:  # the caller asked for exceptions as results
         return error
 
 
@@ -72,30 +72,50 @@ async def first(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> A | B |
 @overload
 async def first(*awaitables: Awaitable[R]) -> R: ...
 async def first(*awaitables: Awaitable[Any]) -> Any:
-    """The outcome of whichever is over first. The others are cancelled; coroutines have cleaned up on return.
+    """The outcome of the awaitable that ends first. The others are cancelled, and their coroutines have cleaned up.
 
-    If one is over as it begins, as a signal is that has come already, those behind it are not begun: else they would
-    take signals that nobody gets.
+    If one ends as it begins, for example because its signal was already received, the ones after it are not begun:
+    they might consume signals, which would then be lost.
     """
     if not awaitables:
         raise InputError("perdure.first was given nothing", "pass at least one operation")
     context, promises = _begin(awaitables, "perdure.first", is_race=True)
-    await Wait(promises, AwaitKind.ANY)
+    await Suspension(promises, AwaitKind.ANY)
     winner = next(promise for promise in promises if promise.is_settled)
     branches = context.abandon(promises)
     if branches:
-        await Wait(branches, AwaitKind.ALL)
+        await Suspension(branches, AwaitKind.ALL)
     return winner.outcome()
+
+
+def shield(awaitable: Awaitable[R]) -> DurableOperation[R]:
+    """Protect an awaitable from cancellation of the run: `await perdure.shield(move(parcel))`.
+
+    Takes a call or a coroutine of the workflow. Nothing in it is cancelled, including child runs. The code that awaits
+    it gets its outcome; if the run was cancelled, the next operation of that code raises `Cancelled`.
+    """
+    try:
+        workflow_context("perdure.shield")
+        inner = operation(awaitable, "perdure.shield")
+    except BaseException:
+        discard(awaitable)
+        raise
+    coroutine = inner.coroutine if isinstance(inner, BranchOperation) else _shielded(inner)
+    return BranchOperation(coroutine, is_shielded=True)
+
+
+async def _shielded(inner: DurableOperation[R]) -> R:
+    return await inner
 
 
 def _begin(
     awaitables: Sequence[Awaitable[Any]], verb: str, *, is_race: bool = False
 ) -> tuple[WorkflowContext, tuple[Promise, ...]]:
-    """All of them begun; in a race, up to one that is over at once.
+    """Begin all awaitables; in a race, stop at one that ends at once.
 
-    If one is refused, so are those behind it; if it is not durable, so are all.
+    If the engine refuses one, those after it are discarded. If one is no durable operation, none is begun.
     """
-    operations: list[Operation[Any]] = []
+    operations: list[DurableOperation[Any]] = []
     promises: list[Promise] = []
     try:
         context = workflow_context(verb)
@@ -117,13 +137,19 @@ def _discard(*awaitables: Awaitable[Any]) -> None:
 
 
 class JoinSet(Generic[R]):
-    """Operations whose results are taken as they come. Closed to new ones by the first await."""
+    """Operations whose results are taken as they complete. The first await closes the set to new members."""
 
     def __init__(self) -> None:
         self._context = workflow_context("perdure.join_set")
         self._id = self._context.create_set()
         self._open: list[Promise] = []
         self._is_closed = False
+
+    def __await__(self) -> NoReturn:
+        raise InputError(
+            f"join set {self._id} is awaited",
+            "await members.next(), or write `async for result in members`",
+        )
 
     def submit(self, awaitable: Awaitable[R]) -> None:
         """Begin an operation as a member of the set."""
@@ -137,12 +163,11 @@ class JoinSet(Generic[R]):
         self._open.append(self._context.submit(self._id, each))
 
     async def next(self) -> R:
-        """The outcome of the member that was over first among those left. Raises `StopAsyncIteration`
-        when none is left."""
+        """The outcome of the remaining member that ended first. Raises `StopAsyncIteration` if none remains."""
         self._is_closed = True
         if not self._open:
             raise StopAsyncIteration
-        await Wait(tuple(self._open), AwaitKind.ANY)
+        await Suspension(tuple(self._open), AwaitKind.ANY)
         done = min((p for p in self._open if p.is_settled), key=lambda p: p.settled_at)
         self._open.remove(done)
         self._context.consume(self._id, done)
@@ -156,10 +181,10 @@ class JoinSet(Generic[R]):
         return await self.next()
 
     def __len__(self) -> int:
-        """How many members have not been taken yet."""
+        """The number of members whose outcome has not been taken."""
         return len(self._open)
 
 
 def join_set() -> JoinSet[Any]:
-    """A new join set: submit operations, then `async for` their results as they come."""
+    """A new join set: submit operations, then `async for` their results as they complete."""
     return JoinSet()

@@ -1,6 +1,6 @@
-"""Where code runs: in a workflow's turn, in a task, or in neither.
+"""The contexts that durable verbs use: the workflow or the task in which the code is running.
 
-The engine and its executors implement these contexts; the verbs find the current one here.
+The engine implements the workflow context, hosts the task context; context variables hold the current one.
 """
 
 from collections.abc import Awaitable, Generator, Sequence
@@ -16,12 +16,12 @@ from perdure.core.ids import RunId, SetId, StepId
 from perdure.core.journal.events import AwaitKind
 
 if TYPE_CHECKING:
-    from perdure.authoring.call import Call, Operation
+    from perdure.authoring.call import Call, DurableOperation
     from perdure.authoring.signal import Signal
 
 
 class Info(msgspec.Struct, frozen=True, gc=False):
-    """Who is running. In a task `step` and `attempt` are the task's own."""
+    """Which run is executing. In a task, `step` and `attempt` are those of the task."""
 
     run_id: RunId
     program: str
@@ -32,7 +32,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
 
 
 class Promise(Protocol):
-    """A place in the call tree and, once it is settled, its outcome."""
+    """A step of the run and, once it is settled, its outcome."""
 
     @property
     def step(self) -> StepId: ...
@@ -42,21 +42,21 @@ class Promise(Protocol):
 
     @property
     def settled_at(self) -> int:
-        """Which settlement of the run it was: the first, the second and so on."""
+        """Its position in the order in which the run's promises were settled."""
         ...
 
     @property
     def child_run(self) -> RunId | None:
-        """The run that it is, if it is one."""
+        """The id of the child run that the step started, if any."""
         ...
 
     def outcome(self) -> Any:
-        """The value, or raises the failure."""
+        """Return the value, or raise the failure."""
         ...
 
 
-class Wait(msgspec.Struct, frozen=True):
-    """What a workflow's coroutine yields to the engine: it can't go on before these are settled."""
+class Suspension(msgspec.Struct, frozen=True):
+    """What a workflow's coroutine yields to the engine: it resumes when all (or any) of the promises are settled."""
 
     promises: tuple[Any, ...]
     kind: AwaitKind
@@ -66,34 +66,39 @@ class Wait(msgspec.Struct, frozen=True):
         settled = (promise.is_settled for promise in self.promises)
         return any(settled) if self.kind is AwaitKind.ANY else all(settled)
 
-    def __await__(self) -> Generator["Wait", None, None]:
+    def __await__(self) -> Generator["Suspension", None, None]:
         if not self.is_over:
             yield self
 
 
 class WorkflowContext(Protocol):
-    """What the engine does for a workflow. Every call belongs to the coroutine that is being driven."""
+    """What the engine does for a workflow. Every call acts for the coroutine that is being driven."""
 
     @property
     def info(self) -> Info: ...
 
     @property
+    def home(self) -> str:
+        """The module of the program's function."""
+        ...
+
+    @property
     def is_replaying(self) -> bool: ...
 
-    def made(self, operation: "Operation[Any]") -> None:
-        """Something was made that must be awaited some day."""
+    def made(self, operation: "DurableOperation[Any]") -> None:
+        """Note that an operation was created. If it is never used, the engine reports it."""
         ...
 
-    def used(self, operation: "Operation[Any]") -> None:
-        """It was begun, or refused: it is not forgotten."""
+    def used(self, operation: "DurableOperation[Any]") -> None:
+        """Note that an operation was begun or refused."""
         ...
 
-    def begin(self, operation: "Operation[Any]") -> Promise:
-        """Take the next place in the call tree for `operation`, and schedule it."""
+    def begin(self, operation: "DurableOperation[Any]") -> Promise:
+        """Allocate the next step id for `operation`, and schedule it."""
         ...
 
     def abandon(self, promises: Sequence[Promise]) -> tuple[Promise, ...]:
-        """Cancel what is not settled. Returns the branches that must still clean up."""
+        """Cancel the promises that are not settled. Returns the branches that must still clean up."""
         ...
 
     def now(self) -> datetime: ...
@@ -103,11 +108,11 @@ class WorkflowContext(Protocol):
         ...
 
     def patched(self, patch: str) -> bool:
-        """Whether the run follows that patch, from its first question to its end."""
+        """Whether the run uses that patch. The first answer holds until the run ends."""
         ...
 
     def last_place(self) -> StepId:
-        """The place that was taken last."""
+        """The step id that was allocated last."""
         ...
 
     def publish(self, name: str, value: object) -> None: ...
@@ -118,25 +123,25 @@ class WorkflowContext(Protocol):
 
     def create_set(self) -> SetId: ...
 
-    def submit(self, set_id: SetId, operation: "Operation[Any]") -> Promise: ...
+    def submit(self, set_id: SetId, operation: "DurableOperation[Any]") -> Promise: ...
 
     def consume(self, set_id: SetId, promise: Promise) -> None:
-        """The program takes this member's result now."""
+        """Note that the program takes the result of this member."""
         ...
 
     def start_child(self, call: "Call[Any]") -> Promise:
-        """Begin a child run that may outlive this one."""
+        """Start a child run that may outlive this run."""
         ...
 
     def continue_as_new(self, call: "Call[Any]") -> Continued:
-        """What to raise, so that the run ends and goes on as `call`. Refused while anything of it is open."""
+        """The exception to raise so that this run ends and continues as `call`. Refused while a step of it is open."""
         ...
 
     def signal_child(self, promise: Promise, signal: "Signal[Any]", value: object) -> None: ...
 
 
 class TaskContext(Protocol):
-    """What an executor does for a task."""
+    """What the host does for a task attempt."""
 
     @property
     def info(self) -> Info: ...
@@ -145,7 +150,7 @@ class TaskContext(Protocol):
     def key(self) -> str: ...
 
     def nested(self) -> "TaskContext":
-        """The context of a task that this one calls."""
+        """The context of a task that this task calls."""
         ...
 
     def heartbeat(self) -> None: ...
@@ -153,11 +158,11 @@ class TaskContext(Protocol):
     def publish(self, name: str, value: object) -> None: ...
 
     def append(self, name: str, value: object) -> None:
-        """Append a chunk to a stream, at once."""
+        """Append a chunk to a stream, without waiting for the step's commit."""
         ...
 
     def flush(self) -> Awaitable[None]:
-        """Wait until all that was appended is durable."""
+        """Wait until all appended chunks are durable."""
         ...
 
 
@@ -166,7 +171,7 @@ TASK: ContextVar[TaskContext | None] = ContextVar("perdure_task", default=None)
 
 
 def workflow_context(verb: str) -> WorkflowContext:
-    """The workflow that is running; a clear error where there is none."""
+    """The context of the running workflow. Raises `OutsideRun` if there is none."""
     context = WORKFLOW.get()
     if context is None:
         place = "in a task" if TASK.get() is not None else "outside a run"
@@ -177,8 +182,10 @@ def workflow_context(verb: str) -> WorkflowContext:
 
 
 def task_context(verb: str) -> TaskContext:
-    """The task that is running; a clear error where there is none."""
-    is_workflow = WORKFLOW.get() is not None  # its turn may be taken where a task has just ended
+    """The context of the running task. Raises `OutsideRun` if there is none."""
+    is_workflow = (
+        WORKFLOW.get() is not None
+    )  # the engine may drive a workflow in the context of a task that just ended
     context = TASK.get()
     if context is None or is_workflow:
         place = "in a workflow" if is_workflow else "outside a run"

@@ -1,4 +1,4 @@
-"""What a decorator makes of a function: a named definition whose calls are lazy."""
+"""Definitions: what `@task`, `@workflow` and `@graph` turn a function into. Calling one returns a lazy `Call`."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -10,9 +10,10 @@ from types import FunctionType
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from perdure.authoring.call import Call
+from perdure.authoring.modules import origin_of
 from perdure.authoring.signature import Signature
-from perdure.authoring.texts import require_text
-from perdure.core.codec import Codec
+from perdure.authoring.texts import require_user_text
+from perdure.core.codec import Codec, encode_named
 from perdure.core.errors import InputError, NotEncodable
 from perdure.core.limits import MAX_NAME_LENGTH
 
@@ -25,7 +26,7 @@ class Definition(ABC, Generic[P, R]):
 
     noun: ClassVar[str]
     family: ClassVar[str]
-    """Where its name is unique."""
+    """The namespace in which its name is unique."""
     version: str = ""
     """Only programs have versions."""
 
@@ -41,16 +42,17 @@ class Definition(ABC, Generic[P, R]):
                 f"{fn.__qualname__} is a method, and a {self.noun} is a function",
                 "define it outside the class, and pass it what it needs as arguments",
             )
-        self.fn = fn
+        self.fn: FunctionType = fn
         self.name = require_name(self.noun, fn.__name__ if name is None else name)
         self.signature = Signature(fn, given)
+        self.signature.check_early()
         update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         return Call(self, self.pack(args, kwargs))
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of one call, by name. Refuses what could not be stored whole."""
+        """The arguments of one call, by name. Refuses values that would lose fields in the store."""
         arguments = self.signature.pack(args, kwargs)
         if self.signature.classes:
             self.signature.require_whole(arguments)
@@ -61,32 +63,35 @@ class Definition(ABC, Generic[P, R]):
 
     @property
     def place(self) -> str:
-        """Where it is written, for people."""
+        """File and line of the function, for messages."""
         code = self.fn.__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
 
     @property
     def origin(self) -> tuple[str, str]:
-        """The file and the qualified name: the same function again, or another one?"""
-        return self.fn.__code__.co_filename, self.fn.__qualname__
+        """File and qualified name: equal if a module or notebook cell defines the same function again."""
+        return origin_of(self.fn)
 
     @property
     def is_local(self) -> bool:
-        """Defined inside a function, and so perhaps many times."""
+        """Whether it is defined inside a function, and so may be defined many times."""
         return "<locals>" in self.fn.__qualname__
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the source text, or of the compiled code where there is no text."""
+        """SHA-256 of the source text, or of the compiled code if the source is not available."""
         try:
             text = dedent(inspect.getsource(self.fn)).encode()
         except (OSError, TypeError):
             text = self.fn.__code__.co_code
         return sha256(text).hexdigest()
 
-    def pack_result(self, codec: Codec, result: object) -> bytes:
-        """What a call returned, as bytes. Refuses what certainly can't be read again as the annotation says."""
-        if type(result) in self.signature.contradictions:
+    def pack_result(self, codec: Codec, result: object, name: Callable[[], str]) -> bytes:
+        """The payload of a call's result. Refuses a result whose type contradicts the annotation.
+
+        Messages of encoding errors begin with `name()`.
+        """
+        if type(result) in self.signature.impossible_result_types:
             raise NotEncodable(
                 f"{self.noun} {self.name!r} returned a value of type {type(result).__qualname__!r}, and its annotation "
                 f"says {self.signature.result_text!r}",
@@ -94,19 +99,19 @@ class Definition(ABC, Generic[P, R]):
             )
         if self.signature.result_classes:
             self.signature.require_whole_result(result)
-        return codec.encode(result)
+        return encode_named(codec, result, name)
 
     @abstractmethod
     async def run_outside(self, call: Call[R]) -> R:
-        """What awaiting a call does where no workflow runs."""
+        """Execute a call that is awaited outside a workflow, or refuse it."""
 
 
 def _is_method(fn: FunctionType) -> bool:
-    """Whether it stands in the body of a class, and is to get the object or the class. A static method is fine."""
+    """Whether `fn` is defined in a class and takes `self` or `cls`. A static method is none."""
     owner = fn.__qualname__.rpartition(".")[0]
     first = fn.__code__.co_varnames[: min(fn.__code__.co_argcount, 1)]
     return bool(owner) and not owner.endswith("<locals>") and first in (("self",), ("cls",))
 
 
 def require_name(noun: str, name: object, limit: int = MAX_NAME_LENGTH) -> str:
-    return require_text(f"the name of a {noun}", name, limit)
+    return require_user_text(f"the name of a {noun}", name, limit)

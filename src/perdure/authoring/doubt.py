@@ -1,4 +1,4 @@
-"""What a task says about doubt: `on_doubt="retry"`, `"fail"`, or a function that finds out what happened."""
+"""What becomes of a step in doubt: `on_doubt="retry"`, `"fail"`, or a function that finds out what happened."""
 
 import inspect
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from perdure.authoring.signature import POSITIONAL, Arguments, Signature
 from perdure.core.errors import InputError
 from perdure.core.replay.doubt import Resolution
 
-Answer = Literal["retry", "fail"]
-OnDoubt: TypeAlias = Answer | Callable[..., Any]
+DoubtPolicy = Literal["retry", "fail"]
+OnDoubt: TypeAlias = DoubtPolicy | Callable[..., Any]
 
 
 class Reconcile:
-    """A function that is given the key of a step and tells its result, or raises `NotDone`.
+    """A function that takes the key of a step and returns the step's result, or raises `NotDone`.
 
-    It takes the key alone, or the key and whatever the task takes.
+    It takes the key alone, or the key and all parameters of the task.
     """
 
     def __init__(self, fn: Callable[..., Any], task: Definition[..., Any]) -> None:
@@ -39,7 +39,7 @@ class Reconcile:
             )
 
     def arguments(self, key: str, given: Arguments) -> Arguments:
-        """What to call it with for a step with those arguments."""
+        """The arguments to call the function with, for a step with the arguments `given`."""
         if not self._takes_arguments:
             return (key,), {}
         args, kwargs = self._signature.completed(given)
@@ -47,7 +47,7 @@ class Reconcile:
 
 
 def policy_of(on_doubt: object) -> Resolution:
-    """What the option says; refuses what it can't say."""
+    """The resolution that the option stands for. Raises `InputError` for any other value."""
     if isinstance(on_doubt, Definition):
         raise InputError(
             f"on_doubt is {on_doubt!r}", f"pass its function: {on_doubt.fn.__name__}.fn"

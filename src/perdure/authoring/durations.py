@@ -1,4 +1,4 @@
-"""Durations as users give them: seconds, or a timedelta."""
+"""Durations in the public API: seconds, or a timedelta."""
 
 from datetime import timedelta
 from typing import TypeAlias
@@ -9,11 +9,11 @@ Duration: TypeAlias = float | timedelta
 """Seconds, or a timedelta."""
 
 _LONGEST_MS = 1 << 52
-"""Past this a time would not fit the journal's integers."""
+"""A longer duration, added to a time, would not fit the journal's integers."""
 
 
 def milliseconds(duration: Duration, what: str) -> int:
-    """The duration in whole milliseconds, rounded up, so that nothing is ever early."""
+    """The duration in whole milliseconds, rounded up: a timer never fires early."""
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise InputError(f"{what} is {duration!r}", "pass seconds as a number, or a timedelta")

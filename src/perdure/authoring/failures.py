@@ -1,19 +1,19 @@
-"""Exceptions to bytes and back: the same type where it can be rebuilt, its text always."""
+"""Exceptions to payloads and back. An exception keeps its type if it can be rebuilt, and its text in any case."""
 
 import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from traceback import StackSummary, TracebackException
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from perdure.authoring.likeness import Likeness, likeness_of, made_of, members_of
+from perdure.authoring.exception_state import ExceptionState, exception_from, members_of, state_of
+from perdure.authoring.modules import modules_named, type_name
 from perdure.authoring.tagging import is_same, tag, untag
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable, TaskFailed
@@ -25,24 +25,24 @@ MAX_TYPE_NAME: Final = 1_000
 OUR_FILES: Final = str(Path(__file__).parent.parent) + os.sep
 
 MAX_MEMBERS: Final = 1_000
-"""Exceptions in a group, those of groups within it counted in. Larger ones are stored as text."""
+"""Exceptions in a group, including those of nested groups. Larger groups are stored as text."""
 
 MAX_LEVELS: Final = 20
-"""Groups within groups."""
+"""Levels of nested groups."""
 
 MIN_SHARE: Final = 100
-"""Characters of text that each member has at least, however many share what one exception has."""
+"""Characters of text that each member of a group keeps at least. All members share the limit of one exception."""
 
-# They can't be raised into a coroutine.
+# Python can't raise these into a coroutine.
 NEVER_REBUILT: Final = (StopIteration, StopAsyncIteration)
 
 
 class Failure(
     msgspec.Struct, frozen=True, omit_defaults=True, rename={"type_name": "type"}, kw_only=True
 ):
-    """An exception as it is stored: as text, and with its likeness if it can be rebuilt. Then it has `args`.
+    """A stored exception: its text and, if it can be rebuilt, its `ExceptionState`; then `args` is set.
 
-    A group that can be rebuilt has its members, each by itself: as text, if nothing else.
+    A group that can be rebuilt has its members, each stored as text or with its state.
     """
 
     type_name: str
@@ -53,37 +53,69 @@ class Failure(
     lost: list[str] = []
     is_bare: bool = False
     is_tagged: bool = False
-    """Whether the args and attributes have tags."""
+    """Whether `args` and `attributes` are tagged (see `tagging`)."""
     members: list["Failure"] = []
     members_at: int | None = None
 
-    def likeness(self) -> Likeness:
+    def state(self) -> ExceptionState:
         state: list[Any] = [self.args, self.attributes]
         args, attributes = untag(state) if self.is_tagged else state
-        return Likeness(args, attributes, self.lost, self.is_bare, self.members_at)
+        return ExceptionState(args, attributes, self.lost, self.is_bare, self.members_at)
 
 
 def encode_failure(codec: Codec, error: BaseException) -> bytes:
-    """The payload of `error`. Never refuses, whatever the methods and attributes of `error` do.
+    """The payload of `error`. Never raises, whatever the methods and attributes of `error` do.
 
-    Its likeness is stored only if that, and the exception made of it, come back the same.
+    The exception's state is stored only if the state survives the codec and rebuilds an equal exception.
     """
     failure = _text_of(error, MAX_MESSAGE, MAX_TRACEBACK)
     try:
         if _is_within_bounds(error):
-            return codec.encode(_with_likeness(codec, error, failure))
+            return codec.encode(_with_state(codec, error, failure))
     except BaseException:  # noqa: S110 - user code ran, and it may raise anything
         pass
     return codec.encode(failure)
 
 
-def decode_failure(
-    codec: Codec, payload: bytes | None, *, what: str, kind: type[TaskFailed] = TaskFailed
-) -> Exception:
-    """The exception that `payload` holds, of its own type where that is found and can be made again.
+class FailureText(NamedTuple):
+    """A stored exception as text, for display."""
 
-    Otherwise one of type `kind`, which says the same as text. `what` names what has failed, such as
-    "task 'charge' (step root.3)". A payload of None was erased.
+    type_name: str
+    message: str
+    traceback: str
+
+
+def traceback_text(error: BaseException) -> str:
+    """The traceback of an exception without Perdure's frames. Never raises, whatever the exception does."""
+    return _traceback(error) or _type_name(error)
+
+
+def failure_text(codec: Codec, payload: bytes | None) -> FailureText:
+    """The text of a stored failure, without rebuilding the exception. Never raises."""
+    if payload is None:
+        return FailureText("an error that was erased", "", "")
+    try:
+        failure = codec.decode(payload, Failure)
+    except NotDecodable:
+        return FailureText("an error that can't be read", "", "")
+    module, _, name = failure.type_name.rpartition(":")
+    type_name = name if module in ("", "builtins") else f"{module}.{name}"
+    return FailureText(type_name, failure.message, failure.traceback)
+
+
+def decode_failure(
+    codec: Codec,
+    payload: bytes | None,
+    *,
+    what: str,
+    kind: type[TaskFailed] = TaskFailed,
+    home: str | None = None,
+) -> Exception:
+    """The exception that `payload` holds, of its own type if this process has that type and can rebuild it.
+
+    Otherwise an exception of type `kind` with the same text. `what` names what failed, such as
+    "task 'charge' (step root.3)". A payload of None was erased. `home` is the module of the code that may catch the
+    exception: it selects the class if this process has its script both as `__main__` and as an imported module.
     """
     if payload is None:
         return _textless(kind, f"{what} failed, and its error was erased", "only the fact is kept")
@@ -95,18 +127,27 @@ def decode_failure(
             f"{what} failed, and its error can't be read ({error.what})",
             "the stored error is damaged, or was written by another codec",
         )
-    return _made_of(failure, what, kind)
+    return _made_of(failure, _Reader(what, kind, home))
 
 
-def _made_of(failure: Failure, what: str, kind: type[TaskFailed]) -> Exception:
-    """The exception that was stored, or one of type `kind` in its place."""
-    again = _rebuilt(failure, what, kind)
+class _Reader(NamedTuple):
+    """The parameters of `decode_failure`."""
+
+    what: str
+    kind: type[TaskFailed]
+    home: str | None
+
+
+def _made_of(failure: Failure, reader: _Reader) -> Exception:
+    """The stored exception, or one of the reader's `kind` if it can't be rebuilt."""
+    what = reader.what
+    again = _rebuilt(failure, reader)
     if again is not None:
-        with suppress(Exception):  # an exception that takes no notes is still the right one
+        with suppress(Exception):  # an exception that refuses notes is still the right one
             BaseException.add_note(again, f"{what} failed with:\n{failure.traceback}")
         return again
     said = f": {failure.message}" if failure.message else ""
-    return kind(
+    return reader.kind(
         what=f"{what} failed with {failure.type_name}{said}",
         remedy=f"its traceback is in .traceback; {_advice(failure.type_name)}",
         type_name=failure.type_name,
@@ -115,9 +156,9 @@ def _made_of(failure: Failure, what: str, kind: type[TaskFailed]) -> Exception:
     )
 
 
-def _advice(type_name: str) -> str:
-    """How an exception of that type could have been caught as itself."""
-    if type_name.startswith("builtins:"):
+def _advice(name: str) -> str:
+    """How the program must change so that the exception can be caught by its own type."""
+    if name.startswith("builtins:"):
         return "to catch it by type, raise an exception of your own with JSON-like arguments in its place"
     return "to catch it by its own type, define that at module level and keep only JSON-like values in it"
 
@@ -127,26 +168,25 @@ def _textless(kind: type[TaskFailed], what: str, remedy: str) -> TaskFailed:
 
 
 def _type_name(error: BaseException) -> str:
-    cls = type(error)
-    return _attempt(lambda: f"{cls.__module__}:{cls.__qualname__}") or "builtins:BaseException"
+    return _attempt(lambda: type_name(type(error))) or "builtins:BaseException"
 
 
 def _text_of(error: BaseException, max_message: int, max_traceback: int) -> Failure:
     """`error` as text alone."""
-    type_name = _storable(_type_name(error))[:MAX_TYPE_NAME]
-    message = _message(error, type_name)
+    name = _storable(_type_name(error))[:MAX_TYPE_NAME]
+    message = _message(error, name)
     if len(message) > max_message:
         message = message[: max_message - 1] + "…"
-    traceback = _traceback(error) or f"{type_name}: {message}"
-    return Failure(type_name=type_name, message=message, traceback=traceback[-max_traceback:])
+    traceback = _traceback(error) or f"{name}: {message}"
+    return Failure(type_name=name, message=message, traceback=traceback[-max_traceback:])
 
 
-def _message(error: BaseException, type_name: str) -> str:
+def _message(error: BaseException, name: str) -> str:
     text = _attempt(lambda: _storable(str(error)))
     if text is None:
         text = _attempt(lambda: _storable(repr(error)))
     if text is None:
-        text = f"an exception of type {type_name} without a readable text"
+        text = f"an exception of type {name} without a readable text"
     return text
 
 
@@ -167,7 +207,7 @@ def _storable(text: str) -> str:
 
 
 def _formatted(error: BaseException) -> str:
-    """The traceback with its causes, as Python prints it, without our own frames."""
+    """The traceback with its causes, as Python prints it, without Perdure's frames."""
     whole = TracebackException(type(error), error, error.__traceback__, compact=True)
     found: list[TracebackException | None] = [whole]
     while found:
@@ -179,23 +219,22 @@ def _formatted(error: BaseException) -> str:
     return "".join(whole.format())
 
 
-def _faithful(codec: Codec, error: BaseException, type_name: str) -> Likeness | None:
-    """A likeness that survives the codec; None if there is none."""
-    module, _, qualname = type_name.partition(":")
-    # Imported already, or the name does not lead to this class.
-    cls = _exception_class(sys.modules.get(module), qualname)
-    if cls is not type(error):
+def _faithful(codec: Codec, error: BaseException) -> ExceptionState | None:
+    """The exception's state, if it survives the codec; else None."""
+    cls = type(error)
+    # The type must be found again by its name in a module that is imported.
+    if _exception_class(sys.modules.get(cls.__module__), cls.__qualname__) is not cls:
         return None
-    likeness = likeness_of(error)
-    if likeness is None:
+    kept = state_of(error)
+    if kept is None:
         return None
-    state = [likeness.args, likeness.attributes]
+    state = [kept.args, kept.attributes]
     again = untag(codec.decode(codec.encode(tag(state)), list[Any]))
-    return likeness if is_same(state, again) else None
+    return kept if is_same(state, again) else None
 
 
 def _is_within_bounds(error: BaseException) -> bool:
-    """Whether a group has few members, on few levels; others always are."""
+    """Whether a group is within MAX_MEMBERS and MAX_LEVELS; always true for other exceptions."""
     level, found = [error], 0
     for _ in range(MAX_LEVELS):
         level = [member for each in level for member in members_of(each)]
@@ -205,27 +244,27 @@ def _is_within_bounds(error: BaseException) -> bool:
     return False
 
 
-def _with_likeness(codec: Codec, error: BaseException, failure: Failure) -> Failure:
-    """`failure` with what else is stored of `error`; as it is, if that can't be rebuilt."""
-    likeness = _faithful(codec, error, failure.type_name)
-    if likeness is None:
+def _with_state(codec: Codec, error: BaseException, failure: Failure) -> Failure:
+    """`failure` with the state of `error` added, or unchanged if `error` can't be rebuilt."""
+    kept = _faithful(codec, error)
+    if kept is None:
         return failure
-    state = [likeness.args, likeness.attributes]
+    state = [kept.args, kept.attributes]
     args, attributes = tagged = tag(state)
     return msgspec.structs.replace(
         failure,
         args=args,
         attributes=attributes,
-        lost=likeness.lost,
-        is_bare=likeness.is_bare,
+        lost=kept.lost,
+        is_bare=kept.is_bare,
         is_tagged=not is_same(tagged, state),
         members=_members(codec, error),
-        members_at=likeness.members_at,
+        members_at=kept.members_at,
     )
 
 
 def _members(codec: Codec, group: BaseException) -> list[Failure]:
-    """The members of a group. Their texts are part of its own, as far as there is room; so they are not as long."""
+    """The members of a group. They share the text limits of one exception, because its own text repeats theirs."""
     members = members_of(group)
     count = max(1, len(members))
     limits = max(MIN_SHARE, MAX_MESSAGE // count), max(MIN_SHARE, MAX_TRACEBACK // count)
@@ -235,31 +274,36 @@ def _members(codec: Codec, group: BaseException) -> list[Failure]:
 def _member(codec: Codec, error: BaseException, max_message: int, max_traceback: int) -> Failure:
     failure = _text_of(error, max_message, max_traceback)
     try:
-        return _with_likeness(codec, error, failure)
+        return _with_state(codec, error, failure)
     except BaseException:  # user code ran, and it may raise anything
         return failure
 
 
-def _rebuilt(failure: Failure, what: str, kind: type[TaskFailed]) -> Exception | None:
-    """The exception itself; None if it can't be rebuilt in this process."""
+def _rebuilt(failure: Failure, reader: _Reader) -> Exception | None:
+    """The rebuilt exception; None if it can't be rebuilt in this process."""
     if failure.args is UNSET:
         return None
-    module, _, qualname = failure.type_name.partition(":")
     try:
-        cls = _exception_class(import_module(module), qualname)
+        cls = _class_named(failure.type_name, reader.home)
         if cls is None:
             return None
-        members = [_made_of(member, what, kind) for member in failure.members]
-        return made_of(cls, failure.likeness(), members)
-    except (Exception, SystemExit):  # a module that is a script may exit when it is imported
+        members = [_made_of(member, reader) for member in failure.members]
+        return exception_from(cls, failure.state(), members)
+    except (Exception, SystemExit):  # importing a script may exit
         return None
+
+
+def _class_named(name: str, home: str | None) -> type[BaseException] | None:
+    module, _, qualname = name.partition(":")
+    found = (_exception_class(each, qualname) for each in modules_named(module, home))
+    return next((cls for cls in found if cls is not None), None)
 
 
 def _exception_class(module: ModuleType | None, qualname: str) -> type[BaseException] | None:
     found: object = module
     for name in qualname.split("."):
         found = getattr(found, name, None)
-    # A group of base exceptions is one of exceptions when it comes back, as what is none comes back as text.
+    # A rebuilt BaseExceptionGroup is an ExceptionGroup: members that are no `Exception` come back as text.
     if isinstance(found, type) and (issubclass(found, Exception) or found is BaseExceptionGroup):
         return None if issubclass(found, NEVER_REBUILT) else found
     return None

@@ -1,4 +1,4 @@
-"""What ends a workflow, or takes it out of memory. None of it is an `Exception`, so none is caught by mistake."""
+"""Exceptions that end a workflow or evict it from memory. None is an `Exception`, so `except Exception` misses them."""
 
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any
@@ -8,15 +8,15 @@ if TYPE_CHECKING:
 
 
 class Cancelled(CancelledError):
-    """The run, or this branch of it, is to stop. Clean up with durable steps, and raise it again."""
+    """The run, or this branch of it, is cancelled. Clean up with durable steps, then raise it again."""
 
 
 class Evicted(BaseException):
-    """The coroutine leaves memory; the run goes on later, elsewhere. Verbs do nothing now."""
+    """The host evicts the coroutine from memory; a replay resumes the run later. Until then verbs do nothing."""
 
 
 class Continued(BaseException):
-    """The run ends here, and goes on as a new one. Clean up on the way out, with durable steps if need be."""
+    """The run ends and continues as a new run. `finally` blocks may clean up with durable steps."""
 
     def __init__(self, call: "Call[Any]", payload: bytes) -> None:
         super().__init__(call)

@@ -5,7 +5,7 @@ from typing import ClassVar, ParamSpec, TypeVar
 from perdure.authoring.call import Call
 from perdure.authoring.definition import Definition
 from perdure.core.codec import Codec
-from perdure.core.errors import OutsideRun
+from perdure.core.errors import InputError, NotDecodable, OutsideRun
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -13,13 +13,13 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class ProgramCall(Call[R_co]):
-    """A call of a program. An engine can start it; a task's call it can't."""
+    """A call of a program. An engine can start it, unlike a call of a task."""
 
     __slots__ = ()
 
 
 class Program(Definition[P, R]):
-    """A workflow or a graph. A call of it can be started on an engine, or awaited in a run as a child."""
+    """A workflow or a graph. A call of it can be started on an engine, or awaited in a run as a child run."""
 
     family: ClassVar[str] = "program"
 
@@ -27,10 +27,18 @@ class Program(Definition[P, R]):
         return ProgramCall(self, self.pack(args, kwargs))
 
     def check_input(self, codec: Codec, payload: bytes) -> None:
-        """Refuse what no run can begin with, as far as that is known before."""
+        """Refuse arguments that don't match the annotations, before a run is started with them."""
+        self.signature.check()
+        try:
+            self.signature.unpack(codec, payload)
+        except NotDecodable as error:
+            raise InputError(
+                f"{self.noun} {self.name!r} can't begin with these arguments: {error.what}",
+                "pass arguments of the types that its annotations say",
+            ) from error
 
     def is_same_call(self, codec: Codec, one: bytes, other: bytes) -> bool:
-        """Whether two payloads are the same arguments, given or left to their defaults."""
+        """Whether two payloads hold the same arguments, with defaults filled in."""
         return self.signature.is_same_call(codec, one, other)
 
     async def run_outside(self, call: Call[R]) -> R:  # noqa: ARG002 - refused, whatever it is

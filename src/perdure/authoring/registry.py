@@ -1,7 +1,7 @@
-"""Which tasks and programs this process has, by name: how a stored run finds its code again.
+"""The tasks and programs of this process by name: how a stored run finds its code.
 
-Of a program several versions may be there side by side. The one that came last is the *current* one: new code
-for the runs whose own version is gone.
+A process may have several versions of a program. The one that was registered last is the *current* version: runs whose
+own version is missing use it.
 """
 
 from typing import Any
@@ -10,15 +10,15 @@ from perdure.authoring.definition import Definition
 from perdure.core.errors import DuplicateName
 
 _known: dict[tuple[str, str], dict[str, Definition[..., Any]]] = {}
-"""By family and name, the versions in the order in which they came."""
+"""Versions in the order of registration, by family and name."""
 
 
 def register(definition: Definition[..., Any]) -> None:
-    """Make it known under its name and version.
+    """Register a definition under its name and version.
 
-    The same function again replaces itself (a reloaded module, a notebook's cell run twice), and keeps its place
-    among the versions. A function defined inside another gives way to the newest of its name and version.
-    Anything else of a taken name and version is refused.
+    Registering the same function again (a reloaded module, an edited notebook cell) replaces it and keeps its position
+    among the versions. A function defined inside another is replaced by the newest of its name and version. Any other
+    definition with a taken name and version is refused.
     """
     versions = _known.get((definition.family, definition.name), {})
     other = versions.get(definition.version)
@@ -39,9 +39,9 @@ def _collision(definition: Definition[..., Any], other: Definition[..., Any]) ->
 
 
 def find(family: str, name: str, version: str | None = None) -> Any | None:
-    """The task or program of that name: of that version if it is there, else the current one.
+    """The task or program of that name, in that version if this process has it, else in the current one.
 
-    `None` if this process does not have any.
+    None if this process has no version.
     """
     versions = _known.get((family, name))
     if versions is None:
@@ -50,11 +50,30 @@ def find(family: str, name: str, version: str | None = None) -> Any | None:
     return exact or versions[next(reversed(versions))]
 
 
-def names(family: str) -> list[str]:
-    # A copy: hosts ask in a thread of their own.
+def check_annotations() -> None:
+    """Refuse definitions with annotations that can't be resolved after all modules are imported.
+
+    A definition inside a function may refer to names that the function defines later: its calls are checked instead.
+    """
+    for versions in list(_known.values()):
+        for definition in list(versions.values()):
+            if not definition.is_local:
+                definition.signature.check()
+
+
+def registered_names(family: str) -> list[str]:
+    # A copy, because hosts call this in their own threads.
     return sorted(name for kind, name in list(_known) if kind == family)
 
 
 def versions_of(family: str, name: str) -> list[str]:
-    """The versions that this process has of it, the current one last."""
+    """The versions that this process has, the current one last."""
     return list(_known.get((family, name), ()))
+
+
+def known_queues() -> set[str]:
+    """The queues of all tasks in this process."""
+    tasks = (
+        each for (family, _), known in _known.items() if family == "task" for each in known.values()
+    )
+    return {queue for each in tasks if (queue := getattr(each, "queue", None)) is not None}

@@ -1,4 +1,4 @@
-"""Responses: what a task or a signal may answer with beside a value, a code that says how it is meant."""
+"""Responses: values with a status code, which tasks and signals return to a graph."""
 
 from typing import Any, Final
 
@@ -12,8 +12,8 @@ PENDING: Final = 202
 
 
 class Response(msgspec.Struct, frozen=True, tag_field=TAG, tag="response"):
-    """An answer with a code, for a graph: 200 is what a plain value is; 202 says that more will come, and the
-    step stays; 400 and above is an error, which goes along the edges for it."""
+    """A value with a status code, for a graph. 200 is the code of a plain value; 202 announces more responses and keeps
+    the step open; 400 and above is an error, and follows the error edges."""
 
     data: Any = None
     code: int = OK
@@ -24,7 +24,7 @@ class Response(msgspec.Struct, frozen=True, tag_field=TAG, tag="response"):
 
 
 def read_response(value: Any) -> tuple[int, Any]:
-    """Code and data of a stored answer."""
+    """Code and data of a stored response; a plain value has code 200."""
     if isinstance(value, dict) and value.get(TAG) == "response":
         code = value.get("code", OK)
         return (code if type(code) is int else OK), value.get("data")

@@ -1,20 +1,21 @@
-"""How often, and how patiently, a failed task is tried again."""
+"""Retry policies: how often, and after which delays, a host retries a failed task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from sys import float_info
 
 from perdure.authoring.durations import Duration, milliseconds
-from perdure.core.errors import InputError
+from perdure.core.errors import InputError, PayloadTooLarge
 from perdure.core.journal.events import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A policy: up to `attempts` in all, `first` seconds before the second, `factor` times more each time.
+    """A retry policy: up to `attempts` in total, a delay of `first` seconds before the second attempt, multiplied by
+    `factor` after each, up to `ceiling`.
 
-    `jitter` is the share of each delay that is left to chance. Only exceptions of the types in `on` are
-    retried, and none of those in `give_up_on`.
+    `jitter` is the random share of each delay. Only exceptions of the types in `on` are retried, except those in
+    `give_up_on`.
     """
 
     attempts: int = 3
@@ -48,7 +49,7 @@ class Retry:
 
     @property
     def policy(self) -> RetryPolicy:
-        """What the journal records of it."""
+        """The policy as the journal records it."""
         return RetryPolicy(
             self.attempts,
             milliseconds(self.first, "first"),
@@ -57,7 +58,9 @@ class Retry:
         )
 
     def covers(self, error: BaseException) -> bool:
-        """Whether an attempt that failed with `error` may be tried again."""
+        """Whether an attempt that failed with `error` is retried. Not for values that are too large: they stay so."""
+        if isinstance(error, PayloadTooLarge):
+            return False
         on, give_up_on = self.on, self.give_up_on
         assert isinstance(on, tuple) and isinstance(give_up_on, tuple)  # noqa: S101, PT018 - set above
         return isinstance(error, on) and not isinstance(error, give_up_on)

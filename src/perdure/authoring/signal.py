@@ -1,13 +1,15 @@
-"""Signals: values that somebody outside sends to a run, typed at both ends."""
+"""Signals: typed values that clients and other runs send to a run."""
 
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from perdure.authoring.call import Composite, Operation, Sleep, made
-from perdure.authoring.context import Wait, workflow_context
+from perdure.authoring.call import Composite, DurableOperation, Sleep, made
+from perdure.authoring.context import Suspension, workflow_context
 from perdure.authoring.definition import require_name
 from perdure.authoring.durations import Duration, milliseconds
-from perdure.authoring.subclasses import classes_in, require_whole
-from perdure.core.codec import Codec
+from perdure.authoring.storable import Unresolved, require_storable_annotation
+from perdure.authoring.subclasses import classes_in, require_lossless
+from perdure.core.codec import Codec, encode_named
 from perdure.core.errors import InputError, NotDecodable
 from perdure.core.journal.events import AwaitKind
 from perdure.core.limits import MAX_NAME_LENGTH
@@ -19,30 +21,32 @@ MAX_SIGNAL_NAME = MAX_NAME_LENGTH - len("signal:")
 
 
 class Signal(Generic[T]):
-    """A kind of signal: its name, and the type of its values."""
+    """A signal: its name and the type of its values."""
 
     def __init__(self, name: str, of: type[T]) -> None:
         self.name = require_name("signal", name, MAX_SIGNAL_NAME)
+        with suppress(Unresolved):  # an annotation names a class that is defined later
+            require_storable_annotation(f"signal {name!r}", of)
         self.of = of
 
-    def receive(self, timeout: Duration | None = None) -> "Operation[T]":
-        """Consume the oldest signal of this name, waiting for one if there is none.
+    def receive(self, timeout: Duration | None = None) -> "DurableOperation[T]":
+        """Consume the oldest unread signal of this name, or wait for the next one.
 
-        Raises `TimeoutError` if none came in time.
+        Raises `TimeoutError` if none arrives within `timeout`.
         """
         if timeout is None:
             return made(Receive(self))
         return made(ReceiveInTime(self, milliseconds(timeout, "timeout")))
 
     def encode(self, codec: Codec, value: object) -> bytes:
-        """The payload of a value, if it is one that this signal carries."""
-        require_whole(f"the value of signal {self.name!r}", value, classes_in(self.of))
-        payload = codec.encode(value)
+        """The payload of a value. Refuses a value that is not of the signal's type."""
+        require_lossless(f"the value of signal {self.name!r}", value, classes_in(self.of))
+        payload = encode_named(codec, value, lambda: f"the value of signal {self.name!r}")
         try:
             codec.decode(payload, self.of)
         except NotDecodable as error:
             raise InputError(
-                f"signal {self.name!r} can't carry {value!r:.200} ({error.what})",
+                f"signal {self.name!r} can't carry a value of type {type(value).__qualname__!r} ({error.what})",
                 "pass a value of the signal's type",
             ) from None
         return payload
@@ -52,14 +56,14 @@ class Signal(Generic[T]):
 
 
 def require_signal(given: object) -> Signal[Any]:
-    """The signal, if it is one."""
+    """`given`, if it is a signal; raises `InputError` otherwise."""
     if not isinstance(given, Signal):
         raise InputError(f"{given!r} is not a signal", "pass perdure.Signal(name, type)")
     return given
 
 
-class Receive(Operation[T_co]):
-    """Wait for a signal."""
+class Receive(DurableOperation[T_co]):
+    """Waits for a signal."""
 
     __slots__ = ("signal",)
 
@@ -75,7 +79,7 @@ class Receive(Operation[T_co]):
 
 
 class ReceiveInTime(Composite[T_co]):
-    """Wait for a signal or for a timer, whichever is first."""
+    """Waits for a signal or a timer, whichever comes first."""
 
     __slots__ = ("signal", "timeout_ms")
 
@@ -92,7 +96,7 @@ class ReceiveInTime(Composite[T_co]):
         received = context.begin(Receive(self.signal))
         if not received.is_settled:
             timer = context.begin(Sleep(self.timeout_ms))
-            await Wait((received, timer), AwaitKind.ANY)
+            await Suspension((received, timer), AwaitKind.ANY)
             is_late = not received.is_settled
             context.abandon((received, timer))
             if is_late:

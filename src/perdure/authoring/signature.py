@@ -1,8 +1,9 @@
-"""A function's parameters: the names its arguments are stored under, the types they are read as."""
+"""A function's parameters: the names under which arguments are stored, and the types as which they are decoded."""
 
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from inspect import Parameter
 from types import GenericAlias
@@ -23,8 +24,9 @@ from typing import (
 import msgspec
 from msgspec import UNSET
 
-from perdure.authoring.contradictions import contradictions
-from perdure.authoring.subclasses import Classes, classes_in, require_whole
+from perdure.authoring.result_types import impossible_types
+from perdure.authoring.storable import Unresolved, require_storable_annotation
+from perdure.authoring.subclasses import Classes, classes_in, require_lossless
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
 
@@ -36,10 +38,10 @@ CATCH_ALL = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 class Signature:
-    """How one function's arguments and result become payloads and values again.
+    """Packs and unpacks the arguments and the result of one function.
 
-    Annotations are resolved at first use, because they may name things that are defined later. The first
-    `given` parameters are the engine's to fill in: no caller passes them, and they are not stored.
+    Annotations are resolved at first use, because they may name things that are defined later. The engine fills in the
+    first `given` parameters: callers don't pass them, and they are not stored.
     """
 
     def __init__(self, fn: Callable[..., Any], given: int = 0) -> None:
@@ -57,7 +59,7 @@ class Signature:
         self._catches_many = kinds.get(Parameter.VAR_POSITIONAL)
         self._catches_others = kinds.get(Parameter.VAR_KEYWORD)
         self._all_by_keyword = self._by_keyword.issuperset(self._names)
-        # How many arguments, all by position, are certainly right.
+        # Counts of positional arguments with which a call without keywords is valid.
         self._right_counts = range(0)
         if self._all_by_keyword and self._required.issubset(self._positional):
             self._right_counts = range(len(self._required), len(self._positional) + 1)
@@ -71,16 +73,15 @@ class Signature:
         return tuple((p.name, p.kind) for p in self._parameters)
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of one call, by parameter name; defaults that were not passed are left out.
+        """The arguments of one call, by parameter name. Defaults that were not passed are left out.
 
-        What `*args` and `**kwargs` caught is a list and a dict under their own names. A call that
-        Python would refuse is refused with a TypeError that names the function.
+        The values of `*args` and `**kwargs` are a list and a dict under their own names. Raises a TypeError that names
+        the function if Python would refuse the call.
         """
         if not kwargs and len(args) in self._right_counts:
             return dict(zip(self._positional, args, strict=False))
         if self._all_by_keyword:
-            # A superfluous argument is cut off here, and one passed twice is merged; both show in
-            # the count.
+            # A superfluous argument is dropped here and a duplicate is merged; the count reveals both.
             packed = dict(zip(self._positional, args, strict=False), **kwargs)
             if len(packed) == len(args) + len(kwargs):
                 if self._required <= packed.keys() <= self._by_keyword:
@@ -88,7 +89,7 @@ class Signature:
         return self._bound(args, kwargs)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Any call, judged as Python does; inspect.Signature.bind refuses some that Python takes."""
+        """Bind any call as Python does; `inspect.Signature.bind` refuses some calls that Python accepts."""
         packed = dict(zip(self._positional, args, strict=False))
         many = list(args[len(self._positional) :])
         others = {}
@@ -117,42 +118,42 @@ class Signature:
         return packed
 
     def require_whole(self, packed: dict[str, Any]) -> None:
-        """Refuse what would lose fields in the store."""
+        """Refuse arguments that would lose fields in the store."""
         for name, classes in self.classes.items():
             if name in packed:
-                require_whole(f"argument {name!r} of {self._name}()", packed[name], classes)
+                require_lossless(f"argument {name!r} of {self._name}()", packed[name], classes)
 
     def require_whole_result(self, result: object) -> None:
-        """Refuse what would lose fields in the store."""
-        require_whole(f"the result of {self._name}()", result, self.result_classes)
+        """Refuse a result that would lose fields in the store."""
+        require_lossless(f"the result of {self._name}()", result, self.result_classes)
 
     def arguments(self, packed: dict[str, Any]) -> Arguments:
-        """What `pack` was given, or an equivalent: ready for `fn(*args, **kwargs)`."""
+        """The reverse of `pack`: arguments for `fn(*args, **kwargs)`."""
         return self._placed(tuple([packed.get(name, UNSET) for name in self._names]))
 
     def unpack(self, codec: Codec, payload: bytes) -> Arguments:
-        """The stored arguments, as the annotations say, ready for `fn(*args, **kwargs)`.
+        """The stored arguments, decoded by the annotations, for `fn(*args, **kwargs)`.
 
-        A parameter that the payload does not have is left to its default; one that only the payload
-        has is ignored, because the code may have dropped it.
+        A parameter that the payload lacks gets its default. An argument without a parameter is ignored, because the
+        code may have dropped the parameter.
         """
         return self._placed(msgspec.structs.astuple(codec.decode(payload, self.stored)))
 
     def restored(self, codec: Codec, packed: dict[str, Any]) -> dict[str, Any]:
-        """What `pack` gave, as it is when it has been stored."""
+        """Packed arguments after a round trip through the codec."""
         values = msgspec.structs.astuple(codec.decode(codec.encode(packed), self.stored))
         named = zip(self._names, values, strict=True)
         return {name: value for name, value in named if value is not UNSET}
 
     def completed(self, arguments: Arguments) -> Arguments:
-        """The same call, with the defaults passed that were left out."""
+        """The same call with all defaults passed explicitly."""
         args, kwargs = arguments
         call = self._bare.bind(*args, **kwargs)
         call.apply_defaults()
         return call.args, call.kwargs
 
     def is_same_call(self, codec: Codec, one: bytes, other: bytes) -> bool:
-        """Whether two payloads are the same arguments, given or left to their defaults."""
+        """Whether two payloads hold the same arguments, with defaults filled in."""
         if one == other:
             return True
         try:
@@ -167,26 +168,50 @@ class Signature:
         return calls[0].arguments == calls[1].arguments
 
     def unpack_result(self, codec: Codec, payload: bytes) -> Any:
-        """The stored result, as the return annotation says."""
+        """The stored result, decoded by the return annotation."""
         return codec.decode(payload, self._result)
 
     @cached_property
-    def contradictions(self) -> frozenset[type]:
-        """The types of results that certainly can't be read as the return annotation says."""
-        return contradictions(self._result)
+    def impossible_result_types(self) -> frozenset[type]:
+        """Types of results that can't be decoded by the return annotation."""
+        return impossible_types(self._result)
 
     @property
     def result_text(self) -> str:
-        """The return annotation, for people."""
+        """The return annotation, for messages."""
         wanted = self._result
         return wanted.__qualname__ if isinstance(wanted, type) else str(wanted)
 
     def check(self) -> None:
-        """Refuse, now rather than at first use, annotations that can't be resolved or stored."""
+        """Refuse annotations that can't be resolved or stored now, not at first use."""
         _ = self.stored, self._result
 
+    def check_early(self) -> None:
+        """Refuse annotations that can never be stored. Annotations that can't be resolved yet are checked later."""
+        with suppress(Unresolved):
+            self.check()
+
+    def contradicted(self, packed: dict[str, Any]) -> str | None:
+        """The first argument whose type contradicts its annotation."""
+        for name, kinds in self._impossible_argument_types.items():
+            if type(packed.get(name, UNSET)) in kinds:
+                return name
+        return None
+
+    @cached_property
+    def _impossible_argument_types(self) -> dict[str, frozenset[type]]:
+        """The types that contradict the annotation, by parameter."""
+        try:
+            hints = {
+                p.name: _stored_type(p, self._hints.get(p.name, Any)) for p in self._parameters
+            }
+            found = {name: impossible_types(hint) for name, hint in hints.items()}
+        except InputError:  # raised when the arguments are decoded
+            return {}
+        return {name: kinds for name, kinds in found.items() if kinds}
+
     def _placed(self, values: tuple[Any, ...]) -> Arguments:
-        """`values` are in the order of the parameters, UNSET where there is none."""
+        """Positional and keyword arguments from `values` in the order of the parameters, UNSET where one is missing."""
         if self._all_required_by_position:
             return values, {}
         count = len(self._positional)
@@ -204,7 +229,7 @@ class Signature:
         if not caught:
             while count and values[count - 1] is UNSET:
                 count -= 1
-        # What stands behind a gap keeps its place only if the gap is filled.
+        # Defaults fill gaps, so that later positional arguments keep their positions.
         args = [
             default if value is UNSET else value
             for value, default in zip(values[:count], self._defaults, strict=False)
@@ -215,12 +240,12 @@ class Signature:
     def stored(self) -> type[msgspec.Struct]:
         """A struct with one field for each parameter.
 
-        The fields have names of our own, because a parameter may be called what a struct may not.
+        The fields are numbered, because a parameter may have a name that a struct field can't have.
         """
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for index, parameter in enumerate(self._parameters):
             wanted = _stored_type(parameter, self._hints.get(parameter.name, Any))
-            self._require_storable(f"parameter {parameter.name!r}", wanted)
+            require_storable_annotation(f"parameter {parameter.name!r} of {self._name}()", wanted)
             if parameter.name in self._required:
                 fields.append((f"p{index}", wanted))
             else:
@@ -230,10 +255,10 @@ class Signature:
 
     @cached_property
     def classes(self) -> dict[str, Classes]:
-        """The classes with fields that parameters are annotated as."""
+        """Classes with fields in the annotations, by parameter."""
         try:
             hints = {p.name: self._hints.get(p.name) for p in self._parameters}
-        except InputError:  # whoever stores the arguments tells
+        except InputError:  # raised when the arguments are stored
             return {}
         return {name: found for name, hint in hints.items() if (found := classes_in(hint))}
 
@@ -241,7 +266,7 @@ class Signature:
     def result_classes(self) -> Classes:
         try:
             return classes_in(self._result)
-        except InputError:  # whoever reads it tells
+        except InputError:  # raised when the result is decoded
             return ()
 
     @cached_property
@@ -250,7 +275,7 @@ class Signature:
         if get_origin(wanted) in (Awaitable, Coroutine):
             wanted = get_args(wanted)[-1]
         wanted = _any_if_open(wanted)
-        self._require_storable("the result", wanted)
+        require_storable_annotation(f"the result of {self._name}()", wanted)
         return wanted
 
     @cached_property
@@ -259,13 +284,13 @@ class Signature:
         try:
             return get_type_hints(source, localns=_names_inside(source), include_extras=True)
         except Exception as error:  # an annotation is an expression: it may raise anything
-            raise InputError(
+            raise Unresolved(
                 f"the annotation of {self._unresolvable(source)} can't be resolved ({error})",
                 "define or import what it names at module level, or leave the annotation out",
             ) from error
 
     def _unresolvable(self, source: Callable[..., Any]) -> str:
-        """The first parameter, or the result, whose annotation can't be resolved, for people."""
+        """The first parameter, or the result, whose annotation can't be resolved, for messages."""
 
         for what, annotation in self._annotations():
             try:
@@ -281,18 +306,9 @@ class Signature:
         if self._bare.return_annotation is not Parameter.empty:
             yield "the result", self._bare.return_annotation
 
-    def _require_storable(self, what: str, wanted: Any) -> None:
-        reason = _why_not_storable(wanted)
-        if reason is not None:
-            raise InputError(
-                f"{what} of {self._name}() has an annotation that can't be stored ({reason})",
-                "use JSON-like types, dataclasses, msgspec structs, enums, dates, bytes, UUIDs or "
-                "Decimals, or leave the annotation out",
-            )
-
 
 def resolved(fn: Callable[..., Any], annotation: Any) -> Any:
-    """The type that one annotation of `fn` names, without extras. It is an expression: it may raise anything."""
+    """The type that an annotation of `fn` names, without `Annotated` extras. Runs user code: may raise anything."""
 
     def alone() -> None: ...
 
@@ -302,7 +318,7 @@ def resolved(fn: Callable[..., Any], annotation: Any) -> Any:
 
 
 def signature_without_resolving(fn: Callable[..., Any]) -> inspect.Signature:
-    """The parameters of `fn`, with annotations that may be texts, or name what is not there yet."""
+    """The parameters of `fn`, with unresolved annotations: texts or forward references."""
     try:
         if sys.version_info >= (3, 14):
             from annotationlib import Format  # noqa: PLC0415 - older Pythons do not have it
@@ -310,7 +326,7 @@ def signature_without_resolving(fn: Callable[..., Any]) -> inspect.Signature:
             return inspect.signature(fn, annotation_format=Format.FORWARDREF)
         return inspect.signature(fn)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{fn!r} does not tell its parameters", "wrap it in a function") from error
+        raise InputError(f"{fn!r} has no readable signature", "wrap it in a function") from error
 
 
 def _is_required(parameter: Parameter) -> bool:
@@ -318,7 +334,7 @@ def _is_required(parameter: Parameter) -> bool:
 
 
 def _names_inside(fn: Callable[..., Any]) -> dict[str, Any]:
-    """What annotations of `fn` may name besides globals: its type parameters and closure."""
+    """The names besides globals that annotations of `fn` may use: its type parameters and closure."""
     names = {parameter.__name__: parameter for parameter in getattr(fn, "__type_params__", ())}
     code = getattr(fn, "__code__", None)
     for name, cell in zip(getattr(code, "co_freevars", ()), _cells(fn), strict=False):
@@ -349,30 +365,7 @@ def _stored_type(parameter: Parameter, hint: Any) -> Any:
 
 
 def _any_if_open(hint: Any) -> Any:
-    """Any for what only a caller knows, or nobody: a type variable, a result that never comes."""
+    """Any instead of a type variable, and of the result type of a function that never returns."""
     if isinstance(hint, TypeVar | TypeVarTuple | ParamSpecArgs | ParamSpecKwargs):
         return Any
     return Any if hint is Never or hint is NoReturn else hint
-
-
-def _why_not_storable(wanted: Any) -> str | None:
-    """What in `wanted` has no JSON form, for people; None if all of it has one."""
-    try:
-        root = msgspec.inspect.type_info(wanted)
-    except Exception as error:  # it resolves the annotations of classes inside: see _hints
-        return str(error)
-    found: list[object] = [root]
-    seen = set()  # classes may refer to themselves
-    while found:
-        item = found.pop()
-        if isinstance(item, msgspec.inspect.CustomType):
-            if item.cls is not object:
-                return f"{item.cls.__qualname__!r} has no JSON form"
-        elif isinstance(item, tuple):
-            found.extend(item)
-        elif isinstance(item, msgspec.inspect.Field):
-            found.append(item.type)
-        elif isinstance(item, msgspec.inspect.Type) and id(item) not in seen:
-            seen.add(id(item))
-            found.extend(getattr(item, name) for name in item.__struct_fields__)
-    return None

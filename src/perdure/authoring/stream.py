@@ -1,15 +1,15 @@
-"""Streams: what a workflow or a task lets clients read, chunk by chunk, while it runs."""
+"""Streams: chunks that a running workflow or task appends and clients read live."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 from perdure.authoring.context import TASK, WORKFLOW, WorkflowContext
-from perdure.authoring.texts import require_text
+from perdure.authoring.texts import require_user_text
 from perdure.core.errors import OutsideRun
 
 
 class Stream:
-    """A stream of the run, to append to. Belongs to the workflow, or to the attempt of a task, that asked for it."""
+    """A stream of the run, to append to. It belongs to the workflow, or to the task attempt, that opened it."""
 
     __slots__ = ("_append", "_flush", "name")
 
@@ -27,12 +27,12 @@ class Stream:
         return f"<Stream {self.name!r}>"
 
     def append(self, value: object) -> None:
-        """Append a chunk. In a task it is durable soon, and before the task's outcome is; in a workflow it
-        commits with the next step. A task that is no coroutine waits here while the store can't keep up."""
+        """Append a chunk. In a task it becomes durable soon, at the latest with the task's outcome; in a workflow it
+        commits with the next step. In a sync task this blocks while the store can't keep up."""
         self._append(self.name, value)
 
     async def flush(self) -> None:
-        """In a task: wait until all that it has appended is durable."""
+        """In a task: wait until all chunks that it appended are durable."""
         if self._flush is None:
             raise OutsideRun(
                 f"flush() of stream {self.name!r} is called in a workflow",
@@ -42,9 +42,9 @@ class Stream:
 
 
 def stream(name: str) -> Stream:
-    """The stream of that name of this run: `perdure.stream("tokens").append(token)`.
+    """The run's stream of that name: `perdure.stream("tokens").append(token)`.
 
-    Clients read it with `handle.stream`. Chunks of an attempt that fails stay, marked as abandoned.
+    Clients read it with `handle.stream`. Chunks of a failed attempt are kept and marked as abandoned.
     """
     workflow, task = WORKFLOW.get(), TASK.get()
     if workflow is not None:
@@ -59,11 +59,11 @@ def stream(name: str) -> Stream:
 def _append_in_turn(workflow: WorkflowContext, name: str, value: object) -> None:
     if WORKFLOW.get() is not workflow:
         raise OutsideRun(
-            f"stream {name!r} of a workflow is appended to outside its turn",
+            f"stream {name!r} of a workflow is appended to outside the workflow's own code",
             "call perdure.stream where you append",
         )
     workflow.append(name, value)
 
 
 def require_stream_name(name: object) -> str:
-    return require_text("the name of a stream", name)
+    return require_user_text("the name of a stream", name)

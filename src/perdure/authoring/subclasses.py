@@ -1,4 +1,4 @@
-"""Values of a subclass where an annotation names the base: what the subclass adds would not come back from a store."""
+"""Refuses values of a subclass where an annotation names the base class: decoding would drop the added fields."""
 
 from dataclasses import fields, is_dataclass
 from types import UnionType
@@ -7,12 +7,13 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 
 from perdure.core.errors import NotEncodable
+from perdure.core.models import is_model
 
 Classes = tuple[type, ...]
 
 
 def classes_in(hint: Any) -> Classes:
-    """The classes with fields that are meant by `hint`: itself, or members of a union. Not those inside of others."""
+    """The classes with fields that `hint` names: itself, or members of a union. Nested classes are not included."""
     origin = get_origin(hint)
     if origin is Annotated:
         return classes_in(get_args(hint)[0])
@@ -21,8 +22,8 @@ def classes_in(hint: Any) -> Classes:
     return (hint,) if isinstance(hint, type) and _has_fields(hint) else ()
 
 
-def require_whole(what: str, value: object, classes: Classes) -> None:
-    """Refuse `value` if it has fields that none of the classes has, though it is an instance of one."""
+def require_lossless(what: str, value: object, classes: Classes) -> None:
+    """Refuse an instance of one of the classes if its own class has fields that none of them has."""
     given = type(value)
     if given in classes:
         return
@@ -38,7 +39,9 @@ def require_whole(what: str, value: object, classes: Classes) -> None:
 
 
 def _has_fields(cls: type) -> bool:
-    return is_dataclass(cls) or issubclass(cls, msgspec.Struct) or hasattr(cls, "__attrs_attrs__")
+    if is_dataclass(cls) or issubclass(cls, msgspec.Struct) or is_model(cls):
+        return True
+    return hasattr(cls, "__attrs_attrs__")
 
 
 def _lost_fields(wanted: type, given: type) -> tuple[str, ...]:
@@ -47,9 +50,11 @@ def _lost_fields(wanted: type, given: type) -> tuple[str, ...]:
 
 
 def _fields_of(cls: type) -> list[str]:
-    """As they are stored, without those that the class computes. Annotations may be unresolvable."""
+    """The stored fields, without computed ones. Does not resolve annotations."""
     if issubclass(cls, msgspec.Struct):
         return list(cls.__struct_encode_fields__)
+    if is_model(cls):
+        return list(cls.model_fields)  # type: ignore[attr-defined]
     if is_dataclass(cls):
         return [field.name for field in fields(cls) if field.init]
     return [each.name for each in getattr(cls, "__attrs_attrs__", ()) if each.init]

@@ -1,4 +1,4 @@
-"""Tags: tuples and bytes among JSON-like values, so that they come back as what they were."""
+"""Tags: preserve tuples and bytes in JSON-like values through JSON."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _DICT: Final = "$dict"
 
 
 def is_same(one: object, other: object) -> bool:
-    """Equal, and of the same types all the way down, each of which JSON has or a tag tells."""
+    """Whether two values are equal, with equal types at all levels that JSON or a tag preserves."""
     if type(one) is not type(other) or type(one) not in KNOWN:
         return False
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
@@ -28,7 +28,7 @@ def is_same(one: object, other: object) -> bool:
 
 
 def tag(value: Any) -> Any:
-    """`value` of what JSON has alone. A dict whose keys look like tags gets one too."""
+    """`value` in JSON types only. A dict with keys that look like tags is tagged too."""
     if isinstance(value, tuple):
         return {_TUPLE: [tag(item) for item in value]}
     if isinstance(value, list):
@@ -42,7 +42,7 @@ def tag(value: Any) -> Any:
 
 
 def untag(value: Any) -> Any:
-    """What was tagged."""
+    """The reverse of `tag`."""
     if isinstance(value, list):
         return [untag(item) for item in value]
     if not isinstance(value, dict):

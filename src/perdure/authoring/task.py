@@ -1,4 +1,4 @@
-"""Tasks: the functions that touch the world. Each call in a workflow is a durable step."""
+"""Tasks: functions with side effects. Each call in a workflow is a durable step."""
 
 import asyncio
 import inspect
@@ -22,7 +22,7 @@ from typing import (
 from perdure.authoring.call import Call
 from perdure.authoring.context import TASK
 from perdure.authoring.definition import Definition, require_name
-from perdure.authoring.doubt import Answer, OnDoubt, Reconcile, policy_of
+from perdure.authoring.doubt import DoubtPolicy, OnDoubt, Reconcile, policy_of
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.registry import register
 from perdure.authoring.retry import ONCE, Retry
@@ -35,20 +35,22 @@ from perdure.core.transactions import Transaction
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Kind = Literal["function", "http"]
+TaskKind = Literal["function", "http"]
+OnCancel = Literal["stop", "finish"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """What `@task(...)` takes besides the name."""
+    """The options of `@task(...)`, without the name."""
 
     retry: Retry = ONCE
     timeout: Duration | None = None
     heartbeat_timeout: Duration | None = None
     queue: str | None = None
     priority: int = 0
-    kind: Kind = "function"
+    kind: TaskKind = "function"
     on_doubt: OnDoubt = "retry"
+    on_cancel: OnCancel = "stop"
     transactional: bool = False
 
     def __post_init__(self) -> None:
@@ -61,6 +63,8 @@ class TaskOptions:
         if self.queue is not None:
             require_name("queue", self.queue)
         policy_of(self.on_doubt)
+        if self.on_cancel not in ("stop", "finish"):
+            raise InputError(f"on_cancel is {self.on_cancel!r}", "use 'stop' or 'finish'")
         if not isinstance(self.transactional, bool):
             raise InputError(f"transactional is {self.transactional!r}", "pass True or False")
         if self.transactional and self.queue is not None:
@@ -76,12 +80,12 @@ class TaskOptions:
 
 
 class Task(Definition[P, R]):
-    """A task. Calling it makes a `Call`; awaiting that in a workflow is a durable step."""
+    """A task. Calling it returns a `Call`; awaiting the call in a workflow is a durable step."""
 
     noun: ClassVar[str] = "task"
     family: ClassVar[str] = "task"
     is_tuned = False
-    """Whether a graph has given it another patience than its own."""
+    """Whether a graph node overrides its retry policy or timeout."""
 
     def __init__(self, fn: Callable[P, Any], name: str | None, options: TaskOptions) -> None:
         super().__init__(fn, name, given=int(options.transactional))
@@ -97,18 +101,20 @@ class Task(Definition[P, R]):
         self.kind = InvokeKind(options.kind)
         self.policy = options.retry.policy if options.retry.attempts > 1 else None
         self.on_doubt = policy_of(options.on_doubt)
+        self.finishes_on_cancel = options.on_cancel == "finish"
+        """Whether a running attempt may finish when the run is cancelled."""
         self.reconcile = None
         if self.on_doubt is Resolution.RECONCILE and callable(options.on_doubt):
             self.reconcile = Reconcile(options.on_doubt, self)
         register(self)
 
     def tuned(self, retry: Retry, timeout: Duration | None) -> "Task[P, R]":
-        """The same task with another patience; not registered, and its own timeout if none is given."""
+        """An unregistered copy with another retry policy and, if given, another timeout."""
         limit_ms = self.timeout_ms if timeout is None else _limit(timeout, "timeout")
         return self.limited(limit_ms, retry)
 
     def limited(self, timeout_ms: int | None, retry: Retry | None = None) -> "Task[P, R]":
-        """The same, by milliseconds."""
+        """An unregistered copy with another timeout in milliseconds and, if given, another retry policy."""
         other = copy(self)
         other.is_tuned = True
         other.timeout_ms = timeout_ms
@@ -126,16 +132,16 @@ class Task(Definition[P, R]):
         first = next(iter(inspect.signature(self.fn).parameters.values()), None)
         if first is None or first.kind not in POSITIONAL:
             raise InputError(
-                f"transactional task {self.name!r} has no place for its transaction",
+                f"transactional task {self.name!r} has no parameter for its transaction",
                 f"write `async def {self.name}(tx: perdure.Transaction, ...)`",
             )
 
     async def run_outside(self, call: Call[R]) -> R:
-        """Run the function, now and here: as part of the task that calls it, or of plain code."""
+        """Run the function at once: as part of the calling task, or of plain code."""
         if self.is_transactional:
             raise OutsideRun(
                 f"transactional task {self.name!r} is called outside a workflow",
-                f"call it in a workflow, or {self.name}.fn(tx, ...) with a transaction at hand",
+                f"call it in a workflow, or {self.name}.fn(tx, ...) with an open transaction",
             )
         context = TASK.get()
         token = None if context is None else TASK.set(context.nested())
@@ -170,7 +176,7 @@ class TaskDecorator(Protocol):
 
 
 class ReconciledDecorator(Protocol[R]):
-    """`@task(on_doubt=reconcile)`: the task has the result that its reconcile function has."""
+    """`@task(on_doubt=reconcile)`: task and reconcile function have the same result type."""
 
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
@@ -179,17 +185,18 @@ class ReconciledDecorator(Protocol[R]):
 
 
 class CommonOptions(TypedDict, total=False):
-    """What every `@task(...)` takes."""
+    """Options of every task."""
 
     name: str | None
     retry: Retry
     timeout: Duration | None
     heartbeat_timeout: Duration | None
-    kind: Kind
+    kind: TaskKind
+    on_cancel: OnCancel
 
 
 class Options(CommonOptions, total=False):
-    """What a task may take that is not transactional."""
+    """Options of tasks that are not transactional."""
 
     queue: str | None
     priority: int
@@ -209,7 +216,7 @@ def task(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
 @overload
 def task(fn: Callable[P, R], /) -> Task[P, R]: ...
 @overload
-def task(*, on_doubt: Answer = "retry", **options: Unpack[Options]) -> TaskDecorator: ...
+def task(*, on_doubt: DoubtPolicy = "retry", **options: Unpack[Options]) -> TaskDecorator: ...
 @overload
 def task(
     *, on_doubt: Callable[Concatenate[str, ...], Coroutine[Any, Any, R]], **options: Unpack[Options]
@@ -227,12 +234,13 @@ def task(
 ) -> Any:
     """Make a function a task: `@task`, or `@task(retry=..., timeout=...)`.
 
-    `timeout` is per attempt; `heartbeat_timeout` is the longest silence between two calls of
-    `perdure.heartbeat()`. `queue` sends it to any host that serves that queue, the highest `priority`
-    first. `kind="http"` labels it as such in the journal. `on_doubt` says what becomes of a step that had begun
-    when its host died: it is begun again ("retry"), it fails with `StepInDoubt` ("fail"), or a function of
-    `perdure.key()` tells its result, or raises `NotDone`. `transactional=True` hands the function
-    a `perdure.Transaction` as its first argument, and what it writes there commits with the step's result.
+    `timeout` is per attempt; `heartbeat_timeout` is the longest time between two calls of
+    `perdure.heartbeat()`. `queue` sends the task to any host that serves that queue, the highest `priority`
+    first. `kind="http"` labels it as such in the journal. `on_doubt` decides what becomes of a step that had started
+    when its host died: the host retries it ("retry"), the step fails with `StepInDoubt` ("fail"), or a function that
+    takes `perdure.key()` returns the step's result or raises `NotDone`. With `on_cancel="finish"` an attempt that is
+    running when the run is cancelled finishes first, and is not retried; otherwise the host stops it.
+    `transactional=True` passes a `perdure.Transaction` as the first argument; its writes commit with the step's result.
     """
     checked = TaskOptions(**options)
     if fn is not None:

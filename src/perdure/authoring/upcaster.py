@@ -1,12 +1,15 @@
-"""Upcasters: how values that older code stored are read by newer code."""
+"""Upcasters: functions that convert values stored by older code to the types of newer code."""
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from perdure.authoring.modules import origin_of
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
+from perdure.core.models import is_model
 from perdure.core.upcasting import Upcaster, UpcastingCodec
 
 F = TypeVar("F", bound=Callable[[Any], Any])
@@ -21,11 +24,11 @@ class UpcasterDecorator(Protocol):
 
 
 def upcaster(of: type, *, when: Callable[[Any], bool] | None = None) -> UpcasterDecorator:
-    """Read old shapes of a type: `@upcaster(Order)` on a function from the old JSON to the new.
+    """Decode old shapes of a type: `@upcaster(Order)` on a function from the old JSON to the new.
 
-    It sees each stored value that can't be read as an `Order`, or those that `when` says yes to, wherever an
-    `Order` stands: alone, in a list, in a field. Of several for one type each needs a `when`; they are asked in
-    the order in which they are written, oldest first.
+    It is called with each stored value that can't be decoded as an `Order`, or for which `when` returns true, wherever
+    an `Order` is expected: alone, in a list, in a field. If a type has several upcasters, each needs a `when`; they are
+    tried in the order of definition, oldest first.
     """
     _require_shape(of)
 
@@ -35,11 +38,11 @@ def upcaster(of: type, *, when: Callable[[Any], bool] | None = None) -> Upcaster
         code = getattr(fn, "__code__", None)
         name = getattr(fn, "__qualname__", repr(fn))
         place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
-        # A module that is loaded again, or a notebook's cell, brings the same function again.
+        # A reloaded module or a notebook's cell defines the same function again.
         others = [each for each in _known.get(of, ()) if _origin(each.fn) != _origin(fn)]
         if others and (when is None or any(each.when is None for each in others)):
             raise InputError(
-                f"{of.__qualname__} has several upcasters, and not each says when it is for a value",
+                f"{of.__qualname__} has several upcasters, but not each has a `when`",
                 "give each one `when=`, a function of the stored JSON",
             )
         _known[of] = [*others, Upcaster(of, fn, when, f"{name!r}{place}")]
@@ -49,7 +52,12 @@ def upcaster(of: type, *, when: Callable[[Any], bool] | None = None) -> Upcaster
 
 
 def _require_shape(of: object) -> None:
-    """A type whose values are found wherever it stands; `int` would be everywhere."""
+    """Refuse types that can't have an upcaster: `int`, for example, would match everywhere."""
+    if is_model(of):
+        raise InputError(
+            f"{of!r} is a Pydantic model, and can't have an upcaster",
+            "read old shapes in the model: @model_validator(mode='before')",
+        )
     shape = msgspec.inspect.type_info(of) if isinstance(of, type) else None
     if getattr(shape, "cls", object) is object:
         raise InputError(
@@ -59,10 +67,9 @@ def _require_shape(of: object) -> None:
 
 
 def _origin(fn: Any) -> object:
-    code = getattr(fn, "__code__", None)
-    return fn if code is None else (code.co_filename, fn.__qualname__)
+    return origin_of(fn) if isinstance(fn, FunctionType) else fn
 
 
 def reading_old_shapes(codec: Codec) -> Codec:
-    """The codec, with all upcasters of this process, now and later."""
+    """The codec with all upcasters of this process, including those registered later."""
     return codec if isinstance(codec, UpcastingCodec) else UpcastingCodec(codec, _known)

@@ -1,20 +1,20 @@
-"""The durable verbs: what a workflow uses in place of clocks, dice and waiting."""
+"""The durable verbs: what a workflow uses instead of clocks, random numbers and sleeping."""
 
 import logging
 from collections.abc import MutableMapping
 from datetime import datetime
 from hashlib import sha256
-from random import Random  # noqa: TID251 - seeded from the journal, so that it repeats itself
-from typing import Any, Generic, NoReturn, TypeVar
+from random import Random  # noqa: TID251 - seeded from the journal, so replay draws the same numbers
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar
 from uuid import UUID
 
-from perdure.authoring.call import Call, Composite, Operation, Sleep, discard, made
+from perdure.authoring.call import Call, Composite, DurableOperation, Sleep, discard, made
 from perdure.authoring.context import (
     TASK,
     WORKFLOW,
     Info,
     Promise,
-    Wait,
+    Suspension,
     WorkflowContext,
     task_context,
     workflow_context,
@@ -22,7 +22,7 @@ from perdure.authoring.context import (
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.signal import Signal, require_signal
-from perdure.authoring.texts import require_text
+from perdure.authoring.texts import require_user_text
 from perdure.core.errors import InputError, OutsideRun, PerdureError
 from perdure.core.ids import RunId
 from perdure.core.journal.events import AwaitKind
@@ -30,9 +30,17 @@ from perdure.core.journal.events import AwaitKind
 R = TypeVar("R")
 T = TypeVar("T")
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    # Never returned. In `return await continue_as_new(...)` type checkers take it for the function's result type.
+    A = TypeVarWithDefault("A", default=Never)
+else:
+    A = TypeVar("A")
+
 
 def now() -> datetime:
-    """The time, in UTC. Recorded: a replay sees the same one."""
+    """The time in UTC. It is recorded: a replay returns the same time."""
     return workflow_context("perdure.now").now()
 
 
@@ -50,19 +58,19 @@ def uuid4() -> UUID:
 
 
 def patched(patch: str, /) -> bool:
-    """Whether this run takes the changed code: false if it was past this place when the change came.
+    """Whether this run uses the changed code: False if it passed this line before the change was deployed.
 
-    The first answer for a `patch` holds to the end of the run. Every change has a text of its own.
+    The first answer for a `patch` holds until the run ends. Use a different text for every change.
     """
     context = workflow_context("perdure.patched")
-    text = require_text("the id of a patch", patch)
+    text = require_user_text("the id of a patch", patch)
     if not text.isprintable():
         raise InputError(f"{patch!r} can't be the id of a patch", "pass printable characters")
     return context.patched(text)
 
 
-def sleep(duration: Duration) -> Operation[None]:
-    """Wait for that long, in seconds or as a timedelta. A sleeping run needs no memory and no process."""
+def sleep(duration: Duration) -> DurableOperation[None]:
+    """Wait for `duration`, in seconds or as a timedelta. A sleeping run needs no memory and no process."""
     return made(Sleep(milliseconds(duration, "sleep")))
 
 
@@ -73,11 +81,11 @@ def publish(name: str, value: object) -> None:
         raise OutsideRun(
             "perdure.publish is called outside a run", "call it in a workflow or a task"
         )
-    context.publish(require_text("the name of a published value", name), value)
+    context.publish(require_user_text("the name of a published value", name), value)
 
 
 def info() -> Info:
-    """Which run this is; in a task, which step and attempt."""
+    """The current run; in a task, also its step and attempt."""
     context = WORKFLOW.get() or TASK.get()
     if context is None:
         raise OutsideRun("perdure.info is called outside a run", "call it in a workflow or a task")
@@ -85,12 +93,12 @@ def info() -> Info:
 
 
 def heartbeat() -> None:
-    """Tell that a long task is alive: it resets the task's `heartbeat_timeout`."""
+    """Report that a long task is alive: restarts its `heartbeat_timeout`."""
     task_context("perdure.heartbeat").heartbeat()
 
 
 def key() -> str:
-    """A text that is the same in every attempt of this step, and in no other step.
+    """A text that is the same in every attempt of this step and differs between steps.
 
     Pass it to services that take an idempotency key.
     """
@@ -98,7 +106,7 @@ def key() -> str:
 
 
 class ChildRun(Generic[R]):
-    """A run that this workflow started and does not wait for, until it asks for the result."""
+    """A child run that this workflow started. The workflow waits for it only in `result()`."""
 
     def __init__(self, promise: Promise) -> None:
         self._promise = promise
@@ -110,8 +118,8 @@ class ChildRun(Generic[R]):
         return run_id
 
     async def result(self) -> R:
-        """What the child returned; raises what it raised."""
-        await Wait((self._promise,), AwaitKind.SINGLE)
+        """The result of the child; raises its exception if it failed."""
+        await Suspension((self._promise,), AwaitKind.SINGLE)
         result: R = self._promise.outcome()
         return result
 
@@ -120,13 +128,13 @@ class ChildRun(Generic[R]):
         context = workflow_context("ChildRun.signal")
         context.signal_child(self._promise, require_signal(signal), value)
 
-    def cancel(self) -> Operation[None]:
-        """Ask the child to stop: `await child.cancel()`. Its result is lost to this workflow."""
+    def cancel(self) -> DurableOperation[None]:
+        """Request cancellation of the child: `await child.cancel()`. This workflow can't get its result afterwards."""
         return made(_CancelChild(self._promise))
 
 
 class _CancelChild(Composite[None]):
-    """A child run is asked to stop."""
+    """Requests cancellation of a child run."""
 
     __slots__ = ("_promise",)
 
@@ -140,15 +148,15 @@ class _CancelChild(Composite[None]):
 
 
 async def start(call: ProgramCall[R]) -> ChildRun[R]:
-    """Start a workflow as a child run, and go on without waiting for it.
+    """Start a workflow as a child run, without waiting for it.
 
-    A child whose result is never asked for outlives its parent.
+    A child whose result the parent never awaits outlives the parent.
     """
     return ChildRun(_context_for("perdure.start", call).start_child(call))
 
 
-async def continue_as_new(call: ProgramCall[Any]) -> NoReturn:
-    """End this run here, and go on as a new one with a fresh journal: `await continue_as_new(loop(state))`.
+async def continue_as_new(call: ProgramCall[Any]) -> A:
+    """End this run, and continue as a new run with an empty journal: `await continue_as_new(loop(state))`.
 
     Never returns. Refused while a step, a timer, a branch or a child run of this run is open.
     """
@@ -156,7 +164,7 @@ async def continue_as_new(call: ProgramCall[Any]) -> NoReturn:
 
 
 def _context_for(verb: str, call: object) -> WorkflowContext:
-    """The workflow that is running, if what `verb` was given is a call of one."""
+    """The context of the running workflow. Refuses a `call` that is no call of a workflow."""
     try:
         context = workflow_context(verb)
         if not (isinstance(call, Call) and call.definition.noun == "workflow"):
@@ -168,7 +176,7 @@ def _context_for(verb: str, call: object) -> WorkflowContext:
 
 
 class RunLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger that is silent while a run is replayed, and knows which run speaks."""
+    """A logger that is silent during replay and adds run, program and step to each record."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - overrides logging's
         context = WORKFLOW.get()
@@ -179,9 +187,16 @@ class RunLogger(logging.LoggerAdapter[logging.Logger]):
     ) -> tuple[Any, MutableMapping[str, Any]]:
         context = WORKFLOW.get() or TASK.get()
         if context is not None:
-            who = {"run_id": context.info.run_id, "step": context.info.step}
+            info = context.info
+            who: dict[str, Any] = {
+                "run_id": info.run_id,
+                "program": info.program,
+                "step": info.step,
+            }
+            if WORKFLOW.get() is None:
+                who["attempt"] = info.attempt
             kwargs["extra"] = who | dict(kwargs.get("extra") or {})
         return msg, kwargs
 
 
-log = RunLogger(logging.getLogger("perdure.run"))
+log = RunLogger(logging.getLogger("perdure.log"))

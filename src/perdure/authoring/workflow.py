@@ -1,13 +1,13 @@
-"""Workflows: plain async functions that survive. They decide; tasks act."""
+"""Workflows: async functions that survive crashes. They decide; tasks act."""
 
 import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, overload
 
-from perdure.authoring.linter.judgement import Mode, require_deterministic
+from perdure.authoring.linter.checking import LintMode, require_deterministic
 from perdure.authoring.program import Program
 from perdure.authoring.registry import register
-from perdure.authoring.texts import require_text
+from perdure.authoring.texts import require_user_text
 from perdure.core.errors import InputError
 
 P = ParamSpec("P")
@@ -25,7 +25,7 @@ class Workflow(Program[P, R]):
         *,
         name: str | None = None,
         version: str = "",
-        lint: Mode = "error",
+        lint: LintMode = "error",
     ) -> None:
         super().__init__(fn, name)
         if not inspect.iscoroutinefunction(fn):
@@ -33,8 +33,8 @@ class Workflow(Program[P, R]):
                 f"workflow {self.name!r} is not async", f"write `async def {fn.__name__}(...)`"
             )
         require_deterministic(fn, lint)
-        self.version = require_text("a version", version, least=0)
-        _ = self.digest  # of the source as it is now: the file may change while the process runs
+        self.version = require_user_text("a version", version, least=0)
+        _ = self.digest  # read the source now: the file may change while the process runs
         register(self)
 
 
@@ -48,14 +48,13 @@ class WorkflowDecorator(Protocol):
 def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
 @overload
 def workflow(
-    *, name: str | None = None, version: str = "", lint: Mode = "error"
+    *, name: str | None = None, version: str = "", lint: LintMode = "error"
 ) -> WorkflowDecorator: ...
 def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make an async function a workflow: `@workflow`, or `@workflow(name=..., lint="warn")`.
 
-    Several versions of one `name` may stand side by side: a run goes on with the `version` that it began with.
-    `lint` says what to do with code that would not replay (clocks, randomness, I/O, threads): refuse it,
-    warn, or let it pass.
+    A process may have several versions of one `name`: a run keeps the `version` that it began with. `lint` decides
+    about code that would not replay (clocks, randomness, I/O, threads): refuse it, warn, or accept it.
     """
     if fn is not None:
         return Workflow(fn)

@@ -1,4 +1,4 @@
-"""The command line: `perdure`. It needs the extra `perdure[cli]`; nothing else imports it."""
+"""The command line `perdure`. It needs the extra `perdure[cli]`; no other package imports it."""
 
 import sys
 from importlib import import_module
@@ -6,11 +6,11 @@ from importlib import import_module
 NEEDS = ("cyclopts", "rich")
 
 NO_EXTRA = 2
-"""Exit code where the extra is not installed."""
+"""Exit code if the extra is not installed."""
 
 
 def main() -> int:
-    """Run the command that the process was given, and return its exit code."""
+    """Runs the command in `sys.argv` and returns its exit code."""
     try:
         for name in NEEDS:
             import_module(name)
@@ -21,6 +21,6 @@ def main() -> int:
             file=sys.stderr,
         )
         return NO_EXTRA
-    from perdure.cli.app import run_command  # noqa: PLC0415 - only now it is known to work
+    from perdure.cli.app import run_command  # noqa: PLC0415 - its dependencies are checked first
 
     return run_command(sys.argv[1:])

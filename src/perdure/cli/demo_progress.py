@@ -1,4 +1,4 @@
-"""How far a run has come: its steps, as the entries of its journal tell."""
+"""The progress of a run: its steps and accounts, computed from its journal entries."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -12,70 +12,70 @@ from perdure.core.ledger import AccountId, post_to, step_account
 from perdure.core.replay.doubt import doubted_steps, resolution_of
 
 
-class State(Enum):
+class StepState(Enum):
     SCHEDULED = "scheduled"
     WAITING = "waiting"
     RUNNING = "running"
-    RETRYING = "failed, will be tried again"
-    DOUBT = "in doubt: begun again"
+    RETRYING = "failed, will be retried"
+    DOUBT = "in doubt, will be retried"
     DONE = "done"
     FAILED = "failed"
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step. `attempt` is the last that has begun."""
+class StepProgress:
+    """The current state of one step. `attempt` is the newest started attempt."""
 
     id: StepId
     name: str
-    state: State
+    state: StepState
     attempt: int = 0
     is_doubted: bool = False
 
     def __str__(self) -> str:
-        if self.attempt > 1 and self.state in (State.RUNNING, State.DONE):
+        if self.attempt > 1 and self.state in (StepState.RUNNING, StepState.DONE):
             return f"{self.state.value}, attempt {self.attempt}"
         return self.state.value
 
 
 @dataclass(frozen=True)
-class Line:
-    """An entry, the step that it is about as it was then, and that step's account before and after."""
+class JournalLine:
+    """An entry, the state of its step after it, and the balance of the step's account before and after."""
 
     entry: Entry
-    step: Step | None
+    step: StepProgress | None
     before: int = 0
     after: int = 0
 
 
 @dataclass
-class Progress:
-    """A fold over the entries of one run."""
+class RunProgress:
+    """The steps and account balances of one run, updated entry by entry."""
 
-    steps: dict[StepId, Step] = field(default_factory=dict)
-    lines: list[Line] = field(default_factory=list)
+    steps: dict[StepId, StepProgress] = field(default_factory=dict)
+    lines: list[JournalLine] = field(default_factory=list)
     balances: dict[AccountId, int] = field(default_factory=dict)
     messages: dict[AccountId, StepId] = field(default_factory=dict)
-    """The accounts of messages, with the step that each was for."""
+    """Message accounts and the step of each message."""
     is_over: bool = False
 
     @property
     def seq(self) -> int:
-        """The number of the next entry."""
+        """The `seq` of the next entry."""
         return len(self.lines)
 
-    def add(self, entries: Iterable[Entry]) -> list[Line]:
-        """Take new entries in; returns what they say."""
+    def add(self, entries: Iterable[Entry]) -> list[JournalLine]:
+        """Applies new entries and returns a line for each."""
         lines = [self._line(entry) for entry in entries]
         self.lines += lines
         return lines
 
-    def running(self, name: str) -> Step | None:
-        """The step of that name, while it is under way."""
+    def running(self, name: str) -> StepProgress | None:
+        """The running step of that name."""
         steps = (step for step in self.steps.values() if step.name == name)
-        return next((step for step in steps if step.state is State.RUNNING), None)
+        return next((step for step in steps if step.state is StepState.RUNNING), None)
 
-    def _line(self, entry: Entry) -> Line:
+    def _line(self, entry: Entry) -> JournalLine:
         event = entry.event
         step = self._step(event)
         account = None if step is None else step_account(step.id)
@@ -86,28 +86,28 @@ class Progress:
                 self.messages[name] = step.id
         after = 0 if account is None else self.balances.get(account, 0)
         self.is_over |= isinstance(event, e.Terminal)
-        return Line(entry, step, before, after)
+        return JournalLine(entry, step, before, after)
 
-    def _step(self, event: e.Event) -> Step | None:
-        """The step that `event` is about, as it is now."""
+    def _step(self, event: e.Event) -> StepProgress | None:
+        """Updates the step of `event`; `None` if the event has no step."""
         steps = self.steps
         match event:
             case e.InvokeScheduled(promise_id=step_id, function_name=name):
-                steps[step_id] = Step(step_id, name, State.SCHEDULED)
+                steps[step_id] = StepProgress(step_id, name, StepState.SCHEDULED)
             case e.TimerScheduled(promise_id=step_id):
-                steps[step_id] = Step(step_id, "sleep", State.WAITING)
+                steps[step_id] = StepProgress(step_id, "sleep", StepState.WAITING)
             case e.InvokeStarted(promise_id=step_id, attempt=attempt):
-                steps[step_id] = replace(steps[step_id], state=State.RUNNING, attempt=attempt)
+                steps[step_id] = replace(steps[step_id], state=StepState.RUNNING, attempt=attempt)
             case e.InvokeRetrying(promise_id=step_id):
-                steps[step_id] = replace(steps[step_id], state=State.RETRYING)
+                steps[step_id] = replace(steps[step_id], state=StepState.RETRYING)
             case e.InvokeCompleted(promise_id=step_id, ok=ok):
-                state = State.DONE if ok else State.FAILED
+                state = StepState.DONE if ok else StepState.FAILED
                 steps[step_id] = replace(steps[step_id], state=state)
             case e.TimerFired(promise_id=step_id):
-                steps[step_id] = replace(steps[step_id], state=State.DONE)
+                steps[step_id] = replace(steps[step_id], state=StepState.DONE)
             case e.Posted() if resolution_of(event) is not None:
                 ((step_id, _),) = doubted_steps(event)
-                steps[step_id] = replace(steps[step_id], state=State.DOUBT, is_doubted=True)
+                steps[step_id] = replace(steps[step_id], state=StepState.DOUBT, is_doubted=True)
             case _:
                 return None
         return steps[step_id]

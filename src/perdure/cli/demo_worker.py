@@ -1,8 +1,8 @@
-"""The demo's worker: a process that takes an order through a workflow. It is there to be killed.
+"""The worker process of the demo: runs the workflow of an order.
 
     python -m perdure.cli.demo_worker FOLDER
 
-It ends by itself when whoever started it is gone, which it sees at the end of its input.
+The worker exits when its standard input closes, so it does not outlive the demo.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ ORDER = 42
 KEY = f"order-{ORDER}"
 
 
-def leave_mark() -> None:
-    """Do something outside the store, as a real effect would: what has begun shows there."""
+def record_effect() -> None:
+    """Records the attempt outside the store, as a real side effect would."""
     info = perdure.info()
     with open(EFFECTS, "a") as effects:
         effects.write(f"{info.step} {perdure.key()}\n")
@@ -29,45 +29,45 @@ def leave_mark() -> None:
 
 @task
 async def charge(order: int) -> str:
-    leave_mark()
+    record_effect()
     await asyncio.sleep(0.5)
     return f"receipt {order}"
 
 
 @task
 def reserve(order: int) -> str:
-    leave_mark()
+    record_effect()
     time.sleep(0.5)
     return f"shelf {order % 7}"
 
 
 @task
 async def pack(order: int) -> str:
-    leave_mark()
-    # The first attempt is slow, so that it is certainly under way when the worker is killed.
+    record_effect()
+    # The first attempt is slow, so that it is still running when the demo kills the worker.
     await asyncio.sleep(30 if perdure.info().attempt == 1 else 0.9)
     return f"parcel {order}"
 
 
 @task(retry=Retry(attempts=4, first=0.5, on=ConnectionError))
 async def ship(parcel: str) -> str:
-    leave_mark()
+    record_effect()
     await asyncio.sleep(0.4)
     if perdure.info().attempt == 1:
-        raise ConnectionError("the carrier does not answer")
+        raise ConnectionError("the carrier does not respond")
     return f"{parcel} is on its way"
 
 
 @task
 async def email(news: str) -> str:
-    leave_mark()
+    record_effect()
     await asyncio.sleep(0.7)
-    return f"told the customer: {news}"
+    return f"emailed the customer: {news}"
 
 
 @task
 async def invoice(receipt: str) -> str:
-    leave_mark()
+    record_effect()
     await asyncio.sleep(0.5)
     return f"invoiced: {receipt}"
 
@@ -83,19 +83,19 @@ async def checkout(order: int) -> str:
     return news
 
 
-async def work() -> None:
-    """Take the order up, or go on with it: the key makes both the same."""
+async def run_order() -> None:
+    """Starts the run of the order, or resumes it: the key identifies the run."""
     async with Engine(f"sqlite:///{DATABASE}") as engine:
         run = await engine.start(checkout(ORDER), key=KEY)
         await run.result()
 
 
-def _end_with_starter() -> None:
+def _exit_with_parent() -> None:
     sys.stdin.read()
     os._exit(1)
 
 
 if __name__ == "__main__":
     os.chdir(sys.argv[1])
-    Thread(target=_end_with_starter, daemon=True).start()
-    asyncio.run(work())
+    Thread(target=_exit_with_parent, daemon=True).start()
+    asyncio.run(run_order())

@@ -1,4 +1,4 @@
-"""Users' code, imported by the name that a command was given."""
+"""Imports of user code named on the command line."""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,14 +7,13 @@ from perdure import GraphInvalid, InputError
 
 
 class CodeFailed(InputError):
-    """The user's own code raised: its exception is the cause, with the traceback."""
+    """User code raised an exception, which is the cause of this error."""
 
 
 def import_named(name: str, where: str) -> ModuleType:
-    """The module of that name. Raises `InputError`: `CodeFailed` if the user's own code raised.
+    """Imports a module. Raises `InputError` if it does not exist, `CodeFailed` if its code raised.
 
-    If a graph is refused there, `GraphInvalid` is raised as it is. `where` says what to do in the folder that holds
-    the module.
+    Passes `GraphInvalid` through unchanged. `where` begins the remedy for a missing module ("start the worker").
     """
     try:
         return import_module(name)
@@ -26,16 +25,16 @@ def import_named(name: str, where: str) -> ModuleType:
                 f"there is no module {error.name!r}",
                 f"{where} in the folder that holds it, or install it, or set PYTHONPATH",
             ) from None
-        raise failed(f"module {name!r}", error) from error
+        raise code_failed(f"module {name!r}", error) from error
     except Exception as error:
-        raise failed(f"module {name!r}", error) from error
+        raise code_failed(f"module {name!r}", error) from error
 
 
-def failed(what: str, error: Exception) -> CodeFailed:
+def code_failed(what: str, error: Exception) -> CodeFailed:
     return CodeFailed(f"{what} raised {type(error).__name__}: {error}", "see the traceback")
 
 
-def kind_of(found: object) -> str:
-    """What it is, for people."""
+def type_for_people(found: object) -> str:
+    """The type of an object, for error texts."""
     kind = type(found)
     return "None" if found is None else f"a {kind.__module__}.{kind.__qualname__}"

@@ -1,1 +1,1 @@
-"""Engines and handles: how a program starts runs, talks to them, and hears from them."""
+"""Engines and handles: start runs, send them messages, and read their state, results and streams."""

@@ -1,7 +1,6 @@
-"""The engine: a store and a host in your process."""
+"""The engine: a store, and a host on it in this process."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from itertools import repeat
@@ -12,33 +11,51 @@ from perdure.authoring.call import Call, discard
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
-from perdure.authoring.registry import register
+from perdure.authoring.registry import check_annotations
 from perdure.authoring.response import OK
-from perdure.authoring.texts import require_text
+from perdure.authoring.texts import require_user_text
 from perdure.authoring.upcaster import reading_old_shapes
-from perdure.client import graphs
-from perdure.client.callers import require_no_workflow, require_own_loop
-from perdure.client.graphs import GraphVersion
+from perdure.client.caller_checks import require_no_workflow, require_own_loop
+from perdure.client.deployments import (
+    GraphVersion,
+    activate_graph,
+    deploy_graphs,
+    graph_versions,
+    version_to_start,
+)
+from perdure.client.engine_arguments import (
+    require_engine_settings,
+    require_hosts,
+    require_input_fields,
+    require_program_name,
+    take_program,
+)
 from perdure.client.handle import Handle, RunStatus
-from perdure.client.sending import send
+from perdure.client.preflight import (
+    preflight_closed_engine,
+    preflight_open_engine,
+    require_program_names,
+)
+from perdure.client.queues import require_queue_names, warn_of_unknown_queues
+from perdure.client.signals import send_to_mailbox
+from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
+from perdure.client.starts import prepare_start, start_all, start_one
 from perdure.core.codec import Codec, JsonCodec
-from perdure.core.errors import EngineClosed, InputError, KeyReused, RunExists
+from perdure.core.errors import EngineClosed, InputError
 from perdure.core.graph.model import Graph
-from perdure.core.ids import RunId, parse_run_id
-from perdure.core.journal.events import ExecutionStarted
+from perdure.core.ids import parse_run_id
 from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.transactions import Transaction
-from perdure.engine.preflight import Preflight, preflight
-from perdure.engine.programs import Programs
-from perdure.host.batch import Start
-from perdure.host.catalogue import Catalogue
+from perdure.engine.programs.preflight import Preflight
+from perdure.engine.sources import Sources
 from perdure.host.clock import HostSources
+from perdure.host.cluster.identity import new_host, retire
+from perdure.host.front_end import FrontEnd
 from perdure.host.host import Host
-from perdure.host.hosting import Hosting
-from perdure.host.identity import new_host, retire
-from perdure.host.joining import Joining, current
+from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.settings import Settings
-from perdure.store.inspection import Report, audit, verify
+from perdure.host.transactions.joining import current
+from perdure.store.inspection import Report, audit_store, verify_store
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 
@@ -48,8 +65,9 @@ R = TypeVar("R")
 class Engine:
     """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
 
-    On entry every run that was left behind on this store by a host that is gone is taken up. `queues` names
-    the queues whose tasks this engine executes.
+    When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
+    executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
+    engines on the store execute the runs.
     """
 
     def __init__(
@@ -59,62 +77,105 @@ class Engine:
         queues: Sequence[str] = (),
         settings: Settings | None = None,
         codec: Codec | None = None,
+        hosts: bool = True,
     ) -> None:
-        self._url = require_text("the URL of a store", url, MAX_KEY_LENGTH)
-        self._queues = _names_of(queues)
-        self._settings = _checked(settings)
+        self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
+        self._queues = require_queue_names(queues)
+        self._settings = require_engine_settings(settings)
+        self._hosts = require_hosts(hosts, self._queues)
         self._codec = reading_old_shapes(codec or JsonCodec())
         self._store: Store | None = None
-        self._hosting: Hosting | None = None
+        self._host: Host | None = None
 
     @property
     def settings(self) -> Settings:
         return self._settings
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues whose tasks this engine executes."""
+        return self._queues
+
+    @property
+    def hosts(self) -> bool:
+        """Whether the engine owns and executes runs while it is open."""
+        return self._hosts
+
+    @property
+    def clock_skew(self) -> float:
+        """How many seconds this machine's clock is ahead of the store's clock, which decides timers and leases.
+
+        0 on SQLite, whose clock is the machine's, and while the engine is closed.
+        """
+        return 0.0 if self._host is None else self._host.dispatcher.sources.skew_ms / 1000
+
     def replace(
         self, *, queues: Sequence[str] | None = None, settings: Settings | None = None
     ) -> "Engine":
-        """An engine like this one, not open, with other queues or settings where they are given."""
+        """A closed engine like this one, with the given queues or settings."""
         other = copy(self)
-        other._store = other._hosting = None
+        other._store = other._host = None
         if queues is not None:
-            other._queues = _names_of(queues)
+            other._queues = require_queue_names(queues)
+            require_hosts(self._hosts, other._queues)
         if settings is not None:
-            other._settings = _checked(settings)
+            other._settings = require_engine_settings(settings)
         return other
 
     async def open(self) -> None:
-        """Open the store and begin; `async with` does it for you."""
-        if self._hosting is not None:
+        """Open the store and start the host; `async with` does it for you."""
+        await self._open(HostSources())
+
+    async def _open(self, sources: Sources) -> Host:
+        if self._host is not None and self._host.process.is_here:
             raise InputError("the engine is open already", "open it once")
+        check_annotations()
+        warn_of_unknown_queues(self._queues)
+        self._store = self._host = None
         store = await open_store(self._url)
-        host_id = new_host()
         try:
             self._store = store
-            self._hosting = Hosting(
-                store, host_id, self._codec, HostSources(), self._settings, self._queues
-            )
-            await self._hosting.start()
+            parts = new_host(), self._codec, sources, self._settings, self._queues
+            self._host = (Host if self._hosts else FrontEnd)(store, *parts)
+            await self._host.start()
         except BaseException:
             await self._abort()
             raise
+        return self._host
 
     async def close(self) -> None:
-        """Let running tasks end, up to the grace time, and hand everything else back. Nothing is lost."""
-        if self._hosting is None:
+        """Let running tasks end, up to the grace time, and hand all runs and work back. Nothing is lost.
+
+        In a process that was forked while the engine was open it closes nothing: the engine stays open in the parent.
+        """
+        if self._host is None:
             return
-        hosting, self._hosting = self._here(), None
+        if not self._host.process.is_here:
+            self._store = self._host = None
+            return
+        if self._host.failure is not None:
+            # The host has stopped itself, and must not write to the store again.
+            await self._abort()
+            return
+        host, self._host = self._require_host(), None
         try:
-            await hosting.stop()
+            await host.stop()
         finally:
-            retire(hosting.host.host_id)
+            retire(host.dispatcher.host_id)
             await self._close_store()
 
+    async def wait_failed(self) -> None:
+        """Wait until the engine stops itself, and raise the reason: its store was migrated to a newer schema."""
+        host = self._require_host()
+        await host.has_failed.wait()
+        self._require_open()
+
     async def _abort(self) -> None:
-        hosting, self._hosting = self._hosting, None
-        if hosting is not None:
-            hosting.kill()
-            retire(hosting.host.host_id)
+        """Stop at once, as a crash would: nothing is handed back."""
+        host, self._host = self._host, None
+        if host is not None:
+            host.kill()
+            retire(host.dispatcher.host_id)
         await self._close_store()
 
     async def _close_store(self) -> None:
@@ -135,17 +196,61 @@ class Engine:
         await self.close()
 
     async def start(
-        self, call: ProgramCall[R], *, key: str | None = None, scope: str = ""
+        self,
+        call: ProgramCall[R],
+        *,
+        key: str | None = None,
+        scope: str = "",
+        if_ended: IfEnded = "return",
     ) -> Handle[R]:
-        """Start a workflow; returns when the run and its first step's intent are durable.
+        """Start a workflow; returns when the run and the intent of its first step are durable.
 
-        With a `key` there is one run per scope and workflow: starting it again, with the same arguments, gives
-        a handle of the same run. Inside a transaction the run starts with its commit, or never.
+        A `key` identifies one run per scope and workflow: another start with that key and the same arguments returns
+        a handle of the same run. Inside a transaction the run starts when the transaction commits, or never.
+
+        `if_ended` decides what happens if the run that holds the key failed or was cancelled: "return" returns its
+        handle and logs a warning, "rerun" starts a new run with these arguments, which takes the key over, and "raise"
+        raises `KeySpent`. A completed run is always returned.
         """
-        workflow = _program_of(call)
-        hosting = self._here()
-        start = self._prepared(hosting, workflow, call.arguments, key, scope)
-        return await self._started(hosting, start, current(hosting.host))
+        program = take_program(call)
+        require_if_ended(if_ended)
+        host = self._require_host()
+        start = prepare_start(host, program, call.arguments, key, scope)
+        return await start_one(host, start, if_ended)
+
+    async def start_many(
+        self,
+        calls: Iterable[ProgramCall[R]],
+        *,
+        keys: Iterable[str] | None = None,
+        scope: str = "",
+        if_ended: IfEnded = "return",
+    ) -> list[Handle[R]]:
+        """Start many runs with shared commits. `keys` has one key for each call; `if_ended` is as in `start`.
+
+        If a call can't be started, none is. Whether a key belongs to a run with other arguments is known only later:
+        then the other runs are started, and the first such failure is raised.
+        """
+        if isinstance(calls, Call):
+            discard(calls)
+            raise InputError(f"start_many was given one call, {calls!r}", "pass a list of calls")
+        calls = list(calls)
+        try:
+            require_if_ended(if_ended)
+            host = self._require_host()
+            key_of_each = list(repeat(None, len(calls)) if keys is None else keys)
+            if len(key_of_each) != len(calls):
+                what = f"{len(key_of_each)} keys for {len(calls)} calls"
+                raise InputError(what, "pass one key for each")
+            starts = [
+                prepare_start(host, take_program(call), call.arguments, key, scope)
+                for call, key in zip(calls, key_of_each, strict=True)
+            ]
+        except BaseException:
+            for call in calls:
+                discard(call)
+            raise
+        return await start_all(host, starts, if_ended)
 
     async def start_graph(
         self,
@@ -155,111 +260,39 @@ class Engine:
         key: str | None = None,
         scope: str = "",
         version: str | None = None,
+        if_ended: IfEnded = "return",
     ) -> Handle[Any]:
-        """Start a graph that was deployed, by its name: the active version; as `start` does.
+        """Start the active version of a deployed graph, as `start` starts a workflow.
 
-        `version` names another that was never active, to try it out. One that was is not started any more.
+        `version` names the active version, or one that was never active, for a trial.
         """
-        host = self._here().host
+        require_if_ended(if_ended)
+        dispatcher = self._require_host().dispatcher
         require_name("graph", name)
-        arguments = _fields_of(name, {} if input is None else input)
-        chosen = graphs.startable(name, version, await host.catalogue.versions(name))
-        program, hosting = host.programs.deployed(name, chosen), self._here()
-        start = self._prepared(hosting, program, arguments, key, scope)
-        return await self._started(hosting, start, current(hosting.host))
+        arguments = require_input_fields(name, {} if input is None else input)
+        chosen = version_to_start(name, version, await dispatcher.catalogue.versions(name))
+        program, host = dispatcher.programs.deployed(name, chosen), self._require_host()
+        start = prepare_start(host, program, arguments, key, scope)
+        return await start_one(host, start, if_ended)
 
-    def _prepared(
-        self,
-        hosting: Hosting,
-        workflow: Program[..., Any],
-        arguments: dict[str, Any],
-        key: str | None,
-        scope: str,
-    ) -> Start:
-        """A run that can be started, as far as that is known before."""
-        if not hosting.host.programs.is_deployed(workflow):
-            # A program defined inside a function is the newest of its name from now on.
-            register(workflow)
-        if key is not None:
-            require_text("a key", key, MAX_KEY_LENGTH)
-        require_text("a scope", scope, least=0)
-        payload = self._codec.encode(arguments)
-        workflow.check_input(self._codec, payload)
-        return Start(workflow, payload, key, scope)
+    async def find(
+        self, program: Program[..., R] | str, key: str, *, scope: str = ""
+    ) -> Handle[R] | None:
+        """The run of a workflow or graph that holds a start key; `None` if there is none. Starts nothing."""
+        host = self._require_host()
+        name, key = require_program_name(program), require_key(key)
+        joined = current(host.dispatcher)
+        scope = require_user_text("a scope", scope, least=0)
+        run_id = await key_holder(host.dispatcher, joined, name, key, scope)
+        if run_id is None:
+            return None
+        is_started_here = joined is not None and joined.has_started(run_id)
+        return Handle(host, run_id, None, joined if is_started_here else None)
 
-    async def _started(
-        self,
-        hosting: Hosting,
-        start: Start,
-        joined: Joining | None,
-        begun: asyncio.Future[RunId] | None = None,
-    ) -> Handle[Any]:
-        """Its run, once that is durable; `begun` tells, if it is begun already."""
-        workflow = start.workflow
-        try:
-            run_id = await (begun or (joined or hosting.host).start(start))
-        except RunExists as taken:
-            run_id = RunId(taken.run_id)
-            self._require_same_call(run_id, start, await self._arguments(run_id, joined))
-            if joined is None or not joined.has_started(run_id):
-                # Its version may be another, and so may be what it returns.
-                return Handle(hosting, run_id)
-        return Handle(hosting, run_id, workflow, joined)
-
-    async def _arguments(self, run_id: RunId, joined: Joining | None) -> bytes | None:
-        """What a run was started with; `None` if that was erased."""
-        if joined is not None:
-            return await joined.arguments(run_id)
-        entries = await self._here().host.store.entries(run_id, 0, 1)
-        started = entries[0].event if entries else None
-        return started.payload if isinstance(started, ExecutionStarted) else None
-
-    def _require_same_call(self, run_id: RunId, start: Start, before: bytes | None) -> None:
-        workflow = start.workflow
-        if before is not None and not workflow.is_same_call(self._codec, before, start.payload):
-            raise KeyReused(
-                run_id,
-                f"key {start.key!r} of {workflow.noun} {workflow.name!r} is taken by run {run_id!r}, "
-                "which was started with other arguments",
-                "use another key, or the same arguments",
-            ) from None
-
-    async def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
-        """Deploy a version of a graph: every engine on this store can run it. It is not active until it is activated.
-
-        Everything that is wrong with it is told at once, and nothing is deployed then. A version never changes: the
-        same again is no harm, and another graph under its name and version is refused.
-        """
-        host = self._outside("deployed")
-        (deployed,) = await graphs.deploy(host.store, [graph], host.sources.now_ms())
-        await host.catalogue.look()
-        return deployed
-
-    async def activate(self, name: str, version: str) -> GraphVersion:
-        """Let new runs of a graph be of this version. Runs that are under way stay on theirs."""
-        host = self._outside("activated")
-        activated = await graphs.activate(host.store, name, version)
-        await host.catalogue.look()
-        return activated
-
-    def _outside(self, what: str) -> Host:
-        host = self._here().host
-        if current(host) is not None:
-            raise InputError(f"a graph is {what} inside a transaction", "do it before or after")
-        return host
-
-    async def graphs(self) -> list[GraphVersion]:
-        """All versions of all graphs that were deployed, and what may come of each."""
-        return await graphs.graphs(self._here().host.store)
-
-    async def statistics(self, graph: str, key_name: str) -> dict[str, dict[RunStatus, int]]:
-        """How many runs of a graph have each value of a search key, by status."""
-        store = self._here().host.store
-        found: dict[str, dict[RunStatus, int]] = {}
-        names = require_name("graph", graph), require_name("search key", key_name)
-        for value, status, count in await store.statistics(*names):
-            found.setdefault(value, {})[RunStatus(status.value)] = count
-        return found
+    def handle(self, run_id: str) -> Handle[Any]:
+        """A handle of a run that any process has started on this store."""
+        text = require_user_text("a run id", run_id, least=0)
+        return Handle(self._require_open(), parse_run_id(text))
 
     async def send(
         self,
@@ -270,24 +303,27 @@ class Engine:
         code: int = OK,
         id: str | None = None,  # noqa: A002 - as in Handle.signal
     ) -> None:
-        """Send a signal to whoever waits for that topic and key, or is the first to; returns when it is durable.
+        """Send a signal to a topic and key; returns when it is durable.
 
-        One hook gets it. Inside a transaction it is sent with its commit, or never. Sent again with the same `id` it is
-        the same signal, as long as nobody took it, and to the run that did. While it waits, another value with that
-        `id` is refused with `SignalReused`.
+        One run receives it: the run that waits for that topic and key, or the first that does so later. Inside a
+        transaction the signal is sent when the transaction commits, or never.
+
+        Two signals with the same `id` are one, as long as no run has received the first, and for the run that has.
+        While the first is not received, another value with that `id` is refused with `SignalReused`.
         """
-        await send(self._here().host, topic, key, value, code, id)
+        await send_to_mailbox(self._require_host().dispatcher, topic, key, value, code, id)
 
     @asynccontextmanager
     async def transaction(self, *, connection: object = None) -> AsyncIterator[Transaction]:
-        """Your own rows, and the runs and signals beside them: they commit together when the block is left, or
-        not at all if it raises.
+        """A transaction for your own rows. It commits when the block ends, and rolls back if the block raises.
 
-        With an asyncpg `connection` in a transaction of yours they commit with that, whenever you do so: Perdure
-        does not learn of it, and some host takes the runs up within a second or so. A block that raises leaves
-        nothing there, and your transaction as it was before.
+        Runs that the block starts and signals that it sends commit with these rows.
+
+        With a `connection` of your own (asyncpg, psycopg or SQLAlchemy) the block joins the open transaction of that
+        connection, and you commit it. Perdure is not notified of the commit: a host finds the runs by polling, within
+        about a second. If the block raises, its writes are undone and your transaction is as it was before the block.
         """
-        transactions = self._here().transactions
+        transactions = self._require_host().transactions
         transactions.require_none()
         if connection is not None:
             async with transactions.join(connection) as joined:
@@ -297,134 +333,82 @@ class Engine:
             yield transaction.statements
             await transaction.commit()
 
-    async def start_many(
-        self, calls: Iterable[ProgramCall[R]], *, keys: Iterable[str] | None = None, scope: str = ""
-    ) -> list[Handle[R]]:
-        """Start many runs at once; their commits are shared. `keys` has one for each, if given.
+    async def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
+        """Deploy a version of a graph, so that every engine on this store can run it. `activate` makes it active.
 
-        If one of the calls can't be started, none is. A key that is taken by a run with other arguments is known later:
-        then the other runs are started, and the first such failure is raised.
+        Raises `GraphInvalid` with all problems of the graph. A version never changes: deploying the same graph again
+        changes nothing, and another graph under the same name and version raises `VersionExists`.
         """
-        if isinstance(calls, Call):
-            discard(calls)
-            raise InputError(f"start_many was given one call, {calls!r}", "pass a list of calls")
-        calls = list(calls)
-        try:
-            hosting = self._here()
-            given = list(repeat(None, len(calls)) if keys is None else keys)
-            if len(given) != len(calls):
-                what = f"{len(given)} keys for {len(calls)} calls"
-                raise InputError(what, "pass one key for each")
-            starts = [
-                self._prepared(hosting, _program_of(call), call.arguments, key, scope)
-                for call, key in zip(calls, given, strict=True)
-            ]
-        except BaseException:
-            for call in calls:
-                discard(call)
-            raise
-        joined = current(hosting.host)
-        if joined is not None:
-            return [await self._started(hosting, start, joined) for start in starts]
-        return await self._started_together(hosting, starts)
+        dispatcher = self._require_no_transaction("deployed")
+        (deployed,) = await deploy_graphs(dispatcher.store, [graph], dispatcher.sources.now_ms())
+        await dispatcher.catalogue.refresh()
+        return deployed
 
-    async def _started_together(self, hosting: Hosting, starts: list[Start]) -> list[Handle[Any]]:
-        """Many runs, without a task for each: what one waits for, the others mostly wait for, too."""
-        begun = [hosting.host.start_soon(start) for start in starts]
-        handles: list[Handle[Any]] = []
-        failure: Exception | None = None
-        try:
-            for start, each in zip(starts, begun, strict=True):
-                try:
-                    handles.append(await self._started(hosting, start, None, each))
-                except Exception as error:  # told when the others are started
-                    failure = failure or error
-        except BaseException:
-            for each in begun:
-                each.cancel()
-            raise
-        if failure is not None:
-            raise failure
-        return handles
+    async def activate(self, name: str, version: str) -> GraphVersion:
+        """Make this version of a graph the one for new runs. Runs that have started keep their version."""
+        dispatcher = self._require_no_transaction("activated")
+        activated = await activate_graph(dispatcher.store, name, version)
+        await dispatcher.catalogue.refresh()
+        return activated
 
-    def handle(self, run_id: str) -> Handle[Any]:
-        """A handle of a run that was started before, here or elsewhere."""
-        text = require_text("a run id", run_id, least=0)
-        return Handle(self._require_open(), parse_run_id(text))
+    def _require_no_transaction(self, what: str) -> Dispatcher:
+        dispatcher = self._require_host().dispatcher
+        if current(dispatcher) is not None:
+            raise InputError(
+                f"a graph can't be {what} inside a transaction", "do it before or after"
+            )
+        return dispatcher
+
+    async def graphs(self) -> list[GraphVersion]:
+        """All versions of all deployed graphs, with their states."""
+        return await graph_versions(self._require_host().dispatcher.store)
+
+    async def statistics(self, graph: str, key_name: str) -> dict[str, dict[RunStatus, int]]:
+        """The number of runs of a graph, by value of a search key and by status."""
+        store = self._require_host().dispatcher.store
+        counts: dict[str, dict[RunStatus, int]] = {}
+        names = require_name("graph", graph), require_name("search key", key_name)
+        for value, status, count in await store.statistics(*names):
+            counts.setdefault(value, {})[RunStatus(status.value)] = count
+        return counts
 
     async def audit(self) -> Report:
-        """Whether journal and ledger agree, in every run."""
-        return await audit(self._here().host.store)
+        """Whether journal and ledger agree in every run."""
+        return await audit_store(self._require_host().dispatcher.store)
 
-    async def verify(self) -> Report:
-        """Whether every entry is what it was when it was written."""
-        return await verify(self._here().host.store)
+    async def verify(self, *, heads: Mapping[str, str] | None = None) -> Report:
+        """Whether every entry is as it was written.
+
+        `heads` are those of an earlier report, kept outside the store. With them, a run that is missing, is shorter or
+        has another journal is reported too, which detects an older copy of the store.
+        """
+        return await verify_store(self._require_host().dispatcher.store, heads)
 
     async def preflight(self, programs: Sequence[str] | None = None) -> Preflight:
-        """Replay every open run on the code that is registered here; of these `programs`, if they are given.
+        """Replay every open run, or those of `programs`, on the code that is registered in this process.
 
-        Nothing is executed, written or owned. An engine that is not open opens its store for the time of the
-        check, and takes no run up: so new code is checked before it has touched anything. A store that is not there,
-        or that this Perdure would have to bring up to date, is refused.
+        It executes, writes and owns nothing. A closed engine opens its store for the check alone and takes over no
+        run, so that you can check new code before it affects any run. Raises if the store does not exist, or would
+        need a migration. The report contains users' values only with `Settings(reveal_payloads=True)`.
         """
-        if isinstance(programs, str) or not isinstance(programs, Iterable | None):
-            raise InputError(f"programs is {programs!r}", f"pass a sequence: [{programs!r}]")
-        named = None if programs is None else [require_name("workflow", name) for name in programs]
-        if self._hosting is not None:
-            host = self._here().host
-            return await preflight(host.store, self._codec, HostSources(), host.programs, named)
-        store = await open_store(self._url, as_it_is=True)
-        try:
-            known = Programs()
-            await Catalogue(store, known).look()
-            return await preflight(store, self._codec, HostSources(), known, named)
-        finally:
-            await store.close()
+        names, reveal = require_program_names(programs), self._settings.reveal_payloads
+        if self._host is not None:
+            dispatcher = self._require_host().dispatcher
+            return await preflight_open_engine(dispatcher, self._codec, names, reveal=reveal)
+        return await preflight_closed_engine(self._url, self._codec, names, reveal=reveal)
 
-    def _here(self) -> Hosting:
-        """What is open, for whoever is on its loop."""
-        hosting = self._require_open()
-        require_own_loop(hosting)
-        return hosting
+    def _require_host(self) -> Host:
+        """The open host. Raises if the caller is not on its event loop."""
+        host = self._require_open()
+        require_own_loop(host)
+        return host
 
-    def _require_open(self) -> Hosting:
+    def _require_open(self) -> Host:
+        """The open host, from any event loop."""
         require_no_workflow()
-        if self._hosting is None:
+        if self._host is None:
             raise EngineClosed("the engine is not open", "use it inside `async with Engine(...)`")
-        return self._hosting
-
-
-def _names_of(queues: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(queues, str):
-        raise InputError(f"queues is {queues!r}", f"pass a sequence: [{queues!r}]")
-    return tuple(require_name("queue", queue) for queue in queues)
-
-
-def _checked(settings: object) -> Settings:
-    if settings is None:
-        return Settings()
-    if not isinstance(settings, Settings):
-        raise InputError(f"settings is {settings!r}", "pass perdure.Settings(...)")
-    return settings
-
-
-def _fields_of(name: str, given: object) -> dict[str, Any]:
-    if not isinstance(given, dict) or not all(isinstance(field, str) for field in given):
-        what = f"the input of graph {name!r} is {given!r:.200}"
-        raise InputError(what, "pass a dict of its fields")
-    return given
-
-
-def _program_of(call: object) -> Program[..., Any]:
-    """The program of a call, which is used up, whatever becomes of it."""
-    if not isinstance(call, Call):
-        raise InputError(
-            f"{call!r} can't be started", "pass a call of a workflow: `checkout(order)`"
-        )
-    call.use()
-    if not isinstance(call.definition, Program):
-        raise InputError(
-            f"{call.definition.name!r} is a {call.definition.noun} and can't be started alone",
-            "start a workflow that awaits it",
-        )
-    return call.definition
+        self._host.process.require()
+        if self._host.failure is not None:
+            raise self._host.failure
+        return self._host

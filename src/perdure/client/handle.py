@@ -1,4 +1,4 @@
-"""A handle: one run, or a chain of runs that continue each other, seen from outside as one."""
+"""Handles: one run, or a chain of runs that continue each other, as one object."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -7,20 +7,20 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import msgspec
 
-from perdure.authoring.contradictions import unreadable_result
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.failures import decode_failure
 from perdure.authoring.program import Program
 from perdure.authoring.response import OK, Response
+from perdure.authoring.result_types import unreadable_result
 from perdure.authoring.signal import Signal, require_signal
-from perdure.authoring.texts import require_text
-from perdure.client.answering import begun_steps, named_step, require_open
-from perdure.client.callers import require_own_loop
-from perdure.client.resending import Sending, was_taken
-from perdure.client.sending import sender_of
-from perdure.client.stored import require_unparked, stored_run
+from perdure.authoring.texts import require_user_text
+from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
+from perdure.client.caller_checks import require_own_loop
+from perdure.client.run_description import describe_run
+from perdure.client.run_rows import require_run, require_unparked
+from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
-from perdure.client.waits import Waits, waits_of
+from perdure.client.waits import Waits, waits_by_kind
 from perdure.core.errors import (
     CorruptJournal,
     NotCommitted,
@@ -31,21 +31,23 @@ from perdure.core.errors import (
     RunFailed,
     UnknownName,
     UnknownRun,
+    UnreadableProgram,
 )
 from perdure.core.graph.identity import RESPOND
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import Terminal
-from perdure.core.journal.state import TERMINAL, Status
-from perdure.core.limits import MAX_PAYLOAD_BYTES
-from perdure.core.messages import Message
+from perdure.core.journal.state import TERMINAL, Status, fold
+from perdure.core.limits import MAX_PAYLOAD_BYTES, MAX_STEP_BYTES
+from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
-from perdure.host.hosting import POLL_MS, Hosting
-from perdure.host.joining import Joining, current
-from perdure.host.watching import Ending
-from perdure.store.bundle import Bundle
-from perdure.store.records import Run
-from perdure.store.values import MAX_STEP_BYTES
+from perdure.core.runs.description import Description
+from perdure.host.host import POLL_MS, Host
+from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.transactions.joining import JoinedWrites, current
+from perdure.host.watchers import RunEnding
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.records import Run
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -54,7 +56,7 @@ _POLL_S = POLL_MS / 1000
 
 
 class RunStatus(StrEnum):
-    """Where a run stands. `diverged` and `parked` runs wait for somebody to do something."""
+    """The state of a run. Runs that are `diverged` or `parked` wait until their cause is fixed."""
 
     APPROVED = "approved"
     RUNNING = "running"
@@ -71,35 +73,43 @@ class RunStatus(StrEnum):
 class Handle(Generic[R]):
     """A run. Any process with the same store can have a handle of it.
 
-    Runs that continue each other are one to a handle, whichever of them it names: it asks the first for what
-    was, and speaks to the last.
+    A handle of a run in a chain stands for the whole chain, whichever run it names: events and streams begin with the
+    first run, and state, result and messages are those of the last run.
     """
 
     def __init__(
         self,
-        hosting: Hosting,
+        host: Host,
         run_id: RunId,
-        workflow: Program[..., R] | None = None,
-        joined: Joining | None = None,
+        program: Program[..., R] | None = None,
+        joined: JoinedWrites | None = None,
+        *,
+        is_new: bool = False,
     ) -> None:
         self.run_id = run_id
-        self._hosting = hosting
-        self._store = hosting.host.store
-        self._workflow = workflow
+        self.is_new = is_new
+        """Whether the start that returned this handle began the run. False if another run held the key."""
+        self._host = host
+        self._store = host.dispatcher.store
+        self._program = program
         self._joined = joined
-        """The transaction that the run was started in."""
+        """The transaction that started the run."""
         self._parked: str | None = None
-        """Why nothing came of the run when its ending was looked for last."""
+        """Why the run was parked, when `result` last read its row."""
 
     def __repr__(self) -> str:
         return f"<Handle {self.run_id}>"
 
-    async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - its users expect it
-        """What the run returned, once that is durable; raises what it raised.
+    @property
+    def _dispatcher(self) -> Dispatcher:
+        return self._host.dispatcher
 
-        Raises `TimeoutError` if it is not over in time: the run goes on, and can be asked again.
+    async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - its users expect it
+        """Wait for the run to end and return its result, or raise `RunFailed` or `RunCancelled`.
+
+        Raises `TimeoutError` if the run is not over in time. The run continues, and you can call `result` again.
         """
-        self._require_outside("the result")
+        self._require_no_transaction("the result")
         if timeout is None:
             return await self._outcome(*await self._ending())
         limit_s = milliseconds(timeout, "timeout") / 1000
@@ -111,85 +121,93 @@ class Handle(Generic[R]):
             if not limit.expired():
                 raise
             parked = self._parked
-            fate = "it goes on, ask again later" if parked is None else f"it is parked: {parked}"
+            state = "it continues, ask again later" if parked is None else f"it is parked: {parked}"
             raise TimeoutError(
-                f"run {self.run_id} is not over after {limit_s:g} s: {fate}"
+                f"run {self.run_id} is not over after {limit_s:g} s: {state}"
             ) from None
         return await self._outcome(run_id, ending)
 
-    async def _outcome(self, run_id: RunId, ending: Ending) -> R:
-        codec = self._hosting.host.codec
+    async def _outcome(self, run_id: RunId, ending: RunEnding) -> R:
+        codec = self._dispatcher.codec
         if ending.status is Status.COMPLETED:
-            workflow = await self._definition(run_id)
+            program = await self._find_program(run_id)
             try:
-                result: R = workflow.signature.unpack_result(codec, ending.payload or b"null")
+                result: R = program.signature.unpack_result(codec, ending.payload or b"null")
             except NotDecodable as error:
-                what = f"run {self.run_id!r} of {workflow.name!r}"
+                what = f"run {self.run_id!r} of {program.name!r}"
                 raise unreadable_result(what, error) from error
             return result
         if ending.status is Status.CANCELLED:
             raise RunCancelled.of(self.run_id, ending.reason)
-        raise decode_failure(codec, ending.payload, what=f"run {self.run_id!r}", kind=RunFailed)
+        what, module = f"run {self.run_id!r}", await self._program_module(run_id)
+        raise decode_failure(codec, ending.payload, what=what, kind=RunFailed, home=module)
 
-    async def _definition(self, run_id: RunId) -> Program[..., R]:
-        """What the run is of: the last one of a chain may be of another workflow, or version, than the first."""
-        if run_id == self.run_id and self._workflow is not None:
-            return self._workflow
+    async def _program_module(self, run_id: RunId) -> str | None:
+        """The module that defines the run's program; `None` if this process does not have it."""
+        try:
+            return (await self._find_program(run_id)).fn.__module__
+        except (UnknownName, UnreadableProgram):
+            return None
+
+    async def _find_program(self, run_id: RunId) -> Program[..., R]:
+        """The program of the run. The last run of a chain may have another program or version than the first."""
+        if run_id == self.run_id and self._program is not None:
+            return self._program
         run = await self._row(run_id)
-        workflow = self._hosting.host.programs.find(run.program, run.version)
-        if workflow is None:
+        program = self._dispatcher.programs.find(run.program, run.version)
+        if program is None:
             raise UnknownName(
                 f"run {run_id!r} is of program {run.program!r}, which is not registered here",
                 "import the module that defines it",
             )
-        return workflow
+        return program
 
-    async def _ending(self) -> tuple[RunId, Ending]:
-        """Which run was the last, and how it ended."""
+    async def _ending(self) -> tuple[RunId, RunEnding]:
+        """Wait for the chain to end. Returns its last run, and how that ended."""
         run_id = self.run_id
         while (ending := await self._ending_of(run_id)).status is Status.CONTINUED:
-            run_id = (await self._end()).run_id
+            run_id = (await self._chain_end()).run_id
         return run_id, ending
 
-    async def _ending_of(self, run_id: RunId) -> Ending:
-        require_own_loop(self._hosting)
-        host = self._hosting.host
+    async def _ending_of(self, run_id: RunId) -> RunEnding:
+        require_own_loop(self._host)
+        dispatcher = self._dispatcher
         while True:
-            told = host.watchers.ending_of(run_id)
+            notified = dispatcher.watchers.ending_of(run_id)
             try:
-                # While this process has the run in memory it will be told; else only the store knows.
+                # The dispatcher notifies of the ending of a run in its memory. Any other run may have ended already.
                 ending = None
-                if run_id not in host.residents:
+                if run_id not in dispatcher.cache:
                     ending = await self._stored_ending(run_id)
                 if ending is None:
-                    ending = await told
+                    ending = await notified
             finally:
-                host.watchers.forget(run_id, told)
+                dispatcher.watchers.forget(run_id, notified)
             if ending is not None:
                 return ending
 
-    async def _stored_ending(self, run_id: RunId) -> Ending | None:
-        """How the run ended, if it has; raises if it waits for somebody to mend it."""
+    async def _stored_ending(self, run_id: RunId) -> RunEnding | None:
+        """How the run ended, if it has. Raises `RunDiverged` if it is parked and does not resume by itself."""
         run = await self._row(run_id)
-        if run.status in TERMINAL:
+        if run.parked is None and run.status in TERMINAL:
             return await self._read_ending(run)
         self._parked = run.parked
         await require_unparked(self._store, run)
         return None
 
-    async def _read_ending(self, run: Run) -> Ending:
+    async def _read_ending(self, run: Run) -> RunEnding:
         entries = await self._store.entries(run.run_id, run.seq - 1, run.seq)
         event = entries[-1].event if entries else None
-        if not isinstance(event, Terminal):
+        if not isinstance(event, Terminal) or fold([event]).status is not run.status:
             raise CorruptJournal(
                 f"run {run.run_id!r} is {run.status}, but its last entry does not say so",
-                "run `verify` to find what was changed",
+                "run `audit` to find what was changed, and restore the row from a backup",
             )
-        return Ending.of(run.status, event)
+        return RunEnding.of(run.status, event)
 
-    def _require_outside(self, what: str) -> None:
-        """Inside a transaction there is nothing to wait for: what it starts begins when it is committed."""
-        if current(self._hosting.host) is not None:
+    def _require_no_transaction(self, what: str) -> None:
+        """Raise inside a transaction: runs that it starts begin only when it commits."""
+        if current(self._dispatcher) is not None:
             raise NotCommitted(
                 f"{what} of run {self.run_id!r} is asked for inside a transaction",
                 "ask when the transaction is committed",
@@ -198,25 +216,49 @@ class Handle(Generic[R]):
             raise self._joined.not_committed(self.run_id)
 
     async def _row(self, run_id: RunId | None = None) -> Run:
-        require_own_loop(self._hosting)
+        """The row of a run; without an id, of the handle's run."""
+        require_own_loop(self._host)
+        takeovers = self._host.takeovers.ended
         try:
-            return await stored_run(self._store, run_id or self.run_id)
+            run = await require_run(self._store, run_id or self.run_id)
         except UnknownRun:
             if self._joined is None:
                 raise
             raise self._joined.not_committed(self.run_id) from None
+        return await self._after_takeover(run, takeovers)
 
-    async def _end(self) -> Run:
-        """The run that goes on, or has ended, for all of the chain."""
-        run = await self._row()
-        return (await self._store.chain_end(run.origin) or run) if _is_chained(run) else run
+    async def _after_takeover(self, run: Run, takeovers: int) -> Run:
+        """The row of a run, read again if this host takes the run over now or has done so since the first read.
+
+        Without that, the row could show the state that a dead host left. `takeovers` is the number of takeovers that
+        had ended before the first read.
+        """
+        takeover = self._host.takeovers
+        if current(self._dispatcher) is not None:
+            return run  # on SQLite the takeover would wait for the end of this transaction
+        is_outdated = run.parked is not None and takeover.ended != takeovers
+        if await takeover.take_over_now(run) or is_outdated:
+            return await require_run(self._store, run.run_id)
+        return run
+
+    async def _chain_end(self) -> Run:
+        """The last run of the chain."""
+        run, takeovers = await self._row(), self._host.takeovers.ended
+        end = await self._store.chain_end(run.origin) if _is_chained(run) else None
+        return run if end is None else await self._after_takeover(end, takeovers)
 
     async def status(self) -> RunStatus:
-        """Where it stands: of a chain, where the last run does."""
-        return _status_of(await self._end())
+        """The status of the run; of a chain, that of its last run.
+
+        Raises `CorruptJournal`, as `result` does, if the row of the run says that it is over and the journal does not.
+        """
+        end = await self._chain_end()
+        if end.parked is None and end.status in TERMINAL:
+            await self._read_ending(end)
+        return _status_of(end)
 
     async def runs(self) -> dict[RunId, RunStatus]:
-        """The runs that continue each other, in their order: all but the last are `continued`."""
+        """The runs of the chain, in their order: all but the last are `continued`."""
         run = await self._row()
         chain = await self._store.chain(run.origin) if _is_chained(run) else [run]
         return {each.run_id: _status_of(each) for each in chain}
@@ -224,19 +266,20 @@ class Handle(Generic[R]):
     async def signal(self, signal: Signal[T], value: T, *, id: str | None = None) -> None:  # noqa: A002 - what it is
         """Send the run a signal; returns when it is durable.
 
-        Two signals with the same `id` are one, so that a sender may try again: even when the run is over, if it has
-        taken the first one in. With another value the second is refused with `SignalReused`.
+        Two signals with the same `id` are one, so that a sender may safely repeat it, even after the end of a run that
+        has received it. With another value the second is refused with `SignalReused`.
         """
         sent = require_signal(signal)
-        host = self._hosting.host
-        sender = sender_of(host, id)
-        payload = sent.encode(host.codec, value)
-        end = await self._last_run()
+        dispatcher = self._dispatcher
+        sender = sender_of(dispatcher, id)
+        payload = sent.encode(dispatcher.codec, value)
+        end = await self._receiver()
         guid = signal_guid(end.origin, sent.name, sender)
         if id is not None:
-            # A run that is over may have had it, or an earlier one of the chain: the last one does not know.
+            # A run that is over may have received it, or an earlier run of the chain.
             what = f"signal {sent.name!r} with id {id!r} to run {self.run_id!r}"
-            if await was_taken(host, Sending(end.origin, guid, payload, what, sent.of)):
+            outgoing = OutgoingSignal(end.origin, guid, payload, what, sent.of)
+            if await was_delivered(dispatcher, outgoing):
                 return
         self._require_open(end, f"take signal {signal.name!r}")
         await self._send(end, f"signal:{signal.name}", guid, payload)
@@ -249,50 +292,63 @@ class Handle(Generic[R]):
         code: int = OK,
         id: str | None = None,  # noqa: A002 - as in signal
     ) -> None:
-        """Answer a step of a graph whose task responded with 202; returns when the answer is durable.
+        """Answer a step of a graph whose task responds with 202; returns when the answer is durable.
 
-        `step` is its id, or the name of its activity if that is under way once. It goes on with `value`, and with code
-        202 it stays open for more. An answer may come before the 202 does. Two with the same `id` are one, and
-        with another value or code the second is refused with `SignalReused`. Of
-        several final ones that are sent before the first is taken the others lead to nothing, and so does any to a task
-        that ends without a 202.
+        `step` is the id of the step, or the name of its activity if that has one open step. The step continues with
+        `value`; with code 202 it stays open for further answers. An answer may arrive before the task's 202.
+
+        Two answers with the same `id` are one; with another value or code the second is refused with `SignalReused`.
+        If several final answers are sent before the run receives the first, the others have no effect. An answer to a
+        task that ends without a 202 has none either.
         """
-        host = self._hosting.host
-        given = require_text("a step", step, MAX_STEP_BYTES)
-        sender = sender_of(host, id)
-        payload = host.codec.encode(value if code == OK else Response(value, code))
+        dispatcher = self._dispatcher
+        given = require_user_text("a step", step, MAX_STEP_BYTES)
+        sender = sender_of(dispatcher, id)
+        payload = dispatcher.codec.encode(value if code == OK else Response(value, code))
         run = await self._row()
-        begun = begun_steps(await self._store.entries(run.run_id), host.codec)
-        found = named_step(run.run_id, given, begun)
+        steps = answerable_steps(await self._store.entries(run.run_id), dispatcher.codec)
+        found = find_step(run.run_id, given, steps)
         guid = signal_guid(run.run_id, f"{RESPOND}@{found}", sender)
         if id is not None:
             what = f"an answer with id {id!r} to step {found!r} of run {run.run_id!r}"
-            if await was_taken(host, Sending(run.run_id, guid, payload, what)):
+            if await was_delivered(dispatcher, OutgoingSignal(run.run_id, guid, payload, what)):
                 return
-        end = await self._open_end(f"take an answer for step {found!r}")
-        require_open(run.run_id, found, begun)
+        end = await self._open_receiver(f"take an answer for step {found!r}")
+        require_answerable(run.run_id, found, steps)
         await self._send(end, f"signal:{RESPOND}", guid, payload, found)
 
     async def waits(self) -> Waits:
-        """What a run of a graph waits for: signals to topic and key, and more of what joins require."""
-        return await waits_of(self._store, (await self._row()).run_id)
+        """What the run waits for, by kind: signals, timers, tasks, retries, child runs; in a graph also joins."""
+        return waits_by_kind(await self.describe())
+
+    async def describe(self) -> Description:
+        """The state of the run and what it waits for; of a chain, those of the last run. `print` shows it as text.
+
+        It reads the store alone: the run's host may be down, and this process need not have the run's code.
+        """
+        self._require_no_transaction("the state")
+        end = await self._chain_end()
+        return await describe_run(self._dispatcher, end.run_id, _status_of)
 
     async def cancel(self, reason: str = "") -> None:
-        """Ask the run to stop; returns when that is durable. It cleans up first, and its children stop too."""
-        text = require_text("the reason of a cancel", reason, MAX_PAYLOAD_BYTES // 4, 0)
-        end = await self._open_end("be cancelled")
+        """Request the run's cancellation; returns when the request is durable.
+
+        The run cleans up before it ends, and its child runs are cancelled too.
+        """
+        text = require_user_text("the reason of a cancel", reason, MAX_PAYLOAD_BYTES // 4, 0)
+        end = await self._open_receiver("be cancelled")
         await self._send(end, "cancel", cancel_guid(end.origin), text.encode())
 
-    async def _open_end(self, what: str) -> Run:
-        end = await self._last_run()
+    async def _open_receiver(self, what: str) -> Run:
+        end = await self._receiver()
         self._require_open(end, what)
         return end
 
-    async def _last_run(self) -> Run:
-        """The run that goes on, or has ended, as the current transaction sees it."""
-        require_own_loop(self._hosting)
-        joined = current(self._hosting.host)
-        return await (self._end() if joined is None else joined.end_of(self.run_id))
+    async def _receiver(self) -> Run:
+        """The run that receives messages to this handle: the last of the chain, as the current transaction sees it."""
+        require_own_loop(self._host)
+        joined = current(self._dispatcher)
+        return await (self._chain_end() if joined is None else joined.end_of(self.run_id))
 
     def _require_open(self, end: Run, what: str) -> None:
         if end.status in TERMINAL:
@@ -303,37 +359,42 @@ class Handle(Generic[R]):
     async def _send(
         self, end: Run, kind: str, guid: Guid, payload: bytes, step: StepId | None = None
     ) -> None:
-        """What is sent to a chain is named by its first run, so that it is one message, whenever it is sent."""
-        host = self._hosting.host
-        now, arrival = host.sources.now_ms(), host.sources.arrival(end.origin)
-        message = Message(end.origin, guid, kind, now, arrival, step, payload)
+        """Commits: a message to the chain, forwarded to its last run.
+
+        The message is addressed to the first run, so that it has the same identity whenever it is sent.
+        """
+        dispatcher = self._dispatcher
+        arrival = dispatcher.sources.arrival(end.origin)
+        message = Message(end.origin, guid, kind, AT_ONCE, arrival, step, payload)
         bundle = Bundle()
         bundle.enqueue(message)
         if end.chain is not None:
             bundle.forward(end.origin, guid, end.run_id)
         delivered = msgspec.structs.replace(message, run_id=end.run_id)
-        joined = current(host)
+        joined = current(dispatcher)
         if joined is not None:
             await joined.send(bundle, delivered)
             return
         await self._store.commit(bundle)
-        if end.owner == host.host_id:
-            self._hosting.poller.sent(delivered)
+        if end.owner == dispatcher.host_id:
+            self._host.poller.sent(delivered)
 
-    async def events(self, first: int = 0) -> AsyncIterator[Entry]:
-        """The run's entries from number `first` on, and each new one when it is durable, to the last.
+    async def events(self, first: int = 0, *, follow: bool = True) -> AsyncIterator[Entry]:
+        """Yield the run's entries from number `first` on, and each new one when it is durable, to the end of the run.
 
-        Those of a chain follow each other: each `RunContinued` is followed by the `ExecutionStarted` of the next
-        run. `first` counts through all of them, while `entry.seq` is an entry's number in its own run. Of a run that
-        is parked the entries come, and then `RunDiverged` is raised.
+        Without `follow` it stops after the entries that are durable now.
+
+        The journals of a chain follow each other: after a `RunContinued` comes the `ExecutionStarted` of the next run.
+        `first` counts entries through the whole chain, while `entry.seq` is an entry's number in its own run. For a
+        parked run it yields all entries and then raises `RunDiverged`.
         """
-        self._require_outside("the journal")
+        self._require_no_transaction("the journal")
         first = require_offset(first)
         run_id = (await self._row()).origin
         while True:
             run = await self._row(run_id)
             if run.status is not Status.CONTINUED or first < run.seq:
-                async for entry in self._events_of(run_id, first):
+                async for entry in self._events_of(run_id, first, follow=follow):
                     yield entry
                 run = await self._row(run_id)
             if run.status is not Status.CONTINUED:
@@ -341,8 +402,8 @@ class Handle(Generic[R]):
             first = max(0, first - run.seq)
             run_id = next_run_id(run_id)
 
-    async def _events_of(self, run_id: RunId, first: int) -> AsyncIterator[Entry]:
-        watchers = self._hosting.host.watchers
+    async def _events_of(self, run_id: RunId, first: int, *, follow: bool) -> AsyncIterator[Entry]:
+        watchers = self._dispatcher.watchers
         grown = watchers.follow(run_id)
         try:
             while True:
@@ -351,7 +412,7 @@ class Handle(Generic[R]):
                 for entry in await self._store.entries(run_id, first):
                     yield entry
                     first = entry.seq + 1
-                if run.status in TERMINAL and first >= run.seq:
+                if not follow or (run.status in TERMINAL and first >= run.seq):
                     return
                 await require_unparked(self._store, run)
                 try:
@@ -363,13 +424,13 @@ class Handle(Generic[R]):
             watchers.unfollow(grown, run_id)
 
     async def published(self) -> dict[str, Any]:
-        """The newest value of each name that the run published, or any run of its chain."""
+        """The newest value of each name that the runs of the chain have published."""
         run = await self._row()
         if _is_chained(run):
             values = await self._store.published_in_chain(run.origin)
         else:
             values = await self._store.published(run.run_id)
-        codec = self._hosting.host.codec
+        codec = self._dispatcher.codec
         return {name: codec.decode(payload, object) for name, payload in values.items()}
 
     @overload
@@ -391,26 +452,29 @@ class Handle(Generic[R]):
     def stream(
         self, name: str, *, of: Any = object, start: int = 0, completed_only: bool = False
     ) -> AsyncGenerator[Any, None]:
-        """The chunks of a stream from offset `start` on, and each new one when it is durable, to the run's end.
+        """Yield the chunks of a stream from offset `start` on, and each new one when it is durable, to the run's end.
 
-        Chunks come as `of`, in the order of their offsets, each once, those of a running task at once; an `Abandoned`
-        takes back what turned out not to count, from before `start` too. With `completed_only` a chunk
-        comes when it counts for good, and nothing is taken back. Of runs that continue each other the streams
-        follow each other, and offsets are counted through. Of a run that is parked the chunks come, and then
-        `RunDiverged` is raised.
+        Values are decoded as `of`. Each chunk comes once, in the order of offsets, and before its task has ended. An
+        `Abandoned` withdraws chunks of an attempt that was abandoned, also chunks before `start`. With `completed_only`
+        a chunk comes only after its attempt has completed, and none is withdrawn.
+
+        The streams of a chain follow each other, and offsets count through the whole chain. For a parked run it yields
+        all chunks and then raises `RunDiverged`.
         """
-        self._require_outside(f"stream {name!r}")
-        reader = StreamReader(self._hosting, self._row, name, of)
+        self._require_no_transaction(f"stream {name!r}")
+        reader = StreamReader(self._host, self._row, name, of)
         return reader.read(require_offset(start), completed_only=completed_only)
 
 
 def _is_chained(run: Run) -> bool:
-    """Whether it continues a run, or one continues it."""
+    """Whether the run continues another, or another continues it."""
     return run.chain is not None or run.status is Status.CONTINUED
 
 
 def _status_of(run: Run) -> RunStatus:
-    if run.parked is not None and run.status not in TERMINAL:
+    if run.damage is not None:
+        return RunStatus.PARKED
+    if run.parked is not None:
         diverged = run.parked.startswith(RunDiverged.code)
         return RunStatus.DIVERGED if diverged else RunStatus.PARKED
     return RunStatus(run.status.value)

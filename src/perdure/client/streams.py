@@ -1,4 +1,4 @@
-"""Reading a run's streams: from any offset, live, in any process."""
+"""Reads streams of runs: from any offset, live, in any process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -9,41 +9,39 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from perdure.authoring.stream import require_stream_name
-from perdure.client.stored import require_unparked
+from perdure.client.run_rows import require_unparked
 from perdure.core.errors import InputError, NotDecodable
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal.state import Status
 from perdure.core.replay.identity import next_run_id
 from perdure.core.streams.chunks import ChunkState, StoredChunk
-from perdure.core.streams.reading import Reading, Voided
-from perdure.host.hosting import POLL_MS, Hosting
-from perdure.store.records import Run
+from perdure.core.streams.reading import StreamReading, VoidedAttempt
+from perdure.host.host import POLL_MS, Host
+from perdure.store.rows.records import Run
 
-RowOf = Callable[[RunId | None], Awaitable[Run]]
-"""The row of a run; of the one that is read, if none is named."""
+ReadRow = Callable[[RunId | None], Awaitable[Run]]
+"""Reads the row of a run; without an id, of the run whose stream is read."""
 
-T_co = TypeVar("T_co", covariant=True)
+ValueT_co = TypeVar("ValueT_co", covariant=True)
 
 LONGEST_POLL_S: Final = POLL_MS / 1000
 FIRST_POLL_S: Final = 0.02
-"""How soon a reader looks again after it found something, if nobody wakes it: another process may be at work."""
+"""The first delay before a reader polls again after it found a chunk. Appends by another process don't wake it."""
 
-PAGE: Final = 64
-"""Chunks that are read at a time."""
+CHUNKS_PER_READ: Final = 64
 
-ENTRIES: Final = 500
-"""Entries of the journal that are read at a time."""
+JOURNAL_ENTRIES_PER_READ: Final = 500
 
 
-class Chunk(msgspec.Struct, Generic[T_co], frozen=True):
-    """A value of a stream. `offset` is its place there; `step` and `attempt` say who appended it.
+class Chunk(msgspec.Struct, Generic[ValueT_co], frozen=True):
+    """A value of a stream, at `offset`. The attempt `attempt` of `step` appended it.
 
-    What a workflow appends itself has the step `root`. `state` says whether it counts, as far as was known when it
-    was read. A `pending` one counts unless an `Abandoned` that has its offset follows.
+    Chunks that a workflow itself appends have the step `root`. `state` is the chunk's state at the time of the read. A
+    `pending` chunk is valid unless an `Abandoned` with its offset follows.
     """
 
     offset: int
-    value: T_co
+    value: ValueT_co
     step: StepId
     attempt: int
     state: ChunkState
@@ -51,9 +49,9 @@ class Chunk(msgspec.Struct, Generic[T_co], frozen=True):
 
 
 class Abandoned(msgspec.Struct, frozen=True):
-    """Chunks that were pending when they were read do not count: their attempt was abandoned since.
+    """Withdraws chunks that were pending when they were read: their attempt was abandoned since.
 
-    `spans` are ranges of offsets; `offset in abandoned` asks for one, and `offsets` are all of them.
+    `spans` are ranges of offsets, `offsets` are all offsets, and `offset in abandoned` tests one.
     """
 
     step: StepId
@@ -69,71 +67,73 @@ class Abandoned(msgspec.Struct, frozen=True):
 
 
 class StreamReader:
-    """Reads one stream, by polling the store; whoever appends in this process wakes it at once.
+    """Reads one stream by polling the store. An append in this process wakes it at once.
 
-    Runs that continue each other are read as if they were one.
+    Reads runs that continue each other as one run.
     """
 
-    def __init__(self, hosting: Hosting, row: RowOf, name: str, of: Any) -> None:
-        self._host = hosting.host
-        self._row = row
+    def __init__(self, host: Host, read_row: ReadRow, name: str, of: Any) -> None:
+        self._dispatcher = host.dispatcher
+        self._read_row = read_row
         self._name = require_stream_name(name)
         self._of = of
 
     async def read(
         self, start: int, *, completed_only: bool
     ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]:
-        """Every chunk from `start` on, and what becomes of those that were read, to the end of the last run."""
-        store = self._host.store
-        run_id = (await self._row(None)).origin
+        """Yield every chunk from `start` on, and `Abandoned` for chunks already yielded, to the end of the last run."""
+        store = self._dispatcher.store
+        run_id = (await self._read_row(None)).origin
         passed = 0
-        """How many chunks the runs before have."""
+        """The number of chunks in the runs before this one."""
         while True:
-            reading = Reading(max(0, start - passed), completed_only=completed_only)
+            reading = StreamReading(max(0, start - passed), completed_only=completed_only)
             async with aclosing(self._read(run_id, reading)) as items:
                 async for item in items:
                     yield _shifted(item, passed) if passed else item
-            if (await self._row(run_id)).status is not Status.CONTINUED:
+            if (await self._read_row(run_id)).status is not Status.CONTINUED:
                 return
             passed += (await store.streams(run_id)).get(self._name, 0)
             run_id = next_run_id(run_id)
 
     async def _read(
-        self, run_id: RunId, reading: Reading
+        self, run_id: RunId, reading: StreamReading
     ) -> AsyncGenerator[Chunk[Any] | Abandoned, None]:
-        """The stream of one run, to its end."""
-        host, store, start = self._host, self._host.store, reading.position
+        """Yield the stream of one run, to the end of the run."""
+        dispatcher, store, start = self._dispatcher, self._dispatcher.store, reading.position
         if start and not reading.completed_only:
             reading.recall(await store.spans(run_id, self._name, start))
         topics = run_id, (run_id, self._name)
-        grown = host.watchers.follow(*topics)
+        grown = dispatcher.watchers.follow(*topics)
         seq, delay_s = 0, FIRST_POLL_S
         try:
             while True:
                 grown.clear()
-                # The end is looked for before the chunks are: then none that counts is missing at the end.
+                # Check for the end before reading chunks: then no chunk is missing at the end.
                 was_over, position = reading.attempts.is_over, reading.position
-                chunks = await store.chunks(run_id, self._name, position, PAGE)
-                seq = await self._learn(run_id, reading, seq)
-                for news in reading.take(chunks):
-                    yield Abandoned(*news) if isinstance(news, Voided) else self._chunk(*news)
-                if was_over and len(chunks) < PAGE:
+                chunks = await store.chunks(run_id, self._name, position, CHUNKS_PER_READ)
+                seq = await self._read_journal(run_id, reading, seq)
+                for read in reading.take(chunks):
+                    yield (
+                        Abandoned(*read) if isinstance(read, VoidedAttempt) else self._chunk(*read)
+                    )
+                if was_over and len(chunks) < CHUNKS_PER_READ:
                     return
                 has_moved = reading.position > position
-                if reading.attempts.is_over or (has_moved and len(chunks) == PAGE):
+                if reading.attempts.is_over or (has_moved and len(chunks) == CHUNKS_PER_READ):
                     continue
                 if delay_s == LONGEST_POLL_S:
-                    await require_unparked(store, await self._row(run_id))
+                    await require_unparked(store, await self._read_row(run_id))
                 delay_s = FIRST_POLL_S if has_moved else min(2 * delay_s, LONGEST_POLL_S)
-                await _wait(grown, delay_s)
+                await _wait_for_append(grown, delay_s)
         finally:
-            host.watchers.unfollow(grown, *topics)
+            dispatcher.watchers.unfollow(grown, *topics)
 
-    async def _learn(self, run_id: RunId, reading: Reading, seq: int) -> int:
-        """Take in what the journal has from entry `seq` on; returns where it ends."""
+    async def _read_journal(self, run_id: RunId, reading: StreamReading, seq: int) -> int:
+        """Pass the entries from `seq` on to `reading`; returns the next `seq`."""
         while True:
-            end = seq + ENTRIES
-            entries = await self._host.store.entries(run_id, seq, end)
+            end = seq + JOURNAL_ENTRIES_PER_READ
+            entries = await self._dispatcher.store.entries(run_id, seq, end)
             reading.learn(entry.event for entry in entries)
             seq += len(entries)
             if seq < end:
@@ -141,7 +141,7 @@ class StreamReader:
 
     def _chunk(self, chunk: StoredChunk, state: ChunkState) -> Chunk[Any]:
         try:
-            value = self._host.codec.decode(chunk.payload, self._of)
+            value = self._dispatcher.codec.decode(chunk.payload, self._of)
         except NotDecodable as error:
             what = f"chunk {chunk.position} of stream {self._name!r}: {error.what}"
             raise NotDecodable(what, error.remedy) from None
@@ -156,7 +156,7 @@ def _shifted(item: Chunk[Any] | Abandoned, by: int) -> Chunk[Any] | Abandoned:
     return msgspec.structs.replace(item, spans=spans)
 
 
-async def _wait(grown: asyncio.Event, limit_s: float) -> None:
+async def _wait_for_append(grown: asyncio.Event, limit_s: float) -> None:
     try:
         async with asyncio.timeout(limit_s):
             await grown.wait()
@@ -165,7 +165,6 @@ async def _wait(grown: asyncio.Event, limit_s: float) -> None:
 
 
 def require_offset(start: object) -> int:
-    """The offset, if it can be one."""
     if type(start) is not int or not 0 <= start < 1 << 63:
         raise InputError(f"{start!r} can't be an offset", "pass a whole number, 0 or more")
     return start

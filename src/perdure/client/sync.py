@@ -1,7 +1,7 @@
-"""The engine for code that is not async: plain scripts, and notebooks whose own loop is busy."""
+"""The engine for sync code: scripts, and notebooks, whose own loop is busy."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, current_thread
 from types import TracebackType
@@ -10,31 +10,35 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
 from perdure.authoring.graphs.program import GraphProgram
-from perdure.authoring.program import ProgramCall
+from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
-from perdure.client.callers import require_no_workflow
+from perdure.client.caller_checks import require_no_workflow
+from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
-from perdure.client.graphs import GraphVersion
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
-from perdure.client.sync_transaction import BlockTask, SyncTransaction
+from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.client.waits import Waits
 from perdure.core.codec import Codec
 from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
-from perdure.engine.preflight import Preflight
+from perdure.core.runs.description import Description
+from perdure.engine.programs.preflight import Preflight
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
+from perdure.store.opening import without_password
+from perdure.store.process import OwnProcess, never_free_in_child
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
 class SyncEngine:
-    """An `Engine` whose loop has a thread of its own: `with SyncEngine("sqlite:///orders.db") as engine:`."""
+    """An `Engine` with an event loop in a thread of its own: `with SyncEngine("sqlite:///orders.db") as engine:`."""
 
     def __init__(
         self,
@@ -43,57 +47,66 @@ class SyncEngine:
         queues: Sequence[str] = (),
         settings: Settings | None = None,
         codec: Codec | None = None,
+        hosts: bool = True,
     ) -> None:
-        self._engine = Engine(url, queues=queues, settings=settings, codec=codec)
+        self._engine = Engine(url, queues=queues, settings=settings, codec=codec, hosts=hosts)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._over: asyncio.Future[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
         self._thread: Thread | None = None
+        self._name = f"a SyncEngine on {without_password(url)}"
+        self._process = OwnProcess(self._name)
 
     def open(self) -> None:
-        """Open the store and begin; `with` does it for you."""
-        if self._loop is not None:
+        """Open the store and start the host; `with` does it for you."""
+        if self._loop is not None and self._process.is_here:
             raise InputError("the engine is open already", "open it once")
-        self._begin_thread()
+        self._start_thread()
         try:
             self.wait_for(self._engine.open())
         except BaseException:
-            self._end_thread()
+            self._stop_thread()
             raise
 
-    def _begin_thread(self) -> None:
+    def _start_thread(self) -> None:
         ready = Event()
+        self._process = OwnProcess(self._name)
+        never_free_in_child(self)
 
-        async def live() -> None:
+        async def serve() -> None:
             self._loop = asyncio.get_running_loop()
-            self._over = self._loop.create_future()
+            self._closing = self._loop.create_future()
             ready.set()
-            await self._over
+            await self._closing
 
-        # A daemon: a second interrupt ends the process at once, and loses nothing that is durable.
+        # A daemon thread: a second interrupt ends the process at once, and nothing durable is lost.
         self._thread = Thread(
-            target=lambda: asyncio.run(live()), name="perdure-engine", daemon=True
+            target=lambda: asyncio.run(serve()), name="perdure-engine", daemon=True
         )
         self._thread.start()
         ready.wait()
 
     def close(self) -> None:
-        """Let running tasks end, up to the grace time, and hand everything else back."""
+        """Close as `Engine.close` does. In a process that was forked while the engine was open, the parent's engine
+        stays open."""
         if self._loop is None:
+            return
+        if not self._process.is_here:
+            self._loop = None
             return
         self._require_loop()
         try:
             self.wait_for(self._engine.close())
         finally:
-            self._end_thread()
+            self._stop_thread()
 
-    def _end_thread(self) -> None:
+    def _stop_thread(self) -> None:
         loop, self._loop = self._loop, None
-        if loop is not None and self._over is not None and self._thread is not None:
-            loop.call_soon_threadsafe(self._over.set_result, None)
+        if loop is not None and self._closing is not None and self._thread is not None:
+            loop.call_soon_threadsafe(self._closing.set_result, None)
             self._thread.join()
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Let the engine's own loop do something, and wait for it."""
+        """Run a coroutine in the engine's loop, and wait for its result."""
         try:
             loop = self._require_loop()
         except PerdureError:
@@ -107,14 +120,15 @@ class SyncEngine:
             raise
 
     def _require_loop(self, *calls: object) -> asyncio.AbstractEventLoop:
-        """The engine's loop, for whoever may wait for it. Nobody will await the calls if it is refused."""
+        """The engine's loop, if this thread may wait for it. Otherwise discards `calls`, which will not be awaited."""
         try:
             if self._loop is None:
                 raise EngineClosed("the engine is not open", "use it inside `with SyncEngine(...)`")
+            self._process.require()
             if current_thread() is self._thread:
                 require_no_workflow()
                 raise InputError(
-                    "a SyncEngine is used in the thread of its own loop, which would wait for itself for ever",
+                    "a SyncEngine is used in the thread of its own loop, which would wait for itself forever",
                     "make the task a plain `def`, use `await asyncio.to_thread(...)`, or an async Engine there",
                 )
         except PerdureError:
@@ -136,18 +150,37 @@ class SyncEngine:
         self.close()
 
     def start(
-        self, call: ProgramCall[R], *, key: str | None = None, scope: str = ""
+        self,
+        call: ProgramCall[R],
+        *,
+        key: str | None = None,
+        scope: str = "",
+        if_ended: IfEnded = "return",
     ) -> "SyncHandle[R]":
-        """Start a workflow; returns when the run is durable."""
+        """Start a workflow, as `Engine.start`."""
         self._require_loop(call)
-        return SyncHandle(self, self.wait_for(self._engine.start(call, key=key, scope=scope)))
+        starting = self._engine.start(call, key=key, scope=scope, if_ended=if_ended)
+        return SyncHandle(self, self.wait_for(starting))
+
+    def find(
+        self, program: Program[..., R] | str, key: str, *, scope: str = ""
+    ) -> "SyncHandle[R] | None":
+        """The run that holds a start key, as `Engine.find`."""
+        found = self.wait_for(self._engine.find(program, key, scope=scope))
+        return None if found is None else SyncHandle(self, found)
 
     def start_many(
-        self, calls: Iterable[ProgramCall[R]], *, keys: Iterable[str] | None = None, scope: str = ""
+        self,
+        calls: Iterable[ProgramCall[R]],
+        *,
+        keys: Iterable[str] | None = None,
+        scope: str = "",
+        if_ended: IfEnded = "return",
     ) -> list["SyncHandle[R]"]:
-        """Start many runs at once."""
+        """Start many runs with shared commits, as `Engine.start_many`."""
         self._require_loop(*(calls if isinstance(calls, Sequence) else ()))
-        started = self.wait_for(self._engine.start_many(calls, keys=keys, scope=scope))
+        starting = self._engine.start_many(calls, keys=keys, scope=scope, if_ended=if_ended)
+        started = self.wait_for(starting)
         return [SyncHandle(self, handle) for handle in started]
 
     def start_graph(
@@ -158,17 +191,20 @@ class SyncEngine:
         key: str | None = None,
         scope: str = "",
         version: str | None = None,
+        if_ended: IfEnded = "return",
     ) -> "SyncHandle[Any]":
-        """Start a graph that was deployed, by its name."""
-        starting = self._engine.start_graph(name, input, key=key, scope=scope, version=version)
+        """Start a deployed graph by name, as `Engine.start_graph`."""
+        starting = self._engine.start_graph(
+            name, input, key=key, scope=scope, version=version, if_ended=if_ended
+        )
         return SyncHandle(self, self.wait_for(starting))
 
     def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
-        """Deploy a version of a graph; it is not active until it is activated."""
+        """Deploy a version of a graph, as `Engine.deploy`."""
         return self.wait_for(self._engine.deploy(graph))
 
     def activate(self, name: str, version: str) -> GraphVersion:
-        """Let new runs of a graph be of this version."""
+        """Make a version of a graph the one for new runs, as `Engine.activate`."""
         return self.wait_for(self._engine.activate(name, version))
 
     def graphs(self) -> list[GraphVersion]:
@@ -186,47 +222,47 @@ class SyncEngine:
         code: int = OK,
         id: str | None = None,  # noqa: A002 - as in Engine
     ) -> None:
-        """Send a signal to whoever waits for that topic and key, or is the first to."""
+        """Send a signal to a topic and key, as `Engine.send`."""
         self.wait_for(self._engine.send(topic, key, value, code=code, id=id))
 
     def handle(self, run_id: str) -> "SyncHandle[Any]":
-        """A handle of a run that was started before."""
+        """A handle of a run, by its id."""
         return SyncHandle(self, self._engine.handle(run_id))
 
     @contextmanager
     def transaction(self) -> Iterator[SyncTransaction]:
-        """As `Engine.transaction`, on a transaction of the engine's own."""
-        block = BlockTask(self._engine)
-        transaction = self.wait_for(block.begin())
+        """A transaction of the engine's own, as `Engine.transaction`. The block commits when it ends."""
+        task = TransactionTask(self._engine)
+        transaction = self.wait_for(task.begin())
         try:
-            # What this thread asks of the engine carries its context along.
+            # Calls of the engine from this thread carry its context, and so join the transaction.
             with transaction.current():
                 yield SyncTransaction(self, transaction.statements)
         except BaseException:
             with suppress(TimeoutError):
-                self.wait_for(block.end(is_good=False))
+                self.wait_for(task.end(commit=False))
             raise
-        self.wait_for(block.end(is_good=True))
+        self.wait_for(task.end(commit=True))
 
     def audit(self) -> Report:
         return self.wait_for(self._engine.audit())
 
-    def verify(self) -> Report:
-        return self.wait_for(self._engine.verify())
+    def verify(self, *, heads: Mapping[str, str] | None = None) -> Report:
+        return self.wait_for(self._engine.verify(heads=heads))
 
     def preflight(self, programs: Sequence[str] | None = None) -> Preflight:
-        """Replay every open run on the code that is registered here; works on a closed engine, too."""
+        """Replay every open run on the registered code, as `Engine.preflight`; the engine may be closed."""
         if self._loop is not None:
             return self.wait_for(self._engine.preflight(programs))
-        self._begin_thread()
+        self._start_thread()
         try:
             return self.wait_for(self._engine.preflight(programs))
         finally:
-            self._end_thread()
+            self._stop_thread()
 
 
 class SyncHandle(Generic[R]):
-    """A run, for code that is not async. Each method does what its namesake of `Handle` does."""
+    """A run, for sync code. Each method is the sync form of the same method of `Handle`."""
 
     def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
         self._engine = engine
@@ -235,6 +271,10 @@ class SyncHandle(Generic[R]):
     @property
     def run_id(self) -> RunId:
         return self._handle.run_id
+
+    @property
+    def is_new(self) -> bool:
+        return self._handle.is_new
 
     def result(self, timeout: Duration | None = None) -> R:
         return self._engine.wait_for(self._handle.result(timeout))
@@ -255,6 +295,9 @@ class SyncHandle(Generic[R]):
     def waits(self) -> Waits:
         return self._engine.wait_for(self._handle.waits())
 
+    def describe(self) -> Description:
+        return self._engine.wait_for(self._handle.describe())
+
     def cancel(self, reason: str = "") -> None:
         self._engine.wait_for(self._handle.cancel(reason))
 
@@ -267,8 +310,8 @@ class SyncHandle(Generic[R]):
     def published(self) -> dict[str, Any]:
         return self._engine.wait_for(self._handle.published())
 
-    def events(self, first: int = 0) -> Iterator[Entry]:
-        entries = self._handle.events(first)
+    def events(self, first: int = 0, *, follow: bool = True) -> Iterator[Entry]:
+        entries = self._handle.events(first, follow=follow)
         while (entry := self._engine.wait_for(anext(entries, None))) is not None:
             yield entry
 
@@ -299,7 +342,7 @@ class SyncHandle(Generic[R]):
             while (item := self._engine.wait_for(anext(items, None))) is not None:
                 yield item
         except GeneratorExit:
-            # Whoever reads stops halfway.
+            # The reader stopped early.
             with suppress(EngineClosed):
                 self._engine.wait_for(items.aclose())
             raise
@@ -314,7 +357,7 @@ def run(
 ) -> R:
     """Run a workflow to its end, from a script or a notebook, and return its result.
 
-    Give it a `key`, and a script that was killed goes on where it was when it is started again.
+    With a `key`, a script that was killed and is started again resumes the same run.
     """
     with SyncEngine(store, settings=settings) as engine:
         return engine.start(call, key=key).result()

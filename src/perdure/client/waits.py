@@ -1,13 +1,26 @@
-"""What a run of a graph waits for, as the store tells it."""
+"""The waits of a run, grouped by kind."""
+
+from typing import TypeVar
 
 import msgspec
 
-from perdure.core.ids import RunId, StepId
-from perdure.store.store import Store
+from perdure.core.ids import StepId
+from perdure.core.runs.description import Description
+from perdure.core.runs.waits import (
+    AnswerWait,
+    ChildWait,
+    JoinWait,
+    RetryWait,
+    SignalWait,
+    TaskWait,
+    TimerWait,
+)
+
+W = TypeVar("W")
 
 
 class HookWait(msgspec.Struct, frozen=True):
-    """A step that waits for a signal to topic and key, since then."""
+    """A step of a graph that has waited since `since_ms` for a signal to a topic and key."""
 
     step: StepId
     topic: str
@@ -15,25 +28,39 @@ class HookWait(msgspec.Struct, frozen=True):
     since_ms: int
 
 
-class JoinWait(msgspec.Struct, frozen=True):
-    """A node that waits: so many of the predecessors that it requires are resolved."""
-
-    step: StepId
-    required: int
-    resolved: int
-
-
 class Waits(msgspec.Struct, frozen=True):
-    """In the order of steps."""
+    """What a run waits for, each list in the order of steps.
+
+    `hooks` are the `signals` that wait for a topic and key. Only graphs have `joins`.
+    """
 
     hooks: list[HookWait]
     joins: list[JoinWait]
+    signals: list[SignalWait] = []
+    timers: list[TimerWait] = []
+    tasks: list[TaskWait] = []
+    retries: list[RetryWait] = []
+    children: list[ChildWait] = []
+    answers: list[AnswerWait] = []
 
 
-async def waits_of(store: Store, run_id: RunId) -> Waits:
-    hooks = await store.hooks_waiting(run_id)
-    joins = await store.readiness(run_id)
+def waits_by_kind(description: Description) -> Waits:
+    def only(kind: type[W]) -> list[W]:
+        return [wait for wait in description.waits if isinstance(wait, kind)]
+
+    signals = only(SignalWait)
+    hooks = [
+        HookWait(each.step, each.name or "", each.key, each.since_ms)
+        for each in signals
+        if each.key is not None
+    ]
     return Waits(
-        [HookWait(hook.step, hook.topic, hook.key, hook.since_ms) for hook in hooks],
-        [JoinWait(join.step, join.required, join.completed) for join in joins],
+        hooks,
+        only(JoinWait),
+        signals,
+        only(TimerWait),
+        only(TaskWait),
+        only(RetryWait),
+        only(ChildWait),
+        only(AnswerWait),
     )

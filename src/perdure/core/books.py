@@ -1,7 +1,7 @@
-"""The two books of one run, compared: do they balance, and is every entry what it was?
+"""Compares the two books of a run: do they balance, and is every entry unchanged?
 
-`audit` recomputes every posting from the events, sums them, and compares with every balance and with
-the semaphore. `verify` follows the hash chain from the first entry to the head. Both name what they
+`audit_books` recomputes every posting from the events, sums them, and compares with every balance and with
+the semaphore. `verify_books` follows the hash chain from the first entry to the head. Both name what they
 find by run and entry.
 """
 
@@ -12,33 +12,55 @@ import msgspec
 from perdure.core.errors import PerdureError
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import HASH_BYTES, Entry, genesis
-from perdure.core.journal.events import Event
+from perdure.core.journal.events import Event, ExecutionStarted
 from perdure.core.journal.invariants import violations
 from perdure.core.journal.postings import effect_of
-from perdure.core.journal.state import fold
+from perdure.core.journal.state import TERMINAL, fold
 from perdure.core.ledger import AccountId, digits_of
+from perdure.core.obligations import Outstanding, missing, obligations_of
+
+NO_RUN = RunId("")
+"""The run id of findings about the store as a whole."""
 
 
-class Ending(msgspec.Struct, frozen=True):
-    """What the run's own row says of its books: how many entries, the last hash, what is open."""
+class RunRowSummary(msgspec.Struct, frozen=True):
+    """The columns of a run's row that its journal determines.
 
+    `seq` is the number of entries, `head` the hash of the last, `key` the start key; `chain` is the first run of the
+    chain, if the run continues another one.
+    """
+
+    program: str
+    version: str
+    digest: str
     seq: int
     head: bytes
     semaphore: int
     status: str
+    key: str | None = None
+    chain: str | None = None
+    closed_at_ms: int | None = None
 
 
 class Books(msgspec.Struct, frozen=True):
-    """Both books of one run, read in one snapshot. `ending` is `None` if the run's row is gone."""
+    """Both books of one run, read in one snapshot. `ending` is `None` if the run has no row."""
 
     run_id: RunId
-    ending: Ending | None
+    ending: RunRowSummary | None
     entries: tuple[Entry, ...]
     balances: dict[AccountId, int]
+    outstanding: Outstanding = Outstanding()
+    problem: str | None = None
+    """Why the database can't read the run's rows; `None` if it can."""
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that is wrong, with the run and the entry that it was found at."""
+def unreadable(run_id: RunId, error: Exception) -> Books:
+    """The books of a run whose rows the database can't read."""
+    return Books(run_id, None, (), {}, problem=f"{type(error).__name__}: {error}")
+
+
+class AuditFinding(msgspec.Struct, frozen=True):
+    """One problem, with its run and entry."""
 
     run_id: RunId
     seq: int
@@ -46,22 +68,26 @@ class Finding(msgspec.Struct, frozen=True):
     detail: str
 
     def __str__(self) -> str:
+        if not self.run_id:
+            return f"{self.name}: {self.detail}"
         return f"{self.name}: run {self.run_id} entry {self.seq}: {self.detail}"
 
 
 class _Recorded(msgspec.Struct, frozen=True):
-    """An event decoded once, for the many questions that are asked of it."""
+    """A decoded event: each entry is decoded once."""
 
     seq: int
     event: Event
 
 
-def audit(books: Books) -> list[Finding]:
-    """Everything in which journal, ledger and semaphore disagree; empty if the books balance."""
-    findings: list[Finding] = []
+def audit_books(books: Books) -> list[AuditFinding]:
+    """All disagreements between journal, ledger, row and obligations; empty if the books balance."""
+    if books.problem is not None:
+        return [_unread(books.run_id, books.problem)]
+    findings: list[AuditFinding] = []
 
     def find(seq: int, name: str, detail: str) -> None:
-        findings.append(Finding(books.run_id, seq, name, detail))
+        findings.append(AuditFinding(books.run_id, seq, name, detail))
 
     journal = []
     for entry in books.entries:
@@ -83,11 +109,12 @@ def audit(books: Books) -> list[Finding]:
         elif account not in sums:
             find(end, "account_surplus", f"nothing was ever posted to {account}")
     findings += _audit_ending(books, journal, semaphore)
+    findings += _audit_obligations(books, journal)
     return findings
 
 
 def _sums(journal: Sequence[_Recorded]) -> tuple[dict[AccountId, int], dict[AccountId, int], int]:
-    """Each account's postings summed, the last entry that posted to it, and the semaphore."""
+    """By account: the sum of its postings, and the last entry that posted to it. And the semaphore."""
     sums: dict[AccountId, int] = {}
     last_seq: dict[AccountId, int] = {}
     semaphore = 0
@@ -100,46 +127,116 @@ def _sums(journal: Sequence[_Recorded]) -> tuple[dict[AccountId, int], dict[Acco
     return sums, last_seq, semaphore
 
 
-def _audit_ending(books: Books, journal: Sequence[_Recorded], semaphore: int) -> Iterator[Finding]:
+def _audit_ending(
+    books: Books, journal: Sequence[_Recorded], semaphore: int
+) -> Iterator[AuditFinding]:
     ending = books.ending
     end = journal[-1].seq if journal else 0
     if ending is None:
-        yield Finding(books.run_id, end, "run_missing", "there are entries or accounts, but no run")
+        yield AuditFinding(
+            books.run_id, end, "run_missing", "there are entries or accounts, but no run"
+        )
         return
     if ending.semaphore != semaphore:
         what = f"the semaphore is {ending.semaphore}, the entries leave {semaphore} open"
-        yield Finding(books.run_id, end, "semaphore_differs", what)
+        yield AuditFinding(books.run_id, end, "semaphore_differs", what)
     status = fold(entry.event for entry in journal).status
     if ending.status != status:
         what = f"the run is {ending.status}, its entries leave it {status}"
-        yield Finding(books.run_id, end, "status_differs", what)
+        yield AuditFinding(books.run_id, end, "status_differs", what)
+    if (ending.closed_at_ms is not None) != (status in TERMINAL):
+        said = "open" if ending.closed_at_ms is None else "over"
+        what = f"the run's row has it {said}, its entries leave it {status}"
+        yield AuditFinding(books.run_id, end, "closing_differs", what)
+    yield from _audit_first_entry(books.run_id, ending, journal)
     yield from _missing(books)
 
 
-def verify(books: Books) -> list[Finding]:
-    """Every entry that is missing or is not what the next one was chained to."""
+def _audit_first_entry(
+    run_id: RunId, ending: RunRowSummary, journal: Sequence[_Recorded]
+) -> Iterator[AuditFinding]:
+    """The start key and the program that the row names are those of the first entry.
+
+    Only the row of the first run of a chain has the start key.
+    """
+    first = journal[0].event if journal and journal[0].seq == 0 else None
+    if not isinstance(first, ExecutionStarted):
+        return
+    key = first.idempotency_key if ending.chain is None else None
+    if ending.key != key:
+        what = f"the start key of the run is {ending.key!r}, its first entry says {key!r}"
+        yield AuditFinding(run_id, 0, "key_differs", what)
+    for column, held, recorded in program_differences(ending, first):
+        what = f"the {column} of the run is {held!r}, its first entry says {recorded!r}"
+        yield AuditFinding(run_id, 0, f"{column}_differs", what)
+
+
+def program_differences(
+    row: RunRowSummary, first: ExecutionStarted
+) -> Iterator[tuple[str, str, str]]:
+    """Columns that name another program than the first entry: column, value in the row, value in the entry.
+
+    A run records the program, version and digest that it began with. A run that continues on other code keeps them.
+    """
+    for column, held, recorded in (
+        ("program", row.program, first.program),
+        ("version", row.version, first.version),
+        ("digest", row.digest, first.component_digest),
+    ):
+        if held != recorded:
+            yield column, held, recorded
+
+
+def _audit_obligations(books: Books, journal: Sequence[_Recorded]) -> Iterator[AuditFinding]:
+    """Obligations of an open run without a row that would end them. Needs a complete journal."""
+    ending = books.ending
+    if ending is None or ending.closed_at_ms is not None or len(journal) != ending.seq:
+        return
+    opened = {
+        step: entry.seq
+        for entry in journal
+        for step in [getattr(entry.event, "promise_id", None)]
+        if step is not None
+    }
+    owed = obligations_of(entry.event for entry in journal)
+    for step, name, what in missing(books.run_id, owed, books.outstanding):
+        yield AuditFinding(books.run_id, opened[step], name, what)
+
+
+def verify_books(books: Books) -> list[AuditFinding]:
+    """All missing and altered entries, by the hash chain."""
+    if books.problem is not None:
+        return [_unread(books.run_id, books.problem)]
     entries = books.entries
     findings = list(_missing(books))
     findings += (
-        Finding(books.run_id, entry.seq, "entry_altered", "its erasure mark is not what it was")
+        AuditFinding(
+            books.run_id, entry.seq, "entry_altered", "its erasure mark is not what it was"
+        )
         for entry in entries
         if entry.erased is not None and not _was_erased(entry)
     )
     broken = _broken_links(books)
     for link in sorted(broken):
         if link - 1 in broken and link - 1 > 0:
-            # An entry whose own link was altered breaks the one before it and the one after it.
+            # An altered link breaks the chain before and after its entry: report it once.
             continue
         altered = link if link + 1 in broken or link == 0 else link - 1
         what = f"is not what it was when it was written (hash {entries[altered].hash.hex()[:16]})"
-        findings.append(Finding(books.run_id, entries[altered].seq, "entry_altered", what))
+        findings.append(AuditFinding(books.run_id, entries[altered].seq, "entry_altered", what))
     return findings
+
+
+def _unread(run_id: RunId, problem: str) -> AuditFinding:
+    return AuditFinding(
+        run_id, 0, "rows_unreadable", f"the database can't read its rows ({problem})"
+    )
 
 
 def _broken_links(books: Books) -> set[int]:
     """Positions `i` at which entry `i` does not continue entry `i` - 1.
 
-    A gap in the sequence is not a broken link: the missing entries are named on their own.
+    A gap in the sequence is not a broken link: missing entries are reported separately.
     """
     entries, ending = books.entries, books.ending
     broken = set()
@@ -157,7 +254,7 @@ def _broken_links(books: Books) -> set[int]:
 
 
 def _was_erased(entry: Entry) -> bool:
-    """Whether the mark that `erase` leaves can be true: a digest, in the place of a payload."""
+    """Whether the erasure mark is one that `erase` writes: a digest in place of a payload."""
     return (
         entry.sealed is None
         and entry.erased is not None
@@ -166,8 +263,8 @@ def _was_erased(entry: Entry) -> bool:
     )
 
 
-def _missing(books: Books) -> Iterator[Finding]:
-    """Sequence numbers that the run's row counts but the journal does not have, and others."""
+def _missing(books: Books) -> Iterator[AuditFinding]:
+    """Missing entries, by the count in the run's row, and surplus ones."""
     expected = books.ending.seq if books.ending is not None else 0
     due = 0
     for entry in books.entries:
@@ -175,15 +272,15 @@ def _missing(books: Books) -> Iterator[Finding]:
             yield _gap(books.run_id, due, entry.seq)
         if entry.seq < 0 or (books.ending is not None and entry.seq >= expected):
             what = f"the run counts {expected} entries only"
-            yield Finding(books.run_id, entry.seq, "entry_surplus", what)
+            yield AuditFinding(books.run_id, entry.seq, "entry_surplus", what)
         due = max(due, entry.seq + 1)
     if due < expected:
         yield _gap(books.run_id, due, expected)
     if not books.entries and books.ending is not None and not expected:
-        yield Finding(books.run_id, 0, "entry_missing", "a run without any entry")
+        yield AuditFinding(books.run_id, 0, "entry_missing", "a run without any entry")
 
 
-def _gap(run_id: RunId, first: int, end: int) -> Finding:
-    """One finding for a gap, however wide."""
+def _gap(run_id: RunId, first: int, end: int) -> AuditFinding:
+    """One finding for a gap of any width."""
     what = "there is no such entry" if end == first + 1 else f"nor any up to entry {end - 1}"
-    return Finding(run_id, first, "entry_missing", what)
+    return AuditFinding(run_id, first, "entry_missing", what)

@@ -1,12 +1,12 @@
 """Values to bytes and back: typed JSON, faithful or refused. Never pickle.
 
 A value that JSON can't carry without loss (NaN, infinity, an object without a JSON form) is refused
-here, before anything is written; the type annotation decides what the bytes become when they are
-read.
+before anything is written. The type annotation decides what the bytes decode to.
 """
 
 import json
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.core.errors import NotDecodable, NotEncodable, PayloadTooLarge
 from perdure.core.limits import MAX_PAYLOAD_BYTES
+from perdure.core.models import decode_model, encode_model
 
 T = TypeVar("T")
 
@@ -30,11 +31,21 @@ class Codec(Protocol):
         ...
 
 
+def encode_named(
+    codec: Codec, value: object, name: Callable[[], str], limit: int = MAX_PAYLOAD_BYTES
+) -> bytes:
+    """Encode `value`; errors begin with its name, which is computed only then."""
+    try:
+        return codec.encode(value, limit=limit)
+    except (NotEncodable, PayloadTooLarge) as error:
+        raise type(error)(f"{name()}: {error.what}", error.remedy) from None
+
+
 class JsonCodec:
     """The default: JSON by msgspec, keys in sorted order, so that equal values hash alike."""
 
     def __init__(self) -> None:
-        self._encoder = msgspec.json.Encoder(order="deterministic")
+        self._encoder = msgspec.json.Encoder(order="deterministic", enc_hook=encode_model)
 
     def encode(self, value: object, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
         try:
@@ -52,11 +63,13 @@ class JsonCodec:
         return payload
 
     def _encode_otherwise(self, value: object, error: Exception) -> bytes:
-        """What the sorting encoder refused: it takes string keys only; an int or enum key has a string form."""
+        """Encode a value that the sorting encoder refused: int and enum keys become strings."""
         if not isinstance(error, TypeError):
             raise _not_encodable(value, error) from error
         try:
-            json.loads(msgspec.json.encode(value), object_pairs_hook=_refuse_twins)
+            json.loads(
+                msgspec.json.encode(value, enc_hook=encode_model), object_pairs_hook=_refuse_twins
+            )
             return self._encoder.encode(_plain(value))
         except (TypeError, ValueError, RecursionError) as error_again:
             raise _not_encodable(value, error_again) from error_again
@@ -66,8 +79,8 @@ class JsonCodec:
         try:
             try:
                 decoder = _remembered_decoder_of(kind)
-            except TypeError:  # it can't be hashed, or can't be decoded: then this raises too
-                decoder = msgspec.json.Decoder(kind)
+            except TypeError:  # not hashable, or not decodable: then this raises too
+                decoder = msgspec.json.Decoder(kind, dec_hook=decode_model)
             value: T = decoder.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
             name = getattr(wanted, "__name__", wanted)
@@ -80,23 +93,23 @@ class JsonCodec:
 
 @lru_cache(maxsize=1024)
 def _remembered_decoder_of(wanted: Any) -> "msgspec.json.Decoder[Any]":
-    return msgspec.json.Decoder(wanted)
+    return msgspec.json.Decoder(wanted, dec_hook=decode_model)
 
 
 def _not_encodable(value: object, error: Exception) -> NotEncodable:
     return NotEncodable(
         f"a value of type {type(value).__qualname__!r} can't be stored ({error})",
-        "use JSON-like values, dataclasses, msgspec structs, enums, dates, bytes, UUIDs or Decimals",
+        "use JSON-like values, dataclasses, msgspec structs, Pydantic models, enums, dates, bytes, UUIDs or Decimals",
     )
 
 
 def _plain(value: object) -> Any:
-    """Dicts with text keys, sorted lists in place of sets, and what JSON has; nothing else."""
-    return msgspec.to_builtins(value, str_keys=True, order="deterministic")
+    """The value in JSON types: dicts with string keys, sorted lists instead of sets."""
+    return msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=encode_model)
 
 
 def _refuse_twins(pairs: list[tuple[str, object]]) -> None:
-    """Two keys of one dict, such as 1 and "1", may have the same text; one would be lost."""
+    """Refuse two keys of one dict with the same text, such as 1 and "1": one would be lost."""
     seen = set()
     for key, _ in pairs:
         if key in seen:
@@ -112,7 +125,7 @@ def _refuse_non_finite(value: object) -> None:
         found = [("$", _plain(value))]
     except RecursionError as error:
         raise _not_encodable(value, error) from error
-    while found:  # not by recursion: a value may nest deeper than Python calls may
+    while found:  # without recursion: a value may nest deeper than Python's stack allows
         where, item = found.pop()
         if isinstance(item, float) and not math.isfinite(item):
             raise NotEncodable(

@@ -1,6 +1,6 @@
-"""Who is who: runs, messages, and the promise ids that name each step by its place in the call tree.
+"""Ids of runs, messages and hosts, and the promise ids that name each step by its path in the call tree.
 
-Nothing here reads a clock or makes randomness: both come in as arguments.
+Time and randomness come in as arguments.
 """
 
 import re
@@ -15,7 +15,7 @@ RunId = NewType("RunId", str)
 """`r_` and 32 hex digits of a UUIDv7: ids made later sort later, so inserts stay local."""
 
 Guid = NewType("Guid", str)
-"""Identity of a message: `m_`, the run that it was first sent to, `_`, and what it says."""
+"""Identity of a message: `m_`, the run that it was first sent to, `_`, and a digest of its content."""
 
 StepId = NewType("StepId", str)
 """A step inside a run: `root.3.0` in a workflow, `price,0,0,1` in a graph."""
@@ -55,11 +55,16 @@ def parse_run_id(text: str) -> RunId:
 
 
 def message_guid(run_id: RunId, *parts: str) -> Guid:
-    """The GUID of the message that says `parts` to `run_id`: the same parts, the same GUID.
+    """The GUID of a message to `run_id` with this content: the same parts give the same GUID.
 
     A result's parts are its step and logical attempt, so a result that is sent twice is one message.
     """
     return Guid(f"m_{run_id[2:]}_{digest_of(*map(_utf8, parts)).hex()[:32]}")
+
+
+def guid_prefix(run_id: RunId) -> str:
+    """Common prefix of the GUIDs of all messages first sent to this run or mailbox."""
+    return f"m_{run_id[2:]}"
 
 
 def guid_run(guid: str) -> RunId:
@@ -103,9 +108,9 @@ def digest_of(*parts: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class PromiseId:
-    """A place in a call tree: the root's hash, and the sequence number taken at each depth.
+    """A path in a call tree: the root's hash, and the sequence number at each depth.
 
-    The same code on the same path allocates the same ids, which is what replay relies on.
+    Replay relies on this: the same code on the same path allocates the same ids.
     """
 
     root: bytes
@@ -132,7 +137,7 @@ class PromiseId:
 
     @property
     def step_id(self) -> StepId:
-        """The text by which the run's own journal and ledger know it."""
+        """Its id in the run's journal and ledger."""
         return StepId(str(self))
 
     @property
@@ -148,16 +153,16 @@ class PromiseId:
         return PromiseId(self.root, (*self.path, seq))
 
     def parent(self) -> "PromiseId | None":
-        """Whom to notify on completion; the root has none."""
+        """The id to notify on completion; `None` for the root."""
         return PromiseId(self.root, self.path[:-1]) if self.path else None
 
     def execution_root(self) -> "PromiseId":
-        """Which journal to load."""
+        """The id of the run, whose journal has this promise."""
         return PromiseId(self.root)
 
     @classmethod
     def parse(cls, text: str, root: bytes) -> "PromiseId":
-        """Read `root.0.1` back, under the run's root hash."""
+        """Parse `root.0.1`, under the run's root hash."""
         if not _PROMISE.fullmatch(text):
             raise InvalidId(f"{text!r} is not a promise id", "write it as 'root' or 'root.0.1'")
         return cls(root, tuple(int(number) for number in text.split(".")[1:]))
@@ -165,7 +170,7 @@ class PromiseId:
 
 @dataclass(frozen=True, slots=True)
 class JoinSetId:
-    """A join set's place in the call tree: allocated like a promise, but not one."""
+    """A join set's path in the call tree: allocated like a promise, but not one."""
 
     promise: PromiseId
 
@@ -177,7 +182,9 @@ class JoinSetId:
         return SetId(str(self.promise))
 
 
-def promise_root(digest: bytes, parent: PromiseId | None, key: str) -> bytes:
-    """The root hash of a run: which code, called from where, under which key."""
-    caller = b"" if parent is None else parent.root + str(parent).encode()
-    return digest_of(digest, caller, _utf8(key))
+def promise_root(digest: bytes, parent: str | None, key: str) -> bytes:
+    """The root hash of a run: which code, called from where, under which key.
+
+    `parent` is the address of the step that the run is a child of, as its first entry names it.
+    """
+    return digest_of(digest, b"" if parent is None else _utf8(parent), _utf8(key))

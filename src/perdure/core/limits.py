@@ -16,11 +16,14 @@ MAX_ENTRIES: Final = 99_999_999
 MAX_DEPTH: Final = 64
 """Depth of a call tree: bounds the length of ids, which are part of every key."""
 
+MAX_STEP_BYTES: Final = 1024
+"""A step's id is part of keys, and Postgres keeps no key over 2,704 bytes. The deepest path of a workflow has 708."""
+
 MAX_SEQUENCE: Final = 2**32 - 1
 """Children of one node of the call tree, and the width of each number of a path."""
 
 MAX_DECISIONS: Final = 100_000
-"""Verbs that a workflow calls in one turn: its host waits for the end of it, and keeps all of it in memory."""
+"""Verbs that a workflow calls between two waits: the host blocks meanwhile and keeps all decisions in memory."""
 
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024
 """One input, result or value. A larger one belongs in an artifact store, with a reference here."""
@@ -32,10 +35,10 @@ MAX_KEY_LENGTH: Final = 1024
 """A start key or an idempotency key that the caller chooses."""
 
 MAX_TIME_MS: Final = 2**63 - 1
-"""Later than any time: times are 64-bit integers."""
+"""The largest time: times are 64-bit integers."""
 
 MAX_EXPRESSION_LENGTH: Final = 10_000
-"""Characters of an expression. What is longer is a program, and belongs in a task."""
+"""Characters of an expression. Longer code belongs in a task."""
 
 MAX_EXPRESSION_NODES: Final = 1_000
 """Parts of an expression. With no loop around them, all of them together take a fraction of a millisecond."""
@@ -44,13 +47,13 @@ MAX_EXPRESSION_DEPTH: Final = 50
 """Parts within parts of an expression: far from the depth at which the parser or an evaluation runs out of stack."""
 
 MAX_EXPRESSION_WORK: Final = 1_000_000
-"""Elementary operations of one evaluation, some 100 ns each: it runs in its host's loop, where others wait."""
+"""Elementary operations of one evaluation, about 100 ns each: it blocks the host's event loop."""
 
 MAX_EXPRESSION_TEXT: Final = 1_000_000
 """Characters of a text that an expression makes: half of what a payload holds."""
 
 MAX_EXPRESSION_ITEMS: Final = 100_000
-"""Items of a list or a dict that an expression makes: more are not handled in one evaluation anyway."""
+"""Items of a list or dict that an expression makes: one evaluation could not process more."""
 
 MAX_EXPRESSION_BITS: Final = 4_096
 """Size of an integer that an expression makes: the time for arithmetic grows with the square of it."""

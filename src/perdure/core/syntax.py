@@ -1,8 +1,8 @@
-"""Python source as a tree: the one way in which texts are parsed.
+"""The only functions that parse Python source.
 
-Python 3.11.0 to 3.11.7, 3.12.0 and 3.12.1 count the depth of a tree in one place for all threads (gh-106905). If
-the garbage collector lets another parse in between, which formatting a traceback is enough for, a sound text is refused
-with `SystemError`. Parsed again it is read.
+Python 3.11.0 to 3.11.7, 3.12.0 and 3.12.1 keep the parser depth in one global (gh-106905). If a garbage
+collection runs another parse meanwhile, which formatting a traceback can cause, a valid text is refused with
+`SystemError`. Parsing it again succeeds.
 """
 
 import ast
@@ -15,17 +15,17 @@ _TRIES = 5
 
 
 def parse_module(text: str, filename: str = "<unknown>") -> ast.Module:
-    """Statements. Raises what `ast.parse` raises of a text that is none."""
+    """Parse statements; raises what `ast.parse` raises."""
     return _again(lambda: ast.parse(text, filename))
 
 
 def parse_expression(text: str, filename: str = "<unknown>") -> ast.expr:
-    """One expression. Raises what `ast.parse` raises of a text that is none."""
+    """Parse one expression; raises what `ast.parse` raises."""
     return _again(lambda: ast.parse(text, filename, "eval")).body
 
 
 def literal_value(text: str) -> Any:
-    """What a literal stands for. Raises what `ast.literal_eval` raises of a text that is none."""
+    """The value of a literal; raises what `ast.literal_eval` raises."""
     return ast.literal_eval(parse_expression(text.lstrip(" \t")))
 
 

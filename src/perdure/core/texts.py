@@ -1,7 +1,7 @@
-"""Texts that become names, keys and ids: one rule, wherever they are given and before they are stored.
+"""One check for text that becomes a name, a key or an id, before it is stored.
 
-Postgres stores no NUL character, and no database a lone surrogate; keys have a limit, which is in bytes. What one
-database would refuse is refused for all, where it is given.
+Postgres stores no NUL character, no database stores a lone surrogate, and keys have a limit in bytes. Text that one
+database would refuse is refused for all of them.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from perdure.core.errors import InputError, InvalidId
 _PLAIN: Final = "remove it: a store keeps text that every program can read"
 
 
-def require_text(what: str, text: str, limit_bytes: int | None = None) -> None:
+def require_storable_text(what: str, text: str, limit_bytes: int | None = None) -> None:
     """Refuse text that a database can't store, or that is longer than a key may be."""
     size = len(text)
     if not text.isascii():

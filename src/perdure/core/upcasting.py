@@ -1,8 +1,8 @@
-"""Old shapes of stored values, made new when they are read. What is stored is never changed.
+"""Converts old shapes of stored values when they are read. Stored values are never changed.
 
 An *upcaster* belongs to a type: a function from the JSON of an old shape to that of a newer one. Wherever the type
-stands in what is wanted (in a list, in a field, behind an Optional) its upcasters see the stored value first,
-oldest first, and then whatever is inside the result.
+occurs in the wanted type (in a list, in a field, in an Optional), its upcasters get the stored value first, the
+oldest upcaster first; then the values inside the result are converted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +15,9 @@ from msgspec import inspect as shapes
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable, NotEncodable
 from perdure.core.limits import MAX_PAYLOAD_BYTES
+from perdure.core.replay.shapes import shape as payload_shape
 
 T = TypeVar("T")
-
-_EXCERPT = 200
 
 _SCALARS: dict[type, type] = {
     shapes.BoolType: bool,
@@ -29,7 +28,7 @@ _SCALARS: dict[type, type] = {
 
 
 class Upcaster(NamedTuple):
-    """`when` says which values it is for; without it, those that can't be read as `of`."""
+    """`when` selects the values to convert; without it, those that can't be decoded as `of`."""
 
     of: type
     fn: Callable[[Any], Any]
@@ -41,7 +40,7 @@ Upcasters = Mapping[type, Sequence[Upcaster]]
 
 
 class UpcastingCodec:
-    """A codec that reads old shapes, on top of one that reads what is there."""
+    """A codec that applies upcasters before another codec decodes."""
 
     def __init__(self, inner: Codec, upcasters: Upcasters) -> None:
         self._inner = inner
@@ -57,11 +56,13 @@ class UpcastingCodec:
         except NotDecodable as error:
             if not applied:
                 raise
-            what = f"{error.what}, even after upcaster {', '.join(applied)}: {_excerpt(modern)}"
-            raise NotDecodable(what, "mend the upcaster; what is stored is unchanged") from error
+            what = (
+                f"{error.what}, even after upcaster {', '.join(applied)}: {payload_shape(modern)}"
+            )
+            raise NotDecodable(what, "fix the upcaster; the stored value is unchanged") from error
 
     def modernized(self, payload: bytes, wanted: type) -> bytes | None:
-        """An old payload as the same value is stored now; `None` if no upcaster is for it."""
+        """An old payload as the value would be stored today; `None` if no upcaster applies."""
         modern, applied = self._upcast(payload, wanted)
         return self.encode(self.decode(modern, wanted)) if applied else None
 
@@ -75,15 +76,15 @@ class UpcastingCodec:
         if not walk.applied:
             return payload, []
         try:
-            # A newer shape may be larger than what could be stored today.
+            # A newer shape may be larger than a payload may be.
             return self._inner.encode(value, limit=2 * MAX_PAYLOAD_BYTES), walk.applied
         except NotEncodable as error:
-            what = f"upcaster {', '.join(walk.applied)} made what has no JSON form: {error.what}"
+            what = f"upcaster {', '.join(walk.applied)} returned a value without a JSON form: {error.what}"
             raise NotDecodable(what, "return JSON-like values from an upcaster") from error
 
 
 class _Walk:
-    """One value, followed along the shape that it should have."""
+    """Converts one value along the shape of its type."""
 
     def __init__(self, upcasters: Upcasters) -> None:
         self._upcasters = upcasters
@@ -91,10 +92,10 @@ class _Walk:
         self.applied: list[str] = []
 
     def concerns(self, shape: shapes.Type) -> bool:
-        """Whether any type that has upcasters is in it."""
+        """Whether the shape contains a type with upcasters."""
         known = self._concerned.get(id(shape))
         if known is None:
-            self._concerned[id(shape)] = False  # while it is looked at: it may refer to itself
+            self._concerned[id(shape)] = False  # during the visit: a shape may refer to itself
             known = _class_of(shape) in self._upcasters or any(map(self.concerns, _parts(shape)))
             self._concerned[id(shape)] = known
         return known
@@ -119,21 +120,21 @@ class _Walk:
 
     def _apply(self, upcaster: Upcaster, value: Any) -> Any:
         self.applied.append(upcaster.name)
-        # Its own copy: what it does to it must not show in the original.
+        # A copy: the upcaster must not change the original.
         return self._call(upcaster, upcaster.fn, dict(value) if isinstance(value, dict) else value)
 
     def _call(self, upcaster: Upcaster, fn: Callable[[Any], Any], value: Any) -> Any:
         try:
             return fn(value)
         except (Exception, SystemExit) as error:
-            stored = _excerpt(msgspec.json.encode(value))
+            stored = payload_shape(msgspec.json.encode(value))
             raise NotDecodable(
                 f"upcaster {upcaster.name} of {upcaster.of.__qualname__} failed with {error!r} on {stored}",
-                "mend the upcaster; what is stored is unchanged",
+                "fix the upcaster; the stored value is unchanged",
             ) from error
 
     def _member(self, value: Any, union: shapes.UnionType) -> shapes.Type | None:
-        """Which of a union's members the value is: what its tag says, what it reads as, what has upcasters."""
+        """The union member that the value is: by tag, else one that it decodes as, else one with upcasters."""
         if value is None:
             return None
         for judge in (_has_tag, self._reads_as, self._may_become):
@@ -146,7 +147,7 @@ class _Walk:
         return self.concerns(shape) and _is_of_kind(value, shape)
 
     def _reads_as(self, value: Any, shape: shapes.Type) -> bool:
-        """Whether the value has this shape, whatever the shape of what has upcasters of its own inside it."""
+        """Whether the value has this shape; inner parts with upcasters of their own are not checked."""
         if isinstance(shape, shapes.Metadata):
             return self._reads_as(value, shape.type)
         if not _is_of_kind(value, shape):
@@ -180,7 +181,7 @@ class _Walk:
 
 @lru_cache(maxsize=1024)
 def _shape_of(wanted: Any) -> shapes.Type | None:
-    """`None` for what only another codec can read."""
+    """The shape of a type; `None` if msgspec does not know the type."""
     try:
         return shapes.type_info(wanted)
     except TypeError:
@@ -188,7 +189,7 @@ def _shape_of(wanted: Any) -> shapes.Type | None:
 
 
 def _class_of(shape: shapes.Type) -> Any:
-    """The class that a shape describes; of a generic one, without its arguments."""
+    """The class that a shape describes; of a generic one, without arguments."""
     cls = getattr(shape, "cls", None)
     return get_origin(cls) or cls
 
@@ -261,8 +262,3 @@ def _decodes(value: Any, wanted: Any) -> bool:
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         return False
     return True
-
-
-def _excerpt(payload: bytes) -> str:
-    text = payload.decode(errors="replace")
-    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."

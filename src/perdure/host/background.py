@@ -1,4 +1,4 @@
-"""What goes on in a host by itself, with nobody who waits for it."""
+"""Background tasks of a host, which no caller awaits."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Background:
-    """Tasks that are kept until they end. `failed` is told what they raise."""
+    """Keeps a reference to each task until it ends. `failed` is called with what a task raises."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed

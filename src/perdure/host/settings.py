@@ -1,4 +1,4 @@
-"""How much a host does at once, and how patient it is."""
+"""The settings of an engine: limits and times."""
 
 import msgspec
 
@@ -11,39 +11,44 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds."""
 
     concurrency: int = 1000
-    """Async tasks that run at the same time."""
+    """Tasks that run at the same time in this engine, async and sync together."""
 
     threads: int = 16
-    """Sync tasks that run at the same time."""
+    """How many of them may be sync tasks, which need a thread each."""
 
     warm_runs: int = 1000
-    """Runs that wait and stay in memory. Beyond it the least recently used are replayed when they go on."""
+    """Waiting runs that stay in memory. Beyond it the least recently used are replayed when they resume."""
 
     lease: float = 30.0
-    """How long a queue's task belongs to a host that may have died."""
+    """How long a claimed task belongs to a host that does not renew its claim."""
 
     heartbeat: float = 1.0
-    """How often a host says that it is alive, and looks for what happened that nobody told it."""
+    """How often a host reports that it is alive, and reads what is due in the store."""
 
     stale_after: float = 10.0
-    """How long a host may be silent before others take it for dead and go on with its runs. After half of it the
-    host itself begins no task, until it is heard again."""
+    """How long a host may be silent before others consider it dead and take over its runs. After half of it the host
+    itself begins no task, until a heartbeat arrives again."""
 
     grace: float = 10.0
-    """How long a stop waits for the tasks that run."""
+    """How long a stop waits for running tasks."""
 
     transaction_timeout: float = 5.0
     """How long a transaction may be open, from its first statement on: on SQLite every other commit waits for it."""
 
     max_doubts: int = MAX_DOUBTS
-    """How often a step may have been under way when its host died. Once more, and it is failed: it may be the cause."""
+    """How often a step may have been running when its host died. After one more death the step fails: it may be the
+    cause."""
 
     probation: float = 1.0
-    """How long a step lives that was under way at two deaths of its host or more, before the next such step begins.
-    With 0 they begin at once."""
+    """How long a step that was running at two or more deaths of its host runs before the next such step begins. With 0
+    they begin at once."""
 
     stepwise: bool = False
-    """Commit every entry by itself. Slow; for tests of recovery."""
+    """Commit every entry on its own. Slow; for tests of recovery."""
+
+    reveal_payloads: bool = False
+    """Show users' values in the reports of runs that diverged, which are stored and logged. Without it only the shapes
+    of values and their digests are shown."""
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -59,31 +64,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(f"max_doubts is {self.max_doubts}", f"pass less than {MOST_DOUBTS}")
         if milliseconds(self.lease, "lease") < _SHORTEST_LEASE_MS:
             raise InputError(f"lease is {self.lease!r}", "pass at least 0.1 seconds")
+        if not isinstance(self.reveal_payloads, bool):
+            raise InputError(f"reveal_payloads is {self.reveal_payloads!r}", "pass True or False")
         milliseconds(self.grace, "grace")
         milliseconds(self.probation, "probation")
-        self._require_signs_of_life()
+        self._require_consistent_times()
         if not milliseconds(self.transaction_timeout, "transaction_timeout"):
             raise InputError(
                 f"transaction_timeout is {self.transaction_timeout!r}", "pass more than 0 seconds"
             )
 
-    def _require_signs_of_life(self) -> None:
+    def _require_consistent_times(self) -> None:
         beat_ms = milliseconds(self.heartbeat, "heartbeat")
         stale_ms = milliseconds(self.stale_after, "stale_after")
         if beat_ms < _SHORTEST_BEAT_MS:
             raise InputError(f"heartbeat is {self.heartbeat!r}", "pass at least 0.05 seconds")
-        if stale_ms < _BEATS * beat_ms:
+        if stale_ms < _MIN_BEATS * beat_ms:
             raise InputError(
                 f"stale_after is {self.stale_after!r}, and heartbeat {self.heartbeat!r}",
-                f"allow at least {_BEATS} heartbeats: one may be late, and half of the time is a host's own",
+                f"allow at least {_MIN_BEATS} heartbeats: one may be late, and after half of it a host begins no task",
             )
         if stale_ms < 2 * milliseconds(self.transaction_timeout, "transaction_timeout"):
             raise InputError(
                 f"stale_after is {self.stale_after!r}, and transaction_timeout {self.transaction_timeout!r}",
-                "let it be at least twice as long: a transaction ends before its host is taken for dead",
+                "make it at least twice as long: a transaction must end before its host is considered dead",
             )
 
 
 _SHORTEST_BEAT_MS = 50
-_BEATS = 4
+_MIN_BEATS = 4
 _SHORTEST_LEASE_MS = 100

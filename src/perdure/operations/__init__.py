@@ -1,4 +1,4 @@
-"""Operations that several processes carry out together: who is alive, who crashed, and who cleans up."""
+"""Operations that several processes carry out together: liveness, crash detection and clean-up."""
 
 from perdure.core.errors import (
     CallFailed,
@@ -11,6 +11,7 @@ from perdure.core.errors import (
     ParticipantFenced,
     UnknownOperation,
     WorkerFailed,
+    WorkerTimedOut,
 )
 from perdure.core.operations.data import (
     FrameState,
@@ -25,7 +26,8 @@ from perdure.core.operations.timing import LedgerSettings
 from perdure.operations.callbacks import CallCallback
 from perdure.operations.calls import Call, SpawnedCall
 from perdure.operations.ledger import Ledger
-from perdure.operations.operation import Operation, SyncResult
+from perdure.operations.operation import Operation
+from perdure.operations.sync_result import SyncResult
 
 __all__ = [
     "Call",
@@ -53,4 +55,5 @@ __all__ = [
     "SyncResult",
     "UnknownOperation",
     "WorkerFailed",
+    "WorkerTimedOut",
 ]

@@ -1,48 +1,48 @@
-"""Where ledgers are kept: what files and stores both offer."""
+"""The storage behind a ledger: the interface that the file backend and the store backend implement."""
 
 from typing import Protocol
 
 from perdure.core.operations.data import LedgerData
-from perdure.core.operations.transitions import Change, Changed, Decide
+from perdure.core.operations.transitions import BeforeAfter, Decide, LedgerChange
 
 
 class Backend(Protocol):
-    """All methods are called from one event loop."""
+    """Stores ledgers. The ledger calls all methods from one event loop."""
 
     @property
     def name(self) -> str:
-        """The place, for messages to people."""
+        """The directory or the store URL without its password, for messages."""
         ...
 
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    async def create(self, change: Change) -> bool:
-        """Commits: a new operation. False if there is one of that id, here or among the backups."""
+    async def create(self, change: LedgerChange) -> bool:
+        """Commits: a new operation. False if the id is taken, also by a backup."""
         ...
 
-    async def change(self, operation_id: str, decide: Decide) -> Changed | None:
-        """Commits: what `decide` makes of the ledger, under its lock, and then its lines in the log.
+    async def change(self, operation_id: str, decide: Decide) -> BeforeAfter | None:
+        """Commits: the ledger that `decide` returns, under the operation's lock; then appends its log lines.
 
-        `None` if there is no such operation, or it is in the backups.
+        `None` if the operation does not exist or is in the backups.
         """
         ...
 
     async def load(self, operation_id: str) -> LedgerData | None:
-        """What the ledger says now; `None` as in `change`."""
+        """The current ledger; `None` as in `change`."""
         ...
 
     async def load_backup(self, operation_id: str) -> LedgerData | None: ...
 
     async def back_up(self, operation_id: str, keep: int) -> None:
-        """Commits: the operation is in the backups, of which the newest are kept. Done again it changes nothing."""
+        """Commits: moves the operation to the backups and deletes all but the newest `keep`. Idempotent."""
         ...
 
     async def operation_ids(self, *, backups: bool) -> list[str]:
-        """The operations that are not in the backups, or those that are; oldest first."""
+        """Ids of the current operations, or of those in the backups; oldest first."""
         ...
 
     async def read_log(self, operation_id: str, *, debug: bool) -> list[str]:
-        """The lines of the log, or of the debug log, wherever the operation is."""
+        """The lines of the log or the debug log of an operation, current or in the backups."""
         ...

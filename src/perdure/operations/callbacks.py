@@ -1,4 +1,4 @@
-"""What a program wants to be told about its calls."""
+"""Callbacks with which a program follows its calls."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -15,12 +15,11 @@ OnFailed = Callable[[OperationFailedInfo], Awaitable[None] | None]
 
 @dataclass(frozen=True, kw_only=True)
 class CallCallback(Generic[T]):
-    """Functions for what can become of a call. They run in the program's own event loop.
+    """Functions for the possible outcomes of a call. They run in the program's own event loop.
 
-    `on_completion` gets the result of a call that succeeded. `on_cleanup` releases what the call holds, if it failed
-    or the operation did. `on_call_crashed` may give a result in place of one that the call's work did not give;
-    it is async, and `None` means that there is none. `on_operation_failed` learns why the operation failed while the
-    call was under way.
+    `on_completion` receives the result of a successful call. `on_cleanup` releases what the call holds if the call or
+    the operation failed. `on_call_crashed` is async and may return a substitute result for a failed call; `None` means
+    no substitute. `on_operation_failed` receives the reason if the operation failed before the call ended.
     """
 
     on_cleanup: Callable[[], Awaitable[None] | None] | None = None
@@ -30,11 +29,11 @@ class CallCallback(Generic[T]):
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            told = getattr(self, field.name)
-            if told is not None and not callable(told):
-                raise InputError(f"{field.name} is {told!r:.200}", "pass a function, or None")
+            callback = getattr(self, field.name)
+            if callback is not None and not callable(callback):
+                raise InputError(f"{field.name} is {callback!r:.200}", "pass a function, or None")
 
 
-async def settled(outcome: Any) -> Any:
-    """What a function returned, or what that turns out to be if it is async."""
-    return await outcome if inspect.isawaitable(outcome) else outcome
+async def await_if_needed(value: Any) -> Any:
+    """The value, or its result if it is awaitable: callbacks may be sync or async."""
+    return await value if inspect.isawaitable(value) else value

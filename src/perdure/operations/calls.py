@@ -1,4 +1,4 @@
-"""Calls: units of work that the ledger knows of while they are under way."""
+"""Calls: units of work that the ledger records until they end."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from perdure.core.operations.data import OperationFailedInfo
 from perdure.core.operations.log import LogEvent
 from perdure.core.operations.transitions import NewCall, Resources
 from perdure.operations.callbacks import CallCallback
-from perdure.operations.processes import Attached, Process
+from perdure.operations.processes import AttachedProcesses, Process
 from perdure.operations.resources import require_resource
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ _log = logging.getLogger("perdure.operations")
 T = TypeVar("T")
 T2 = TypeVar("T2")
 
-Work = Callable[[], Awaitable[T]]
+CallWork = Callable[[], Awaitable[T]]
 WorkWithCall = Callable[["SpawnedCall[T]"], Awaitable[T]]
 
 
-class OpenCall(ABC, Generic[T]):
-    """What calls of both kinds have in common."""
+class BaseCall(ABC, Generic[T]):
+    """Shared by `Call` and `SpawnedCall`: resources, callbacks and clean-up."""
 
     def __init__(self, operation: "Operation", new: NewCall, callback: CallCallback[T]) -> None:
         self._operation = operation
@@ -48,19 +48,19 @@ class OpenCall(ABC, Generic[T]):
         return self._new.description
 
     async def add_resource(self, path: str | PathLike[str]) -> None:
-        """Let a temporary file or directory go with the call, however that ends."""
-        await self._keep(Resources(self.call_id, (require_resource(path),)))
+        """Have a temporary file or directory removed when the call ends, successful or not."""
+        await self._change_resources(Resources(self.call_id, (require_resource(path),)))
 
     async def release_resource(self, path: str | PathLike[str]) -> None:
-        """Let it stay after all."""
-        await self._keep(Resources(self.call_id, (), (require_resource(path),)))
+        """Keep the file or directory of an earlier `add_resource` when the call ends."""
+        await self._change_resources(Resources(self.call_id, (), (require_resource(path),)))
 
-    async def _keep(self, resources: Resources) -> None:
+    async def _change_resources(self, resources: Resources) -> None:
         await self._operation._keep_resources(resources)
         self._resources = resources.applied(self._resources)
 
     async def _clean_up(self) -> None:
-        """The call is given up: release what it holds, once."""
+        """Releases what a failed call holds: `on_cleanup`, then its temporary resources. Later calls do nothing."""
         if self._is_cleaned_up:
             return
         self._is_cleaned_up = True
@@ -69,36 +69,41 @@ class OpenCall(ABC, Generic[T]):
         try:
             await self._operation._remove(self._resources)
         except OperationFailed:
-            # Known by now, so that this asks nobody again.
+            # Only the first attempt asks the ledger: the failure is known now, and removal depends on its kind.
             await self._operation._remove(self._resources)
         except PerdureError as error:
-            _log.warning("call %s leaves %s (%s)", self.call_id, self._resources, error)
+            _log.warning(
+                "temporary resources of call %s are not removed: %s (%s)",
+                self.call_id,
+                self._resources,
+                error,
+            )
 
     @abstractmethod
     async def _give_up(self) -> None:
-        """The program leaves: the call ends as failed."""
+        """Ends the call as failed because this participant leaves the operation."""
 
-    async def _learn_of_failure(self, info: OperationFailedInfo) -> None:
-        """The operation failed: stop, tell, and release what the call holds."""
-        told = self._callback.on_operation_failed
-        if told is not None:
-            await self._operation._guarded("on_operation_failed", lambda: told(info))
+    async def _operation_failed(self, info: OperationFailedInfo) -> None:
+        """Reacts to a failed operation: runs `on_operation_failed`, then cleans up."""
+        callback = self._callback.on_operation_failed
+        if callback is not None:
+            await self._operation._guarded("on_operation_failed", lambda: callback(info))
         await self._clean_up()
 
-    async def _tell_completion(self, result: T) -> None:
-        told = self._callback.on_completion
-        if told is not None:
-            await self._operation._guarded("on_completion", lambda: told(result))
+    async def _run_on_completion(self, result: T) -> None:
+        callback = self._callback.on_completion
+        if callback is not None:
+            await self._operation._guarded("on_completion", lambda: callback(result))
 
     async def _fallback(self) -> T | None:
         if self._callback.on_call_crashed is None:
             return None
-        found = await self._operation._guarded("on_call_crashed", self._callback.on_call_crashed)
-        return cast("T | None", found)
+        result = await self._operation._guarded("on_call_crashed", self._callback.on_call_crashed)
+        return cast("T | None", result)
 
 
-class Call(OpenCall[T]):
-    """A call that its program ends: made by `Operation.start_call` or `async with operation.call(...)`."""
+class Call(BaseCall[T]):
+    """A call that the program ends itself. See `Operation.start_call` and `Operation.call`."""
 
     _is_open = True
 
@@ -107,16 +112,16 @@ class Call(OpenCall[T]):
         return self._is_open
 
     async def end(self, result: T | None = None) -> None:
-        """The call succeeded. Raises `OperationFailed` if the operation did not last as long."""
+        """End the call as successful. Raises `OperationFailed` if the operation has failed."""
         with self._closing():
             await self._operation._remove(self._resources)
             await self._operation._end(self, LogEvent.CALL_ENDED)
-        await self._tell_completion(cast("T", result))
+        await self._run_on_completion(cast("T", result))
 
     async def fail(self, error: BaseException) -> T | None:
-        """The call failed; the operation goes on. Returns what `on_call_crashed` gives in its place.
+        """End the call as failed; the operation continues. Returns the substitute result of `on_call_crashed`.
 
-        If the operation has failed by now, its clean-up sees to the call, and nothing is raised here.
+        If the operation has failed, its clean-up ends the call, and this method returns `None` without raising.
         """
         if self._operation.failure is not None:
             return None
@@ -128,20 +133,22 @@ class Call(OpenCall[T]):
             return None
         return await self._fallback()
 
-    async def _learn_of_failure(self, info: OperationFailedInfo) -> None:
+    async def _operation_failed(self, info: OperationFailedInfo) -> None:
         self._is_open = False
-        await super()._learn_of_failure(info)
+        await super()._operation_failed(info)
 
     async def _give_up(self) -> None:
-        await self.fail(_given_up(self.call_id))
+        await self.fail(_left_before_end(self.call_id))
 
     @contextmanager
     def _closing(self) -> Iterator[None]:
-        """Nobody else ends the call meanwhile. It stays open if the ledger could not be told."""
+        """Prevents a concurrent second end of the call. If the commit to the ledger fails, the call is open again."""
         if self._operation.failure is not None:
             raise self._operation.failure
         if not self._is_open:
-            raise CallOver(f"call {self.call_id!r} is over", "end or fail a call once")
+            raise CallOver(
+                f"call {self.call_id!r} has already ended", "call end() or fail() once per call"
+            )
         self._is_open = False
         try:
             yield
@@ -150,12 +157,12 @@ class Call(OpenCall[T]):
             raise
 
 
-class SpawnedCall(OpenCall[T]):
-    """A call that runs in the background. `await` it for its result."""
+class SpawnedCall(BaseCall[T]):
+    """A call whose work runs in the background. `await` it for its result."""
 
     def __init__(self, operation: "Operation", new: NewCall, callback: CallCallback[T]) -> None:
         super().__init__(operation, new, callback)
-        self._processes = Attached()
+        self._processes = AttachedProcesses()
         self._on_cancel: Callable[[], Awaitable[None] | None] | None = None
         self._is_cancelled = False
         self._is_stopping = False
@@ -167,7 +174,7 @@ class SpawnedCall(OpenCall[T]):
 
     @property
     def is_completed(self) -> bool:
-        """Whether it is over, one way or the other."""
+        """Whether the call has ended, successful or not."""
         return self._is_done.is_set()
 
     @property
@@ -180,17 +187,17 @@ class SpawnedCall(OpenCall[T]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody asked it to end. It may succeed all the same, with what it has."""
+        """Whether `cancel` was called, or the operation stopped the call. The work may still return a result."""
         return self._is_cancelled
 
     @property
     def error(self) -> BaseException | None:
-        """What its work raised; `None` if nothing, or not yet."""
+        """Why the call failed; `None` if it succeeded or is still running."""
         return self._error
 
     @property
     def result(self) -> T:
-        """The result of a call that has succeeded."""
+        """The result of a successful call. Raises `CallFailed` if it failed, `CallOver` if it is still running."""
         if self._error is not None:
             raise CallFailed(
                 f"call {self.call_id!r} failed ({self._error!r})", "see the cause of this error"
@@ -200,7 +207,8 @@ class SpawnedCall(OpenCall[T]):
         return cast("T", self._result)
 
     async def wait(self) -> None:
-        """Wait until it is over, and raise nothing whatever became of it."""
+        """Wait until the call has ended. Never raises the error of the call."""
+        self._operation._require_process()
         await self._is_done.wait()
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -211,7 +219,8 @@ class SpawnedCall(OpenCall[T]):
         return self.result
 
     async def cancel(self) -> None:
-        """Ask it to end: sets `is_cancelled`, and calls what `on_cancel` was given. The work decides."""
+        """Ask the work to stop: sets `is_cancelled` and runs the `on_cancel` callback. The work decides when to end."""
+        self._operation._require_process()
         if self._is_cancelled or self.is_completed:
             return
         self._is_cancelled = True
@@ -219,21 +228,22 @@ class SpawnedCall(OpenCall[T]):
             await self._operation._guarded("on_cancel", self._on_cancel)
 
     def on_cancel(self, callback: Callable[[], Awaitable[None] | None]) -> None:
-        """Call this when somebody cancels."""
+        """Set the function that `cancel` calls."""
         self._on_cancel = callback
 
     def attach(self, process: Process) -> None:
-        """The process works for this call: `kill` signals it, and it ends with the operation if that fails."""
+        """Tie a process to the call: `kill` signals it, and a failing operation terminates it."""
         self._processes.add(process)
 
     def kill(self, number: int = signal.SIGTERM) -> bool:
-        """Signal the processes of the call, with all that they have started. False if there is none."""
+        """Send a signal to the attached processes and their process groups. False if none is running."""
         if number not in signal.valid_signals():
-            raise InputError(f"{number!r} is not a signal", "pass one of the module signal")
+            raise InputError(f"{number!r} is not a signal", "pass a member of signal.Signals")
+        self._operation._require_process()
         return not self.is_completed and self._processes.send(number)
 
-    def _beside(self, work: Coroutine[Any, Any, T2]) -> "asyncio.Task[T2]":
-        """Run something for the call's work that may outlast it."""
+    def _start_background(self, work: Coroutine[Any, Any, T2]) -> "asyncio.Task[T2]":
+        """Starts a task that may outlive the call's work, such as reading the output of its process."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -248,7 +258,7 @@ class SpawnedCall(OpenCall[T]):
             await self._succeed(await work(self))
         except asyncio.CancelledError as error:
             if self._is_stopping:
-                self._settle(None, self._operation.failure or _given_up(self.call_id))
+                self._settle(None, self._operation.failure or _left_before_end(self.call_id))
             else:
                 await self._fail(error)
         except OperationFailed as failure:
@@ -260,7 +270,7 @@ class SpawnedCall(OpenCall[T]):
         await self._operation._remove(self._resources)
         await self._operation._end(self, LogEvent.CALL_COMPLETED)
         self._settle(result, None)
-        await self._tell_completion(result)
+        await self._run_on_completion(result)
 
     async def _fail(self, error: BaseException) -> None:
         await self._clean_up()
@@ -271,33 +281,39 @@ class SpawnedCall(OpenCall[T]):
             self._settle(None, failure)
             return
         except PerdureError:
-            # The ledger can't be written. The next heartbeat that can removes the call.
+            # The ledger can't be written now. The next successful heartbeat removes the frame of the call.
             await self._operation._give_up(self)
         self._settle(fallback, error if fallback is None else None)
         if fallback is not None:
-            await self._tell_completion(fallback)
+            await self._run_on_completion(fallback)
 
     def _settle(self, result: T | None, error: BaseException | None) -> None:
         if not self._is_done.is_set():
             self._result, self._error = result, error
             self._is_done.set()
 
-    async def _learn_of_failure(self, info: OperationFailedInfo) -> None:
+    async def _operation_failed(self, info: OperationFailedInfo) -> None:
         await self._stop()
-        await super()._learn_of_failure(info)
+        await super()._operation_failed(info)
 
     async def _give_up(self) -> None:
         await self._stop()
         await self._clean_up()
-        await self._operation._end(self, LogEvent.CALL_FAILED, str(_given_up(self.call_id)))
+        await self._operation._end(self, LogEvent.CALL_FAILED, str(_left_before_end(self.call_id)))
+
+    async def _end_processes(self) -> None:
+        await self._processes.end(self._operation._settings.kill_grace)
 
     async def _stop(self) -> None:
         self._is_cancelled = self._is_stopping = True
-        await self._processes.end(self._operation._settings.kill_grace)
+        await self._end_processes()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
 
-def _given_up(call_id: str) -> CallFailed:
-    return CallFailed(f"call {call_id!r} was given up", "its ledger was disposed while it ran")
+def _left_before_end(call_id: str) -> CallFailed:
+    return CallFailed(
+        f"call {call_id!r} was cancelled: its participant left the operation",
+        "end calls before you leave the operation or dispose of the ledger",
+    )

@@ -1,4 +1,4 @@
-"""The clocks and the randomness of a ledger's participants."""
+"""Time and randomness for ledgers."""
 
 import os
 import time
@@ -9,14 +9,14 @@ from perdure.core.operations.heartbeat import Moment
 
 
 class LedgerClock(Protocol):
-    """Where a ledger takes time and randomness from; tests have their own."""
+    """Source of time and randomness for a ledger; tests pass their own."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, to be read by people."""
+        """Milliseconds since 1970, for display only."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since whenever, never backwards: liveness is judged by these."""
+        """Milliseconds of a clock that never goes back. Liveness is decided by this clock."""
         ...
 
     def entropy(self, count: int) -> bytes: ...
@@ -26,7 +26,7 @@ class SystemClock:
     """The clocks of this machine."""
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000  # noqa: TID251 - for people; nothing is decided by it
+        return time.time_ns() // 1_000_000  # noqa: TID251 - for display; no decision depends on it
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
@@ -35,5 +35,6 @@ class SystemClock:
         return os.urandom(count)  # noqa: TID251 - ids must differ between processes
 
 
-def moment(clock: LedgerClock) -> Moment:
+def read_clock(clock: LedgerClock) -> Moment:
+    """Both clocks, read at the same moment."""
     return Moment(wall_time(clock.now_ms()), clock.monotonic_ms())

@@ -1,4 +1,4 @@
-"""What programs pass in, checked before anything is written: one program's mistake must not harm the others."""
+"""Checks of arguments before any write: one program's mistake must not harm other participants."""
 
 import os
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def require_pid(pid: object) -> int:
     if type(pid) is not int or not 0 < pid <= _MAX_PID:
         raise InputError(
             f"participant_pid is {pid!r:.200}",
-            "pass the number of a process, or None for that of this one",
+            "pass a process id, or None for the id of this process",
         )
     return pid
 
@@ -50,7 +50,7 @@ def require_flag(what: str, value: object) -> bool:
 
 
 def require_callback(callback: object) -> CallCallback[Any]:
-    """Without one, that which tells nothing."""
+    """The callback; for `None` one without functions."""
     if callback is None:
         return CallCallback()
     if not isinstance(callback, CallCallback):
@@ -59,7 +59,7 @@ def require_callback(callback: object) -> CallCallback[Any]:
 
 
 def require_resources(resources: object) -> tuple[str, ...]:
-    """Paths as the ledger keeps them. Text is a sequence of letters, each of which would be a path."""
+    """Absolute paths. Refuses a single text, whose letters would each be taken for a path."""
     is_one = isinstance(resources, str | bytes | os.PathLike)
     if is_one or not isinstance(resources, Iterable):
         raise InputError(f"resources is {resources!r:.200}", "pass a list of paths")

@@ -1,4 +1,4 @@
-"""The way in: where operations are created and joined, and looked at from outside."""
+"""The entry point: creates, joins, lists, aborts and recovers operations."""
 
 import asyncio
 import logging
@@ -6,7 +6,13 @@ import os
 from os import PathLike
 from typing import Final
 
-from perdure.core.errors import InputError, StoreClosed, UnknownOperation
+from perdure.core.errors import (
+    CorruptOperation,
+    InputError,
+    InvalidId,
+    StoreClosed,
+    UnknownOperation,
+)
 from perdure.core.operations import transitions
 from perdure.core.operations.data import LedgerData, OperationState, Participant
 from perdure.core.operations.names import (
@@ -17,31 +23,31 @@ from perdure.core.operations.names import (
 )
 from perdure.core.operations.timing import LedgerSettings
 from perdure.operations.backend import Backend
-from perdure.operations.clock import LedgerClock, SystemClock, moment
-from perdure.operations.files import FileBackend
-from perdure.operations.home import Home
+from perdure.operations.clock import LedgerClock, SystemClock, read_clock
+from perdure.operations.file_backend import FileBackend
 from perdure.operations.inputs import (
     require_directory,
     require_pid,
     require_settings,
     require_url,
 )
+from perdure.operations.loop_thread import LoopThread
 from perdure.operations.operation import Operation
-from perdure.operations.participation import Bystander, Participation, Place
-from perdure.operations.rows import StoreBackend
+from perdure.operations.participation import LedgerContext, NullListener, Participation
+from perdure.operations.store_backend import StoreBackend
 
 _log = logging.getLogger("perdure.operations")
 
-OUTSIDER: Final = "perdure"
-"""Who aborts or recovers an operation if the ledger has no participant id of its own."""
+DEFAULT_PARTICIPANT_ID: Final = "perdure"
+"""Logged as the actor of `abort_operation` and `recover_operation` if the ledger has no participant id."""
 
 
 class Ledger:
     """Operations in the files of a directory, or in a store's database.
 
-    `participant_id` is this process's name in operations that it creates or joins, unless it is given there. The
-    newest `max_backups` operations that are over are kept. Dispose of a ledger when the process leaves; as an
-    `async with` block it does so itself.
+    `participant_id` names this process in operations that it creates or joins; both methods can override it. The
+    backups keep the newest `max_backups` ended operations. Call `dispose` before the process ends, or use
+    `async with`.
     """
 
     def __init__(
@@ -57,7 +63,7 @@ class Ledger:
     ) -> None:
         if (base_path is None) == (store is None):
             raise InputError(
-                "a ledger needs a directory or a store", "pass one of base_path and store, not both"
+                "a ledger needs either a directory or a store", "pass base_path or store, not both"
             )
         if type(max_backups) is not int or max_backups < 0:
             raise InputError(f"max_backups is {max_backups!r}", "pass a whole number, 0 or more")
@@ -65,16 +71,17 @@ class Ledger:
             require_participant_id(participant_id)
         settings = LedgerSettings() if settings is None else require_settings(settings)
         self._participant_id = participant_id
-        self._pid = os.getpid() if participant_pid is None else require_pid(participant_pid)
+        self._pid = None if participant_pid is None else require_pid(participant_pid)
         backend = _backend(base_path, store, settings)
-        self._place = Place(backend, settings, clock or SystemClock(), max_backups)
-        self._home: Home | None = None
+        self._context = LedgerContext(backend, settings, clock or SystemClock(), max_backups)
+        self._thread: LoopThread | None = None
         self._is_disposed = False
-        self._opening = asyncio.Lock()
-        self._operations: list[Operation] = []
+        self._open_lock = asyncio.Lock()
+        self._operations: set[Operation] = set()
+        """Operations that this process takes part in, until they end or it leaves."""
 
     async def __aenter__(self) -> "Ledger":
-        await self._opened()
+        await self._open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -83,152 +90,174 @@ class Ledger:
     async def create_operation(
         self, *, participant_id: str | None = None, description: str | None = None
     ) -> Operation:
-        """A new operation, of which this process is the initiator."""
+        """Create an operation, with this process as its initiator."""
         require_words("description", description)
-        home = await self._opened()
+        thread = await self._open()
         me = self._participant(participant_id)
-        clock = self._place.clock
+        clock = self._context.clock
         while True:
             operation_id = new_operation_id(me.participant_id, clock.now_ms(), clock.entropy(4))
-            change = transitions.create(operation_id, me, description, moment(clock).at)
-            if await home.run(self._place.backend.create(change)):
-                return self._taking_part(home, operation_id, me, is_initiator=True)
+            change = transitions.create(operation_id, me, description, read_clock(clock).at)
+            if await thread.run(self._context.backend.create(change)):
+                return self._add_operation(thread, operation_id, me, is_initiator=True)
 
     async def join_operation(
         self, operation_id: str, *, participant_id: str | None = None
     ) -> Operation:
-        """Take part in an operation that another process has created. Under the initiator's name, as the initiator."""
-        home = await self._opened()
+        """Take part in an existing operation; under the initiator's participant id, as its initiator."""
+        thread = await self._open()
         me = self._participant(participant_id)
         data = await self.read_operation(operation_id)
-        part = Participation(self._place, operation_id, me, Bystander())
-        await home.run(part.join())
+        part = Participation(self._context, operation_id, me, NullListener())
+        await thread.run(part.join())
         is_initiator = data.initiator_id == me.participant_id
-        return self._taking_part(home, operation_id, me, is_initiator=is_initiator)
+        return self._add_operation(thread, operation_id, me, is_initiator=is_initiator)
 
     async def dispose(self) -> None:
-        """Leave all operations: calls that are open fail, and a clean-up that this process coordinates is finished,
-        or handed over to somebody who has yet to clean up. What keeps it from leaving one keeps it from no other;
-        the first such error is raised at the end."""
-        home, self._home = self._home, None
+        """Leave all operations and close the ledger.
+
+        Open calls fail. If this process coordinates a clean-up, it finishes it, or hands it over to a participant that
+        has not cleaned up yet. An error in one operation does not prevent leaving the others; the first error is
+        raised at the end. In a forked child this does nothing: the parent still takes part.
+        """
+        thread, self._thread = self._thread, None
         self._is_disposed = True
-        if home is None:
+        if thread is None or not thread.process.is_here:
             return
-        operations, self._operations = self._operations, []
+        operations, self._operations = self._operations, set()
         try:
             left = await asyncio.gather(
-                *(one._leave() for one in operations), return_exceptions=True
+                *(operation._leave() for operation in operations), return_exceptions=True
             )
         finally:
-            await home.run(self._place.backend.close())
-            await home.close()
+            await thread.run(self._context.backend.close())
+            await thread.close()
         errors = [error for error in left if error is not None]
         for error in errors[1:]:
-            _log.warning("one more operation could not be left: %s", error)
+            _log.warning("could not leave another operation: %s", error)
         if errors:
             raise errors[0]
 
-    # From outside, without taking part
+    # Reading and ending operations without taking part
 
     async def operation_ids(self, *, backups: bool = False) -> list[str]:
-        """The ids of the operations that are not in the backups, or of those that are; oldest first."""
-        home = await self._opened()
-        return await home.run(self._place.backend.operation_ids(backups=backups))
+        """Ids of the current operations, or of those in the backups; oldest first."""
+        thread = await self._open()
+        return await thread.run(self._context.backend.operation_ids(backups=backups))
 
     async def operations(self, *, backups: bool = False) -> list[LedgerData]:
-        """The operations that are not in the backups, or those that are; oldest first."""
-        home = await self._opened()
-        backend = self._place.backend
+        """The current operations, or those in the backups; oldest first.
+
+        Skips unreadable operations with a warning. `operation_ids` includes them, and `read_operation` raises the
+        error.
+        """
+        thread = await self._open()
+        backend = self._context.backend
         found = []
         for operation_id in await self.operation_ids(backups=backups):
             load = backend.load_backup if backups else backend.load
-            data = await home.run(load(operation_id))
+            try:
+                data = await thread.run(load(operation_id))
+            except (CorruptOperation, InvalidId) as error:
+                _log.warning("skipping unreadable operation %s: %s", operation_id, error)
+                continue
             if data is not None:
                 found.append(data)
         return found
 
     async def read_operation(self, operation_id: str) -> LedgerData:
-        """What the ledger of an operation says, be it in the backups or not."""
-        home = await self._opened()
+        """The ledger of an operation, current or in the backups."""
+        thread = await self._open()
         require_operation_id(operation_id)
-        backend = self._place.backend
-        # In this order: an operation may move to the backups in between, and never back.
+        backend = self._context.backend
+        # This order finds an operation that moves to the backups in between; it never moves back.
         for load in (backend.load, backend.load_backup):
-            data = await home.run(load(operation_id))
+            data = await thread.run(load(operation_id))
             if data is not None:
                 return data
         raise UnknownOperation(
             f"there is no operation {operation_id!r} in {backend.name}",
-            "see Ledger.operations(); backups are kept up to max_backups",
+            "list operations with Ledger.operation_ids(); the backups keep only the newest max_backups",
         )
 
     async def read_log(self, operation_id: str, *, debug: bool = False) -> list[str]:
-        """The lines of an operation's log, or of its debug log."""
+        """The lines of an operation's log or debug log."""
         await self.read_operation(operation_id)
-        home = await self._opened()
-        return await home.run(self._place.backend.read_log(operation_id, debug=debug))
+        thread = await self._open()
+        return await thread.run(self._context.backend.read_log(operation_id, debug=debug))
 
     async def abort_operation(self, operation_id: str, reason: str | None = None) -> None:
-        """Let an operation fail: whoever takes part cleans up. If nobody does, see `recover_operation`."""
+        """Make an operation fail; its participants clean up. If all of them are gone, use `recover_operation`."""
         await self.read_operation(operation_id)
-        home = await self._opened()
-        part = self._bystander(operation_id)
-        await home.run(part.abort(reason))
+        thread = await self._open()
+        part = self._outside_participation(operation_id)
+        await thread.run(part.abort(reason))
 
     async def recover_operation(self, operation_id: str) -> LedgerData:
-        """See to the end of an operation whose participants may all be gone.
+        """End an operation whose participants may all be gone.
 
-        Watches for as long as it takes to tell the living from the dead, cleans up after a crash, and moves what is
-        over to the backups. One without calls, of which nobody is heard, it aborts. Returns what the ledger says
-        then: still running, if nothing was wrong.
+        Watches heartbeats long enough to detect dead participants, cleans up after a crash, and moves the ended
+        operation to the backups. Aborts an operation that has no calls and receives no heartbeats. Returns the ledger
+        afterwards: still running if its participants are alive.
         """
         data = await self.read_operation(operation_id)
-        home = await self._opened()
-        part = self._bystander(operation_id)
-        settings, clock = self._place.settings, self._place.clock
-        patience_ms = settings.staleness_ms + round(2 * settings.heartbeat_longest * 1000)
-        if await self._is_abandoned(data, patience_ms):
-            await home.run(part.abort("nobody takes part any more"))
+        thread = await self._open()
+        part = self._outside_participation(operation_id)
+        settings, clock = self._context.settings, self._context.clock
+        timeout_ms = settings.staleness_ms + round(2 * settings.heartbeat_longest * 1000)
+        if await self._is_abandoned(data, timeout_ms):
+            await thread.run(part.abort("it has no live participants"))
         began_ms = clock.monotonic_ms()
-        while (await home.run(part.heartbeat())).ledger_exists:
+        while (await thread.run(part.heartbeat())).ledger_exists:
             data = await self.read_operation(operation_id)
-            is_well = data.operation_state is OperationState.RUNNING and not data.aborted
-            if is_well and clock.monotonic_ms() - began_ms > patience_ms:
+            is_running = data.operation_state is OperationState.RUNNING and not data.aborted
+            if is_running and clock.monotonic_ms() - began_ms > timeout_ms:
                 return data
             await asyncio.sleep(settings.heartbeat_shortest / 4)
         return await self.read_operation(operation_id)
 
-    async def _is_abandoned(self, data: LedgerData, patience_ms: int) -> bool:
-        """Whether it has no calls, so that nobody can be missed, and nobody is heard of either."""
-        clock = self._place.clock
+    async def _is_abandoned(self, data: LedgerData, timeout_ms: int) -> bool:
+        """Whether the operation has no calls, whose frames would show a crash, and receives no heartbeats."""
+        clock = self._context.clock
         first, began_ms = data, clock.monotonic_ms()
         while data == first and not (data.stack or data.aborted or data.is_over):
-            if clock.monotonic_ms() - began_ms > patience_ms:
+            if clock.monotonic_ms() - began_ms > timeout_ms:
                 return True
-            await asyncio.sleep(self._place.settings.heartbeat_shortest / 4)
+            await asyncio.sleep(self._context.settings.heartbeat_shortest / 4)
             data = await self.read_operation(data.operation_id)
         return False
 
-    async def _opened(self) -> Home:
+    async def _open(self) -> LoopThread:
         if self._is_disposed:
-            raise StoreClosed("the ledger is disposed", "use it before that, or make another one")
-        async with self._opening:
-            if self._home is None:
-                home = Home(f"perdure-ledger {self._place.backend.name}")
+            raise StoreClosed("the ledger is disposed", "create another Ledger")
+        if self._thread is not None:
+            self._thread.process.require()
+            return self._thread
+        async with self._open_lock:
+            if self._thread is None:
+                name = self._context.backend.name
+                thread = LoopThread(f"perdure-ledger {name}", f"a ledger on {name}")
                 try:
-                    await home.run(self._place.backend.open())
+                    await thread.run(self._context.backend.open())
                 except BaseException:
-                    await home.close()
+                    await thread.close()
                     raise
-                self._home = home
-            return self._home
+                self._thread = thread
+            return self._thread
 
-    def _taking_part(
-        self, home: Home, operation_id: str, me: Participant, *, is_initiator: bool
+    def _add_operation(
+        self, thread: LoopThread, operation_id: str, me: Participant, *, is_initiator: bool
     ) -> Operation:
-        operation = Operation(home, self._place, operation_id, me, is_initiator=is_initiator)
-        self._operations.append(operation)
-        if self._place.settings.auto_heartbeat:
+        operation = Operation(
+            thread,
+            self._context,
+            operation_id,
+            me,
+            is_initiator=is_initiator,
+            on_over=self._operations.discard,
+        )
+        self._operations.add(operation)
+        if self._context.settings.auto_heartbeat:
             operation.start_heartbeat()
         return operation
 
@@ -236,14 +265,16 @@ class Ledger:
         chosen = self._participant_id if participant_id is None else participant_id
         if chosen is None:
             raise InputError(
-                "no participant id", "pass one here, or to the ledger for all operations"
+                "there is no participant id",
+                "pass participant_id to this method, or to Ledger for all operations",
             )
-        session = self._place.clock.entropy(4).hex()
-        return Participant(require_participant_id(chosen), self._pid, session)
+        session = self._context.clock.entropy(4).hex()
+        pid = os.getpid() if self._pid is None else self._pid
+        return Participant(require_participant_id(chosen), pid, session)
 
-    def _bystander(self, operation_id: str) -> Participation:
-        me = self._participant(self._participant_id or OUTSIDER)
-        return Participation(self._place, operation_id, me, Bystander())
+    def _outside_participation(self, operation_id: str) -> Participation:
+        me = self._participant(self._participant_id or DEFAULT_PARTICIPANT_ID)
+        return Participation(self._context, operation_id, me, NullListener())
 
 
 def _backend(

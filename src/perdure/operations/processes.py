@@ -1,4 +1,4 @@
-"""Processes that work for a call, and signals to them."""
+"""Processes attached to a call, and signals to them."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Process(Protocol):
-    """Of `asyncio.subprocess` or of `subprocess`."""
+    """A process of `asyncio.subprocess` or `subprocess`."""
 
     @property
     def pid(self) -> int: ...
@@ -16,8 +16,8 @@ class Process(Protocol):
     def returncode(self) -> int | None: ...
 
 
-class Attached:
-    """The processes of one call. A process that leads a group is signalled with all that it has started."""
+class AttachedProcesses:
+    """The processes of one call. A signal to a group leader goes to its whole process group."""
 
     def __init__(self) -> None:
         self._processes: dict[int, tuple[Process, bool]] = {}
@@ -26,18 +26,18 @@ class Attached:
         self._processes[process.pid] = (process, _leads_group(process.pid))
 
     def send(self, number: int) -> bool:
-        """Whether there was anybody to signal."""
-        reached = [self._send(*one, number) for one in self._processes.values()]
+        """Signals all processes. False if none is running."""
+        reached = [self._send(*entry, number) for entry in self._processes.values()]
         return True in reached
 
     async def end(self, grace_s: float) -> None:
-        """Ask all of them to end, and end those that do not."""
+        """Sends SIGTERM, and SIGKILL to processes that are still running after `grace_s`."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if not self.send(number) or await self._are_gone(grace_s):
                 return
 
     async def _are_gone(self, within_s: float) -> bool:
-        """Wait until nobody is there to be signalled. Groups tell nobody, so they are asked."""
+        """Waits until no process is left. Polls, because the kernel does not notify about process groups."""
         end = asyncio.get_running_loop().time() + within_s
         while self.send(0):
             if asyncio.get_running_loop().time() >= end:

@@ -1,4 +1,4 @@
-"""Temporary files and directories that go with the call or the operation that named them."""
+"""Temporary files and directories that are removed when their call or operation ends."""
 
 import logging
 import os
@@ -13,26 +13,27 @@ _log = logging.getLogger("perdure.operations")
 
 
 def require_resource(path: object) -> str:
-    """The path as the ledger keeps it: absolute, and nothing that could not be meant."""
+    """The absolute path. Refuses roots, mount points and parents of the working directory."""
     named = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(named, str) or "\0" in named:
-        raise InputError(f"{path!r:.200} as a temporary resource", "pass a path, as text or a Path")
+        raise InputError(f"temporary resource is {path!r:.200}", "pass a path, as text or a Path")
     text = os.path.abspath(named)
     require_words("temporary resource", text)
     if not _is_removable(text):
         raise InputError(
-            f"{text!r} as a temporary resource", "name a file or directory of your own, not a root"
+            f"{text!r} can't be a temporary resource",
+            "pass a file or directory of your own: not a root, a mount point or a parent of the working directory",
         )
     return text
 
 
 def remove(paths: Iterable[str]) -> None:
-    """Remove files and directories. What is gone already, or can't be removed, is left; links are not followed."""
+    """Removes files and directories, without following links. Logs those that it can't remove."""
     for text in paths:
         path = Path(text)
         if not path.is_absolute() or not _is_removable(text):
             _log.warning(
-                "temporary resource %r is not removed: not an absolute path of its own", text
+                "did not remove temporary resource %r: not a removable absolute path", text
             )
             continue
         try:
@@ -41,11 +42,11 @@ def remove(paths: Iterable[str]) -> None:
             else:
                 path.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("temporary resource %r is not removed (%s)", text, error)
+            _log.warning("could not remove temporary resource %r (%s)", text, error)
 
 
 def _is_removable(text: str) -> bool:
-    """Neither a root nor a mount, nor anything that this process stands in."""
+    """Whether the path is normalized, no mount point, and does not contain the working directory."""
     if os.path.normpath(text) != text or os.path.ismount(text):
         return False
     return os.path.commonpath([text, os.getcwd()]) != text

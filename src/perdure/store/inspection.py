@@ -1,38 +1,44 @@
 """`audit` and `verify` over a whole store, one run at a time.
 
-Each run's books are read in a snapshot of their own, so that a long inspection holds nothing back
-and needs no more memory than the longest journal.
+Each run's books are read in a snapshot of their own, so that a long inspection blocks nothing and needs no more
+memory than the longest journal.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import msgspec
 
 from perdure.core import books as of_one_run
-from perdure.core.books import Books, Finding
+from perdure.core.books import NO_RUN, AuditFinding, Books
+from perdure.core.errors import StoreDamaged
+from perdure.core.heads import compare, parse_heads, spell_head, vanished
 from perdure.core.ids import RunId
 from perdure.store.store import Store
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """What was found in one run. Whoever keeps `head` elsewhere can tell later whether the journal
-    up to there was rewritten."""
+    """The findings in one run. A copy of `head` kept elsewhere shows later whether the journal was rewritten."""
 
     run_id: RunId
     entries: int
     accounts: int
     head: bytes | None
-    findings: list[Finding]
+    findings: list[AuditFinding]
 
 
 class Report(msgspec.Struct):
-    """What was found in a whole store."""
+    """The findings in a whole store.
+
+    `heads` has the end of each run's journal, as text by run id. Keep it outside the store and pass it to a later
+    verification.
+    """
 
     place: str
     runs: int = 0
     entries: int = 0
     accounts: int = 0
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
+    heads: dict[RunId, str] = {}
 
     @property
     def is_clean(self) -> bool:
@@ -47,39 +53,73 @@ class Report(msgspec.Struct):
 
 
 def audit_runs(store: Store) -> AsyncIterator[Inspection]:
-    """Recompute every posting from the events and compare with every balance and semaphore."""
-    return _inspect(store, of_one_run.audit)
+    """Recompute all postings from the events, and compare them with balances, rows and obligations."""
+    return _inspect(store, of_one_run.audit_books)
 
 
-def verify_runs(store: Store) -> AsyncIterator[Inspection]:
-    """Follow every hash chain from its first entry to its head."""
-    return _inspect(store, of_one_run.verify)
+def verify_runs(store: Store, heads: Mapping[str, str] | None = None) -> AsyncIterator[Inspection]:
+    """Follow every hash chain from its first entry to its head, and compare with `heads` of an earlier report."""
+    kept = parse_heads(heads or {})
+
+    def inspect(books: Books) -> list[AuditFinding]:
+        found = of_one_run.verify_books(books)
+        if books.run_id in kept and books.problem is None:
+            found += compare(books.run_id, books.entries, kept[books.run_id])
+        return found
+
+    return _inspect(store, inspect)
 
 
-async def audit(store: Store) -> Report:
-    """The audit of every run, summed up."""
+async def audit_store(store: Store) -> Report:
+    """Audit every run, and the database's own check of its files."""
     return await _sum_up(store, audit_runs(store))
 
 
-async def verify(store: Store) -> Report:
-    """The verification of every run, summed up."""
-    return await _sum_up(store, verify_runs(store))
+async def verify_store(store: Store, heads: Mapping[str, str] | None = None) -> Report:
+    """Verify every run, and the database's own check of its files.
+
+    `heads` are from an earlier report: a run that is missing, shorter or rewritten since then is a finding.
+    """
+    report = await _sum_up(store, verify_runs(store, heads))
+    missing = parse_heads(heads or {}).items()
+    report.findings += [vanished(*each) for each in missing if each[0] not in report.heads]
+    return report
 
 
 async def _inspect(
-    store: Store, inspect: Callable[[Books], list[Finding]]
+    store: Store, inspect: Callable[[Books], list[AuditFinding]]
 ) -> AsyncIterator[Inspection]:
     async for books in store.books():
         head = None if books.ending is None else books.ending.head
         entries, accounts = len(books.entries), len(books.balances)
-        yield Inspection(books.run_id, entries, accounts, head, inspect(books))
+        yield Inspection(books.run_id, entries, accounts, head, _findings(books, inspect))
+
+
+def _findings(books: Books, inspect: Callable[[Books], list[AuditFinding]]) -> list[AuditFinding]:
+    try:
+        return inspect(books)
+    except (
+        Exception
+    ) as error:  # values of types that no column has: one run must not hide the others
+        what = f"its rows hold invalid values ({type(error).__name__}: {error})"
+        return [AuditFinding(books.run_id, 0, "rows_unreadable", what)]
 
 
 async def _sum_up(store: Store, inspections: AsyncIterator[Inspection]) -> Report:
     report = Report(store.name)
-    async for inspection in inspections:
-        report.runs += 1
-        report.entries += inspection.entries
-        report.accounts += inspection.accounts
-        report.findings += inspection.findings
+    try:
+        report.findings += [_of_file(problem) for problem in await store.check()]
+        async for inspection in inspections:
+            report.runs += 1
+            report.entries += inspection.entries
+            report.accounts += inspection.accounts
+            report.findings += inspection.findings
+            if inspection.head is not None:
+                report.heads[inspection.run_id] = spell_head(inspection.entries, inspection.head)
+    except StoreDamaged as error:
+        report.findings.append(_of_file(f"the store can't be read to the end: {error}"))
     return report
+
+
+def _of_file(problem: str) -> AuditFinding:
+    return AuditFinding(NO_RUN, 0, "file_damaged", problem)

@@ -4,7 +4,8 @@ import re
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from perdure.core.errors import InvalidUrl
-from perdure.core.texts import require_text
+from perdure.core.texts import require_storable_text
+from perdure.store.process import never_free_in_child
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 
@@ -17,21 +18,27 @@ _FORMS = (
 async def open_store(url: str, *, as_it_is: bool = False) -> Store:
     """Open the store that `url` names, and bring its schema up to date.
 
-    One that is opened `as_it_is` must be there and up to date: nothing is made or changed by opening it.
+    With `as_it_is`, opening creates and changes nothing: the store must exist and be up to date.
     """
-    require_text("store URL", url)
+    require_storable_text("store URL", url)
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise InvalidUrl(f"{_without_password(url)!r} is not a URL ({error})", _FORMS) from error
+        raise InvalidUrl(f"{without_password(url)!r} is not a URL ({error})", _FORMS) from error
+    store = await _opened(url, parts, as_it_is=as_it_is)
+    never_free_in_child(store)
+    return store
+
+
+async def _opened(url: str, parts: SplitResult, *, as_it_is: bool) -> Store:
     if parts.scheme == "sqlite":
         return await _open_sqlite(url, parts, as_it_is=as_it_is)
     if parts.scheme in ("postgresql", "postgres"):
-        # asyncpg is slow to import, and a store in a file does not need it.
+        # asyncpg is slow to import, and a SQLite store does not need it.
         from perdure.store.postgres.store import PostgresStore  # noqa: PLC0415
 
         return await PostgresStore.open(url, as_it_is=as_it_is)
-    raise InvalidUrl(f"{_without_password(url)!r} names no store", _FORMS)
+    raise InvalidUrl(f"{without_password(url)!r} names no store", _FORMS)
 
 
 async def _open_sqlite(url: str, parts: SplitResult, *, as_it_is: bool) -> Store:
@@ -44,5 +51,5 @@ async def _open_sqlite(url: str, parts: SplitResult, *, as_it_is: bool) -> Store
     return await SqliteStore.open(path, adopt=adopt == ["true"], as_it_is=as_it_is)
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
     return re.sub(r"(://[^/@]*?):[^/]*@", r"\1:***@", url)

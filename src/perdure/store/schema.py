@@ -1,4 +1,4 @@
-"""Schema versions: the n-th migration leads to version n, and a store says which one it has."""
+"""Schema versions: the n-th migration leads to version n, which the store records."""
 
 from functools import cache
 from importlib.resources import files
@@ -15,43 +15,49 @@ def migrations(dialect: str) -> tuple[str, ...]:
 
 
 def known_version(place: str, value: object, dialect: str) -> int:
-    """A stored schema version as a number that this code can handle."""
-    newest = len(migrations(dialect))
+    """The stored schema version as a number; refuses one that this code does not know."""
     if not isinstance(value, str) or not value.isdecimal():
         raise NotOurDatabase(
             f"{place} has Perdure's meta table, but no schema version in it ({value!r})",
             "restore it from a backup, or use another database",
         )
-    if int(value) > newest:
-        raise SchemaTooNew(
-            f"{place} has schema version {value}, and this Perdure knows up to {newest}",
-            "upgrade Perdure on this host before it opens the store",
-        )
+    require_known(place, int(value), dialect)
     return int(value)
 
 
+def require_known(place: str, version: int, dialect: str) -> None:
+    """Refuse a store that a newer Perdure has migrated."""
+    newest = len(migrations(dialect))
+    if version > newest:
+        raise SchemaTooNew(
+            f"{place} has schema version {version}, and this Perdure knows versions up to {newest}",
+            "upgrade Perdure on this host before it opens the store",
+        )
+
+
 def require_newest(place: str, version: int, dialect: str) -> None:
-    """Refuse a store that would have to be brought up to date."""
+    """Refuse a store that needs a migration."""
     newest = len(migrations(dialect))
     if not version:
         raise no_store(place)
     if version < newest:
         raise SchemaTooOld(
-            f"{place} has schema version {version}, and this Perdure works on {newest}",
-            "open an engine of this Perdure with the code that runs now: it brings the store up to date",
+            f"{place} has schema version {version}, and this Perdure needs {newest}",
+            "open an engine of this Perdure on the store once: it migrates the store",
         )
 
 
 def no_store(place: str) -> StoreUnavailable:
-    """There is nothing of ours, and nothing is to be made."""
+    """The database has no tables of Perdure's, and none may be created."""
     return StoreUnavailable(
-        f"{place} holds no store of Perdure's", "check the URL; an engine makes one when it opens"
+        f"{place} holds no store of Perdure's",
+        "check the URL; an engine creates a store when it opens",
     )
 
 
 def strange_tables(place: str, error: Exception) -> NotOurDatabase:
-    """Tables by our names whose shape or number is not what their schema version says."""
+    """Tables with Perdure's names that do not match their schema version."""
     return NotOurDatabase(
-        f"{place} has tables by Perdure's names that do not fit their schema version ({error})",
+        f"{place} has tables with Perdure's names that do not match their schema version ({error})",
         "restore it from a backup, or use another database",
     )

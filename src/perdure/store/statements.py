@@ -1,4 +1,4 @@
-"""SQL from files: named statements, each headed by what it guarantees."""
+"""Named SQL statements from files, each headed by what it guarantees."""
 
 import re
 from functools import cache
@@ -18,10 +18,10 @@ def statements(dialect: str) -> dict[str, str]:
 
 
 @cache
-def beat(dialect: str) -> str:
-    """The statement by which a host gives a sign of life, and sees what `glance` shows."""
+def heartbeat_statement(dialect: str) -> str:
+    """The statement that records a host's heartbeat and returns the columns of `host_snapshot`."""
     sql = statements(dialect)
-    return sql["beat"].replace(":glance", sql["glance"].removeprefix("SELECT"))
+    return sql["beat"].replace(":host_snapshot", sql["host_snapshot"].removeprefix("SELECT"))
 
 
 def _without_comments(sql: str) -> str:

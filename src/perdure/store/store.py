@@ -1,8 +1,8 @@
-"""A store: the books on disk. What both databases offer, and how one is opened.
+"""The store: the interface that both databases implement.
 
-Writes go through bundles and the committer. What is not part of a run's own life (claiming work,
-taking over runs, erasing a payload) is a primitive of its own here, each one transaction. Reads are
-for recovery: they rebuild what memory lost.
+A run's own writes go through bundles and the committer. Writes that belong to no run's journal (claiming work, taking
+over runs, erasing a payload) are methods here, each one transaction. Reads are for recovery: they rebuild what memory
+lost.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -12,18 +12,20 @@ from typing import Protocol
 from perdure.core.books import Books
 from perdure.core.ids import Guid, HostId, RunId
 from perdure.core.journal.entry import Entry
+from perdure.core.journal.state import Status
 from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_TIME_MS
 from perdure.core.messages import Message
-from perdure.core.streams.chunks import Origin, StoredChunk
-from perdure.store.bundle import Bundle
-from perdure.store.committer import Decided
-from perdure.store.graphs import GraphTables
-from perdure.store.hosts import Glance, Lifeline, NewHost, Scope
-from perdure.store.operations import OperationTable
-from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Run, Sent
-from perdure.store.transaction import JoinedTransaction, OpenTransaction
+from perdure.core.runs.description import QueuedWork
+from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.committer import OnDecided
+from perdure.store.commit.fence import Fence
+from perdure.store.graph_tables import GraphTables
+from perdure.store.operation_table import OperationTable
+from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
+from perdure.store.rows.records import Claim, Run, SentMessage, StoredRun
+from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
 class Store(GraphTables, Protocol):
@@ -31,90 +33,108 @@ class Store(GraphTables, Protocol):
 
     @property
     def name(self) -> str:
-        """The database, without credentials: for messages to people."""
+        """The database without credentials, for messages to people."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:
-        """The operations of `perdure.operations` that are kept here.
+        """The operations of `perdure.operations` in this store.
 
-        Whoever changes one and finds it locked for so long is told so, with `StoreUnavailable`.
+        A change that waits longer than `lock_timeout_s` for an operation's lock raises `StoreUnavailable`.
         """
         ...
 
     async def close(self) -> None:
-        """Decide every accepted bundle, then let go of the database."""
+        """Decide every accepted bundle, then close the connections."""
         ...
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
-        """Take a bundle in, in the order of the calls; await the answer.
-
-        It is done when the bundle is durable, and raises `CommitRejected` if that was not written.
+        """Queue a bundle, in the order of the calls. The awaitable returns when the bundle is durable, or raises
+        `CommitRejected` if nothing of it was written.
         """
         ...
 
-    def submit(self, bundle: Bundle, decided: Decided) -> None:
-        """Take a bundle in, as `commit` does, but never wait for room; call `decided` with what became of it.
+    def submit(self, bundle: Bundle, on_decided: OnDecided) -> None:
+        """Queue a bundle as `commit` does, without waiting for a slot; calls `on_decided` with the outcome.
 
-        For bundles whose number is bounded otherwise, such as by the bodies that run.
+        For bundles whose number is bounded elsewhere, for instance by the attempts that run.
         """
         ...
 
     def transaction(self, limit_s: float) -> AbstractAsyncContextManager[OpenTransaction]:
-        """A user's transaction, which may commit a bundle together with the user's own rows.
+        """A user's transaction, which may commit bundles together with the user's own rows.
 
-        Left without a commit it is rolled back. So it is after `limit_s` seconds, counted from its first
-        statement, and whoever is inside is interrupted with `TimeoutError`. On SQLite every other change waits
-        for it; on Postgres none does, and transactions wait for each other only beyond a bound.
+        Rolled back if the block ends without a commit. Also rolled back `limit_s` seconds after its first statement;
+        the block is then interrupted with `TimeoutError`. On SQLite every other write waits for it. On Postgres none
+        does, and transactions wait for each other only beyond a number of them.
         """
         ...
 
-    def join(self, connection: object) -> JoinedTransaction:
-        """The transaction that a user has begun on an asyncpg connection; the user ends it, too."""
+    async def join(self, connection: object) -> JoinedTransaction:
+        """The transaction that a user began on their own connection, and ends."""
         ...
 
     async def claim_runs(
         self, owner: HostId, limit: int, programs: Sequence[str] | None = None
     ) -> list[Run]:
-        """Commits: ownership of open runs that have none, each under a new epoch.
+        """Commits: ownership of open runs without an owner, each under a new epoch.
 
-        Only of runs of `programs`, if they are given.
+        With `programs`, only of runs of these programs.
         """
         ...
 
     async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
         """Commits: ownership of another owner's open runs, each under a new epoch.
 
-        From then on every bundle of the old owner is rejected.
+        From then on, the store rejects every bundle of the old owner for them.
         """
         ...
 
+    async def take_run(self, run_id: RunId, from_owner: HostId | None, owner: HostId) -> Run | None:
+        """Commits: ownership of one open run, under a new epoch. `None` if `from_owner` does not own it."""
+        ...
+
     async def release_run(self, fence: Fence) -> bool:
-        """Commits: the run has no owner. False if it was not this owner's any more."""
+        """Commits: the run has no owner. False if the fence's epoch is no longer the run's."""
         ...
 
     async def release_runs(self, owner: HostId) -> int:
-        """Commits: all open runs of that owner have none, each under a new epoch. Returns how many."""
+        """Commits: all open runs of this owner have no owner, each under a new epoch. Returns how many."""
         ...
 
     async def count_open(self, owner: HostId | None) -> int:
-        """How many open runs that owner has, or nobody."""
+        """The number of open runs of this owner; with `None`, of runs without an owner."""
         ...
 
     async def register_host(self, host: NewHost) -> None:
-        """Commits: a host that lives. Before it owns or claims anything: whoever does and has no row is dead."""
+        """Commits: the host's row. Written before it owns or claims anything: an owner without a row counts as dead."""
         ...
 
     async def remove_host(self, host: HostId) -> None:
-        """Commits: the host is gone, and so is all that it had."""
+        """Commits: the host's row is deleted. Whatever it still owns or has claimed counts as a dead host's."""
         ...
 
-    async def glance(self, scope: Scope) -> Glance:
-        """What concerns a host, in one statement and one snapshot."""
+    async def clock_ms(self) -> int | None:
+        """The time of the database server's clock; `None` if the store uses this machine's clock."""
         ...
 
-    def lifeline(self) -> Lifeline | None:
-        """A connection for heartbeats, to be used in a thread of its own. `None` if no other process can open
-        this store: then nobody needs to know who is alive."""
+    async def host_snapshot(self, scope: HostScope) -> HostSnapshot:
+        """What a host needs to know of the store, in one statement and one snapshot."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes can open this store."""
+        ...
+
+    def require_known_schema(self, version: int) -> None:
+        """Raise `SchemaTooNew` if this code can't work on a store with a schema of that version."""
+        ...
+
+    def heartbeat_connection(self) -> HeartbeatConnection | None:
+        """A connection for heartbeats, for use in a thread of its own.
+
+        `None` if no other process can open this store: then there are no peers to show signs of life to.
+        """
         ...
 
     async def claim_work(
@@ -128,44 +148,63 @@ class Store(GraphTables, Protocol):
     ) -> list[Claim]:
         """Commits: a token and a lease on the most urgent tasks that are due.
 
-        Two hosts never get the same task, unless the first one's lease has ended. That counts as another claim,
-        unless the host is the one that had it.
+        Two hosts never hold the same task, unless the first one's lease has ended. Claiming such a task increases its
+        number of claims, except when the same host claims it again.
         """
         ...
 
     async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
-        """Commits: a longer lease. Returns those claims that still hold."""
+        """Commits: a longer lease. Returns the claims that still hold."""
+        ...
+
+    async def regain_work(
+        self, host: HostId, claims: Sequence[Claim], lease_until_ms: int
+    ) -> list[Claim]:
+        """Commits: this host holds claims again that were returned because it was taken for dead.
+
+        Skips tasks that another host has claimed since, unless that host returned them unstarted. Returns the claims
+        that hold now.
+        """
         ...
 
     async def return_work(self, host: HostId, now_ms: int) -> int:
-        """Commits: a host's claimed tasks are due again, for others. Returns how many."""
+        """Commits: a host's claimed tasks are due again, for any host. Returns how many."""
         ...
 
     async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
-        """Commits: these tasks are due at that time, under no token, as if they had not been claimed: nobody has
-        begun them. Claims that no longer hold are left alone."""
+        """Commits: these unstarted tasks are due at that time, under no token, and the claims don't count.
+
+        Skips claims that no longer hold.
+        """
         ...
 
     async def return_stopped(self, claims: Sequence[Claim], now_ms: int) -> None:
-        """Commits: these tasks are due, under no token, with the payloads that they have here. Claims that no longer
-        hold are left alone."""
+        """Commits: these tasks are due, under no token, with the payloads given here.
+
+        Skips claims that no longer hold.
+        """
         ...
 
     async def next_work(self, queues: Sequence[str]) -> int | None:
-        """The earliest time at which a task of these queues may be claimed: it is available then, or
-        its lease ends. `None` if there is no task."""
+        """The earliest time at which a task of these queues is available or its lease ends; `None` without tasks."""
         ...
 
     async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
-        """Commits: payloads of entries `first` to `end` - 1 are gone. The chain still verifies."""
+        """Commits: the payloads of entries `first` to `end` - 1 are erased. The hash chain still verifies."""
         ...
 
     async def run(self, run_id: RunId) -> Run | None: ...
 
     async def run_by_key(self, scope: str, program: str, key: str) -> Run | None: ...
 
+    async def key_holders(
+        self, places: Sequence[tuple[str, str, str]]
+    ) -> dict[tuple[str, str, str], RunId]:
+        """The runs that hold these keys, each given as scope, program, key. One statement."""
+        ...
+
     async def chain_end(self, first: RunId) -> Run | None:
-        """The last run of the chain that began with `first`: that itself, if nothing continues it."""
+        """The last run of the chain that began with `first`; `first` itself if no run continues it."""
         ...
 
     async def chain(self, first: RunId) -> list[Run]:
@@ -173,11 +212,11 @@ class Store(GraphTables, Protocol):
         ...
 
     async def taken_in_chain(self, first: RunId, guids: Sequence[Guid]) -> set[Guid]:
-        """Which of these messages any run of the chain has taken in."""
+        """Which of these messages any run of the chain has recorded."""
         ...
 
-    async def sent_before(self, first: RunId, guid: Guid) -> list[Sent]:
-        """Where a message to the chain that began with `first`, or to that mailbox, waits, and who has taken it in."""
+    async def sent_before(self, first: RunId, guid: Guid) -> list[SentMessage]:
+        """Where a message to the chain that began with `first`, or to that mailbox, waits, and who recorded it."""
         ...
 
     async def published_in_chain(self, first: RunId) -> dict[str, bytes]:
@@ -187,13 +226,13 @@ class Store(GraphTables, Protocol):
     async def open_runs(
         self, owner: HostId | None, after: RunId | None = None, limit: int = 1000
     ) -> list[Run]:
-        """Runs of one owner (or of none) that are not over, in the order of ids."""
+        """Open runs of one owner, or without an owner, in the order of ids."""
         ...
 
     async def open_ids(
         self, after: RunId | None, limit: int, programs: Sequence[str] | None = None
     ) -> list[RunId]:
-        """Ids of runs that are not over, whoever owns them, in order; only of `programs`, if they are given."""
+        """Ids of open runs of all owners, in order; with `programs`, only of runs of these programs."""
         ...
 
     async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:
@@ -201,29 +240,47 @@ class Store(GraphTables, Protocol):
         ...
 
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
-        """Rows and whole journals of several runs, as one snapshot shows them, in the order of ids.
+        """Rows and whole journals of several runs, from one snapshot, in the order of ids.
 
-        Runs that do not exist are left out. Two statements, however many runs there are.
+        Skips runs that do not exist. Two statements, however many runs there are.
+        """
+        ...
+
+    async def runs(self, run_ids: Sequence[RunId]) -> list[Run]:
+        """The rows of those runs that exist, in the order of ids."""
+        ...
+
+    async def load_all(self, run_ids: Sequence[RunId]) -> list[StoredRun]:
+        """As `load`, with the runs' ledgers, the messages to their steps, their queued work and their graph rows.
+
+        Three statements more, and another three if runs of graphs are among them.
         """
         ...
 
     async def balance(self, run_id: RunId, account: AccountId) -> int:
-        """One account; 0 if nothing was posted to it."""
+        """The balance of one account; 0 without postings."""
         ...
 
     async def balances(self, run_id: RunId) -> dict[AccountId, int]: ...
 
     async def due_messages(self, owner: HostId, now_ms: int, limit: int) -> list[Message]:
-        """Messages that are pending and due, to runs that are this owner's or nobody's.
+        """Messages that are pending and due, to runs of this owner and to closed runs.
 
-        Level-triggered: a message is here until it is acknowledged or marked.
+        Level-triggered: returns a message again until it is acknowledged or marked.
+        """
+        ...
+
+    async def pending(self, owner: HostId, origins: Sequence[RunId], limit: int) -> list[Message]:
+        """Pending messages due at once that were first sent to these runs or mailboxes, in order.
+
+        Only messages to runs of this owner or without an owner. One statement, however many origins there are.
         """
         ...
 
     async def next_due(self, owner: HostId, until_ms: int = MAX_TIME_MS) -> int | None:
-        """When the next message is due that `due_messages` will return; `None` if none is until then.
+        """When the next message is due that `due_messages` will return; `None` if none is due until `until_ms`.
 
-        Costs by the messages of all hosts that are due until then.
+        The cost grows with the messages of all hosts that are due until then.
         """
         ...
 
@@ -231,22 +288,41 @@ class Store(GraphTables, Protocol):
         """All messages of a run with their state and reason, in the order of arrival."""
         ...
 
+    async def queued_work(self, run_id: RunId) -> list[QueuedWork]:
+        """The tasks of a run that are on queues, claimed or not."""
+        ...
+
+    async def statuses(self, run_ids: Sequence[RunId]) -> dict[RunId, Status]:
+        """The status of each of these runs; skips runs that do not exist."""
+        ...
+
     async def published(self, run_id: RunId) -> dict[str, bytes]:
         """The newest value of each name that the run has published."""
         ...
 
     async def streams(self, run_id: RunId) -> dict[str, int]:
-        """The streams that the run has, and how many chunks each has."""
+        """The run's streams, with their numbers of chunks."""
         ...
 
     async def chunks(self, run_id: RunId, name: str, first: int, limit: int) -> list[StoredChunk]:
-        """The chunks of a stream from position `first` on, in order, up to a limit."""
+        """Up to `limit` chunks of a stream from position `first` on, in order."""
         ...
 
-    async def spans(self, run_id: RunId, name: str, end: int) -> list[tuple[Origin, range]]:
-        """Who appended the chunks before position `end`: runs of positions, in order."""
+    async def spans(self, run_id: RunId, name: str, end: int) -> list[tuple[ChunkOrigin, range]]:
+        """The origins of the chunks before position `end`, each with a range of positions, in order."""
+        ...
+
+    async def check(self) -> list[str]:
+        """The problems that the database finds in its own files, as text for people.
+
+        May read all files. Raises `StoreDamaged` if they can't be checked.
+        """
         ...
 
     def books(self) -> AsyncIterator[Books]:
-        """Both books of every run that is there now, each read in one snapshot, however short."""
+        """Both books of every run, each run in a snapshot of its own.
+
+        A run whose rows can't be read yields books with that problem. Raises `StoreDamaged` if the next run can't be
+        found.
+        """
         ...

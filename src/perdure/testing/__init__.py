@@ -1,8 +1,21 @@
-"""The crash explorer, checkers and virtual time: what proves Perdure, for your programs too."""
+"""The crash explorer, checkers and virtual time that test Perdure itself, for your programs."""
 
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import Exploration, ScheduleFailed
-from perdure.testing.interlude import After
-from perdure.testing.workflows import Race, explore_workflow
+from perdure.testing.script import After
+from perdure.testing.user_tables import Tables
+from perdure.testing.virtual_clock import Clock, simulated
+from perdure.testing.workflows import Ended, Race, explore_workflow
 
-__all__ = ["After", "Exploration", "Race", "ScheduleFailed", "assert_sound", "explore_workflow"]
+__all__ = [
+    "After",
+    "Clock",
+    "Ended",
+    "Exploration",
+    "Race",
+    "ScheduleFailed",
+    "Tables",
+    "assert_sound",
+    "explore_workflow",
+    "simulated",
+]

@@ -1,8 +1,9 @@
-"""The crash explorer: run a scenario under every schedule of faults, and check it after each.
+"""The crash explorer for scenarios: runs a scenario under every schedule of faults, and checks the store after each.
 
-A scenario gets a `World`: a store whose commits can crash their host just before or just after they
-become durable, or lose the run to another host meanwhile; and sources whose time stands still until it is moved.
-It runs its program to the end, whatever happens, and asserts what must be true then.
+A scenario gets a `World`. At each commit through its store the host may crash just before or just after the commit
+becomes durable, or may lose its runs to another host. Time moves only when the scenario moves it. The scenario runs its
+program to the end under all faults, and asserts what must hold then. Workflows and graphs on real hosts are explored by
+`perdure.testing.workflows`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +12,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from perdure.engine.sources import Sources
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 from perdure.testing.checkers import assert_sound
@@ -21,15 +22,15 @@ OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
 
 
 class Killed(BaseException):
-    """The host's process is gone. Not an `Exception`: nothing in the program may catch it."""
+    """The host's process was killed. A `BaseException`, so that the program can't catch it."""
 
 
 class ScheduleFailed(AssertionError):
-    """A schedule under which something that must hold did not. The text lists its faults."""
+    """A check failed under a schedule. The text lists the faults of the schedule."""
 
 
 class VirtualSources(Sources):
-    """Time that moves only when told to, and entropy that is the same in every run."""
+    """Time that only `advance` moves, and entropy that is the same in every schedule."""
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
         super().__init__()
@@ -42,6 +43,10 @@ class VirtualSources(Sources):
     def advance(self, ms: int) -> None:
         self._now_ms += ms
 
+    def restart_entropy(self) -> None:
+        """Repeat the entropy from its beginning. Safe only if nothing that was drawn has become durable."""
+        self._drawn = 0
+
     def entropy(self, count: int) -> bytes:
         self._drawn += 1
         seed = self._drawn.to_bytes(8, "big")
@@ -50,7 +55,7 @@ class VirtualSources(Sources):
 
 
 class FaultyStore:
-    """A store seen by one host: at each commit it may die, or be taken for dead."""
+    """The store as one host sees it: at each commit the host may crash, or lose its runs to another host."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -64,21 +69,21 @@ class FaultyStore:
         options = ["commits", "crash before", "crash after"]
         if world.usurp is not None:
             options.append("lost owner")
-        fate = world.choose(f"commit {world.commits}", options)
-        if fate == "crash before":
+        fault = world.choose(f"commit {world.commits}", options)
+        if fault == "crash before":
             raise Killed
-        if fate == "lost owner":
+        if fault == "lost owner":
             await world.lose_owner()
         await world.store.commit(bundle)
-        if fate == "crash after":
+        if fault == "crash after":
             raise Killed
 
 
 class World:
-    """What a scenario lives in, under one schedule.
+    """The store, the time and the choices of one schedule.
 
-    `usurp`, if the scenario sets it, is how another host takes the runs of this one and goes on with
-    them while this one still believes in its own.
+    A scenario may set `usurp`: it lets another host take over and finish the runs, while the first host still
+    believes that it owns them.
     """
 
     def __init__(self, store: Store, chooser: Chooser) -> None:
@@ -89,30 +94,36 @@ class World:
         self.usurp: Callable[[], Awaitable[None]] | None = None
 
     def host_store(self) -> Any:
-        """The store as a host sees it, which commits through fate."""
+        """The store for a host of the scenario: its commits may fail."""
         return FaultyStore(self)
 
     async def lose_owner(self) -> None:
-        """Let the usurper run. It can't be usurped in turn."""
+        """Let the other host take the runs. No third host takes them from that one."""
         usurp, self.usurp = self.usurp, None
         if usurp is not None:
             await usurp()
 
 
 class Exploration(NamedTuple):
-    """How much was explored. `faults` are all that were tried, such as "commit 3: crash after"."""
+    """What an exploration covered.
+
+    `faults` are all faults that it tried, such as "commit 3: crash after". `endings` are all endings of the run, such
+    as "completed 42".
+    """
 
     schedules: int
     commits: int
     faults: frozenset[str]
+    endings: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
-        return f"{self.schedules:,} schedules, {self.commits:,} commits"
+        ended = f"; the run ended {' or '.join(sorted(self.endings))}" if self.endings else ""
+        return f"{self.schedules:,} schedules, {self.commits:,} commits{ended}"
 
 
 @asynccontextmanager
 async def memory_store() -> AsyncIterator[Store]:
-    """A SQLite store in memory: the fast default."""
+    """An in-memory SQLite store, the default: it is the fastest."""
     store = await open_store("sqlite:///:memory:")
     try:
         yield store
@@ -126,9 +137,9 @@ async def explore(
     max_faults: int = 1,
     open_store: OpenStore = memory_store,
 ) -> Exploration:
-    """Run `scenario` under every schedule of at most `max_faults` faults, on a fresh store each.
+    """Run `scenario` under every schedule of at most `max_faults` faults, each on a new store.
 
-    After each, the store must be sound. Raises `ScheduleFailed` at the first that is not.
+    After each schedule `assert_sound` checks the store. Raises `ScheduleFailed` at the first schedule that fails.
     """
     count = commits = 0
     faults: set[str] = set()

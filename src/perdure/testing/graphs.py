@@ -1,8 +1,10 @@
-"""What must hold of graph runs at any stop: the semaphore says whether one is open, the rows what it waits for."""
+"""Checks of graph runs after each commit: semaphore, messages, and rows that agree with the journal."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,35 +19,66 @@ from perdure.core.ledger import AccountId, MessageLedger, message_account
 from perdure.core.replay.doubt import resolution_of
 from perdure.engine.graph.index import Index, index_of, stored_index
 from perdure.engine.graph.machine import GraphMachine
-from perdure.engine.programs import Programs
-from perdure.engine.replay.programs import program_of, rebuild
-from perdure.engine.replay.record import Diverged
+from perdure.engine.known_programs import KnownPrograms
+from perdure.engine.programs.rebuilding import program_for, rebuild
+from perdure.engine.runs.effects import RecordedChange
+from perdure.engine.runs.record import Diverged
 from perdure.engine.sources import Sources
-from perdure.store.bundle import Bundle
-from perdure.store.records import Run
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.records import Run
 from perdure.store.store import Store
 
-Journals = dict[str, Counter[str]]
-"""By program, what its runs journaled, save for how often they tried."""
+JournalCounts = dict[str, Counter[str]]
+"""By program, the texts of the events that its runs journaled, without attempts and retries."""
 
 _CLOSING = (e.StepSkipped, e.Terminal)
 _OWN_IDS = re.compile(r"([rm])_[0-9a-f]{32}(_[0-9a-f]{32})?")
 _MOMENTARY = ("attempt", "claim", "delivery_id", "fire_at_ms", "root", "retry_policy")
 
 
-class GraphWatch:
-    """Follows every graph run of a store, from commit to commit."""
+class Replayed(NamedTuple):
+    """The index of what a run waits for, from its journal, and the changes that it decided and has not committed."""
 
-    def __init__(self, store: Store, codec: Codec, *, is_fused: bool) -> None:
+    waits: Index
+    changes: Sequence[RecordedChange]
+
+
+class ReplayCache:
+    """ReplayCache each journal once.
+
+    The schedules of one exploration share most journals, because they differ only from their first fault on. Two
+    journals are the same if all bytes of their entries and of their runs' rows are, except for owner and epoch.
+    """
+
+    def __init__(self) -> None:
+        self._done: dict[tuple[Run, bytes], Replayed | None] = {}
+
+    def of(self, run: Run, entries: list[Entry], codec: Codec) -> Replayed | None:
+        """The replayed journal; `None` if the run is no graph."""
+        row = msgspec.structs.replace(run, owner=None, epoch=0)
+        journal = row, sha256(msgspec.msgpack.encode(entries)).digest()
+        if journal not in self._done:
+            machine = _machine_of(run, entries, codec)
+            self._done[journal] = (
+                None if machine is None else Replayed(index_of(machine), machine.record.changes)
+            )
+        return self._done[journal]
+
+
+class GraphChecker:
+    """Checks every graph run of a store after each commit."""
+
+    def __init__(self, store: Store, codec: Codec, replays: ReplayCache, *, is_fused: bool) -> None:
         self._store = store
         self._codec = codec
+        self._replays = replays
         self._is_fused = is_fused
         self._events: dict[RunId, list[e.Event]] = {}
         self._semaphores: Counter[RunId] = Counter()
         self._balances: dict[RunId, Counter[AccountId]] = {}
 
-    async def look(self, bundle: Bundle) -> list[str]:
-        """The bundle is durable. Returns what is wrong now."""
+    async def check(self, bundle: Bundle) -> list[str]:
+        """Check the runs that the durable bundle changes. Returns the violations."""
         wrong: list[str] = []
         for new, first in bundle.created:
             if getattr(first.entries[0].event, "trigger", None) is not None:
@@ -55,7 +88,7 @@ class GraphWatch:
         for run_id, entries in [(each.run_id, each.entries) for each in changed]:
             if run_id in self._events:
                 wrong += self._take(run_id, entries)
-                wrong += await stray_rows(self._store, run_id, self._codec)
+                wrong += await row_mismatches(self._store, run_id, self._codec, self._replays)
         return wrong
 
     def _take(self, run_id: RunId, entries: Iterable[Entry]) -> list[str]:
@@ -68,7 +101,7 @@ class GraphWatch:
             for account, increment in postings:
                 self._balances[run_id][account] += increment
             if not was_open and not _may_close(event):
-                wrong.append(f"run {run_id} goes on after its last obligation: {event}")
+                wrong.append(f"run {run_id} continues after its last obligation: {event}")
             events.append(event)
         left, is_over = self._semaphores[run_id], isinstance(events[-1], e.Terminal)
         if left < 0 or (is_over and left) or (self._is_fused and not is_over and not left):
@@ -76,12 +109,15 @@ class GraphWatch:
                 f"the semaphore of run {run_id}, which is {'over' if is_over else 'open'}, is {left}"
             )
         if is_over:
-            wrong += self._judge_messages(run_id)
+            wrong += self._check_messages(run_id)
         return wrong
 
-    def _judge_messages(self, run_id: RunId) -> list[str]:
-        """Each message has its place among the entries of a step, unless it began the run; and what was entered
-        has done its work, unless the run did not come so far."""
+    def _check_messages(self, run_id: RunId) -> list[str]:
+        """Messages that the run did not process to the end.
+
+        Each message must have entered a step, except for the one that began the run. If the run completed, each
+        message that entered must also have spawned.
+        """
         first, *_, last = self._events[run_id]
         began = message_account(getattr(first, "guid", None) or Guid(""))
         is_done = isinstance(last, e.ExecutionCompleted)
@@ -94,7 +130,7 @@ class GraphWatch:
         ]
 
     async def left_over(self) -> list[str]:
-        """When all runs are over: what still waits for one of them that it had asked for."""
+        """Timers and retries that are left in the store when all runs are over."""
         return [
             f"a {message.kind} of step {message.step} of run {run_id} is left ({state})"
             for run_id in self._events
@@ -102,24 +138,24 @@ class GraphWatch:
             if message.kind in ("timer", "retry")
         ]
 
-    def journals(self) -> Journals:
-        """What all runs have journaled."""
-        found: Journals = {}
+    def journals(self) -> JournalCounts:
+        """The events that all runs have journaled, by program."""
+        found: JournalCounts = {}
         for events in self._events.values():
             first = events[0]
             assert isinstance(first, e.ExecutionStarted)  # noqa: S101 - nothing can stand before it
-            found.setdefault(first.program, Counter()).update(_told(events))
+            found.setdefault(first.program, Counter()).update(_event_texts(events))
         return found
 
 
 def _may_close(event: e.Event) -> bool:
-    """Whether it may stand between the last obligation and the end, or is the end."""
+    """Whether the event may follow the last obligation: it closes the run, or precedes the closing event."""
     if isinstance(event, e.CancelRequested):
         return event.guid is None
     return isinstance(event, _CLOSING) or (isinstance(event, e.Posted) and event.label == "emit")
 
 
-def _told(events: Iterable[e.Event]) -> Iterable[str]:
+def _event_texts(events: Iterable[e.Event]) -> Iterable[str]:
     attempted = set()
     for event in events:
         if isinstance(event, e.InvokeStarted | e.InvokeRetrying):
@@ -135,19 +171,19 @@ def _told(events: Iterable[e.Event]) -> Iterable[str]:
 
 
 def _text_of(event: e.Event) -> str:
-    """An event without what differs from run to run."""
+    """The event without the fields and ids that differ from run to run."""
     fields = msgspec.to_builtins(event)
     for name in _MOMENTARY:
         fields.pop(name, None)
     if isinstance(event, e.Carrier):
-        # What an exception says may hold the number of the attempt.
+        # The text of an exception may contain the number of the attempt.
         is_error = isinstance(event, e.InvokeCompleted) and not event.ok
         fields["payload"] = None if is_error else (event.payload or b"").decode(errors="replace")
     return _OWN_IDS.sub(r"\1_", str(fields))
 
 
-def differences(ended: Journals, expected: Journals) -> list[str]:
-    """What one has journaled and the other has not, for people."""
+def differences(ended: JournalCounts, expected: JournalCounts) -> list[str]:
+    """The events that only one of both has journaled, as lines for an error text."""
     found = []
     for program in sorted(ended.keys() | expected.keys()):
         ours, theirs = ended.get(program, Counter()), expected.get(program, Counter())
@@ -156,12 +192,14 @@ def differences(ended: Journals, expected: Journals) -> list[str]:
     return found
 
 
-async def stray_rows(store: Store, run_id: RunId, codec: Codec) -> list[str]:
-    """Where the rows of readiness, inbox and hooks are not what the run's journal says.
+async def row_mismatches(
+    store: Store, run_id: RunId, codec: Codec, replays: ReplayCache
+) -> list[str]:
+    """Rows of readiness, inbox and hooks that disagree with the run's journal.
 
-    A hook that a signal has found is gone while the signal is on its way. What a run has decided and not
-    committed yet, where parts commit apart, has no rows yet. A run that changes meanwhile is not judged, nor one
-    whose program is not known here.
+    Two differences are legal. A matched hook has no row while its signal is under way. Decisions that are not committed
+    yet, where parts commit separately, have no rows. A run that changes during the check is skipped, and so is a run
+    whose program is not registered here.
     """
     run = await store.run(run_id)
     if run is None:
@@ -173,7 +211,7 @@ async def stray_rows(store: Store, run_id: RunId, codec: Codec) -> list[str]:
         await store.inbox(run_id),
         ((hook.step, hook.mailbox) for hook in hooks),
     )
-    found = {m.step for m, state, _ in await store.messages(run_id) if state == "pending"}
+    matched = {m.step for m, state, _ in await store.messages(run_id) if state == "pending"}
     now = await store.run(run_id)
     if now is None or now.seq != run.seq:
         return []
@@ -181,31 +219,31 @@ async def stray_rows(store: Store, run_id: RunId, codec: Codec) -> list[str]:
         expected = Index()
     else:
         try:
-            machine = _machine_of(run, entries, codec)
+            replayed = replays.of(run, entries, codec)
         except (Diverged, UnknownName):
-            return []  # whoever has the run says so
-        if machine is None:
+            return []  # the host that owns the run parks it for that
+        if replayed is None:
             return []
-        expected = index_of(machine)
-        stored.follow(machine.record.changes)
-        for step in expected.hooks.keys() & found:
+        stored.follow(replayed.changes)
+        expected = msgspec.structs.replace(replayed.waits, hooks=dict(replayed.waits.hooks))
+        for step in replayed.waits.hooks.keys() & matched:
             del expected.hooks[step]
             stored.hooks.pop(step, None)
     return [] if stored == expected else [f"run {run_id} has the rows {stored}, not {expected}"]
 
 
 def _machine_of(run: Run, entries: list[Entry], codec: Codec) -> GraphMachine | None:
-    """The run as its journal tells it; None if it is no graph."""
-    programs = Programs()
-    program = program_of(run, programs)
+    """The machine of the replayed run; `None` if the run is no graph."""
+    programs = KnownPrograms()
+    program = program_for(run, programs)
     if not isinstance(program, GraphProgram):
         return None
-    machine = rebuild(run, entries, program, codec, _Nothing(), programs).machine
+    machine = rebuild(run, entries, program, codec, _NullSources(), programs).machine
     return machine if isinstance(machine, GraphMachine) else None
 
 
-class _Nothing(Sources):
-    """Sources for a run that is only looked at."""
+class _NullSources(Sources):
+    """Sources for a run that is only replayed."""
 
     def now_ms(self) -> int:
         return 0

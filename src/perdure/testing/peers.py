@@ -1,36 +1,41 @@
-"""What a host does about its peers, at the mercy of an explorer."""
+"""Takeovers and host snapshots with faults."""
 
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.core.ids import HostId
-from perdure.store.hosts import Glance, Scope
-from perdure.store.records import Run
+from perdure.store.rows.hosts import HostScope, HostSnapshot
+from perdure.store.rows.records import Run
 
 if TYPE_CHECKING:
-    from perdure.testing.mortal import MortalStore
-    from perdure.testing.workflows import Universe
+    from perdure.testing.crashing_store import CrashingStore
+    from perdure.testing.simulation import Simulation
 
 
-async def fateful_takeover(
-    universe: "Universe", mortal: "MortalStore", from_owner: HostId, owner: HostId, limit: int
+async def faulty_takeover(
+    simulation: "Simulation", store: "CrashingStore", from_owner: HostId, owner: HostId, limit: int
 ) -> list[Run]:
-    """A host may die over what it takes: then one run is a dead host's again, and the rest still are another's."""
-    await mortal.require_alive()
-    fates = ["is done", "crash before", "crash after one run", "crash after"]
-    fate = universe.choose(f"takeover from {from_owner}", fates)
-    if fate == "crash before":
-        await mortal.die()
-    limit = 1 if fate == "crash after one run" else limit
-    runs = await universe.store.take_over(from_owner, owner, limit)
-    if fate != "is done":
-        await mortal.die()
+    """Take over runs of `from_owner`. The host may die before, after, or after the first run alone.
+
+    In the last case two dead hosts own the runs: this one owns one run, and `from_owner` the others.
+    """
+    await store.require_alive()
+    options = ["is done", "crash before", "crash after one run", "crash after"]
+    fault = simulation.choose(f"takeover from {from_owner}", options)
+    if fault == "crash before":
+        await store.die()
+    limit = 1 if fault == "crash after one run" else limit
+    runs = await simulation.store.take_over(from_owner, owner, limit)
+    if fault != "is done":
+        await store.die()
     return runs
 
 
-async def fateful_glance(universe: "Universe", mortal: "MortalStore", scope: Scope) -> Glance:
-    """What comes again and late is due, though the store does not have it any more."""
-    await mortal.require_alive()
-    glance = await universe.store.glance(scope)
-    return msgspec.structs.replace(glance, next_due_ms=0) if mortal.late else glance
+async def faulty_snapshot(
+    simulation: "Simulation", store: "CrashingStore", scope: HostScope
+) -> HostSnapshot:
+    """The host's snapshot. While messages wait to be delivered again it says that a message is due."""
+    await store.require_alive()
+    snapshot = await simulation.store.host_snapshot(scope)
+    return msgspec.structs.replace(snapshot, next_due_ms=0) if store.late else snapshot

@@ -1,4 +1,4 @@
-"""The crash explorer as a pytest fixture. pytest finds it when perdure is installed."""
+"""The crash explorer as a pytest fixture. pytest loads it if perdure is installed."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,15 +17,15 @@ class CrashExplorer:
     async def explore(
         self, make_call: Callable[[], ProgramCall[Any]], **options: Any
     ) -> Exploration:
-        """For tests that are async."""
+        """For async tests."""
         return await explore_workflow(make_call, **options)
 
     def check(self, make_call: Callable[[], ProgramCall[Any]], **options: Any) -> Exploration:
-        """For tests that are not."""
+        """For sync tests."""
         return asyncio.run(explore_workflow(make_call, **options))
 
 
 @pytest.fixture
 def crash_explorer() -> CrashExplorer:
-    """Runs a workflow or a graph under every schedule of crashes and checks it after each."""
+    """Runs a workflow or graph under every schedule of faults, and checks it after each."""
     return CrashExplorer()

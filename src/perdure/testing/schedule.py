@@ -1,8 +1,8 @@
-"""Schedules: every decision that fate takes in a run of a program, enumerated.
+"""Schedules: enumerates every combination of faults in a run of a program.
 
-A program under exploration asks `choose` wherever something can go one way or another. The first
-option is what normally happens; any other is a *fault*. `schedules` runs through all ways to place up
-to a number of faults, by taking each run's recorded choices and deviating from them once more.
+The explorer calls `choose` wherever a fault can happen. The first option is the normal case; each other option is a
+*fault*. `Schedules` yields every way to place at most a given number of faults: it takes the recorded choices of each
+run and deviates from them at one more choice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from perdure.core.errors import PerdureError
 
 
 class Choice(NamedTuple):
-    """What was asked, and which of how many options was taken."""
+    """A question, its options, and the index of the option that was taken."""
 
     question: str
     options: tuple[str, ...]
@@ -23,16 +23,16 @@ class Choice(NamedTuple):
 
 
 class NotRepeatable(PerdureError):
-    """The program under exploration did something else than the last time."""
+    """The program under exploration behaved differently from the previous run of the same schedule."""
 
     code = "not-repeatable"
 
 
 class Chooser:
-    """Takes the given options first, then the normal ones, and records all of them.
+    """Repeats the choices of `prefix`, then takes normal options, and records every choice.
 
-    If it is strict, a program that does something else than the last time is found out. One that can't repeat itself,
-    because a real server answers when it likes, gets what is normal where an option is not there any more.
+    A strict chooser raises `NotRepeatable` if a program no longer offers an option of the prefix. One that is not
+    strict takes the normal option then: a program on a real database server can't repeat its timing exactly.
     """
 
     def __init__(self, prefix: Sequence[int] = (), *, is_strict: bool = True) -> None:
@@ -41,16 +41,16 @@ class Chooser:
         self.choices: list[Choice] = []
 
     def choose(self, question: str, options: Sequence[str]) -> str:
-        place = len(self.choices)
-        taken = self._prefix[place] if place < len(self._prefix) else 0
+        index = len(self.choices)
+        taken = self._prefix[index] if index < len(self._prefix) else 0
         if taken >= len(options) and not self._is_strict:
             taken = 0
         if taken >= len(options):
             raise NotRepeatable(
-                f"choice {place} was one of more than {taken} before, and is {question!r} of "
-                f"{len(options)} now",
-                "a schedule can be repeated only if the program does the same thing every time: "
-                "take clocks, randomness and real waiting out of its tasks",
+                f"choice {index} had more than {taken} options before, and now is {question!r} with "
+                f"{len(options)}",
+                "a schedule is repeatable only if the program does the same every time: "
+                "remove clocks, randomness and real waiting from its tasks",
             )
         self.choices.append(Choice(question, tuple(options), taken))
         return options[taken]
@@ -61,7 +61,10 @@ class Chooser:
 
 
 class Schedules:
-    """All schedules with at most `max_faults` faults. Report each run's chooser before the next."""
+    """Yields a chooser for each schedule of at most `max_faults` faults.
+
+    The caller runs its program with a chooser before it asks for the next one.
+    """
 
     def __init__(self, max_faults: int, *, is_strict: bool = True) -> None:
         self._max_faults = max_faults
@@ -76,10 +79,10 @@ class Schedules:
             self._deviate(prefix, chooser)
 
     def _deviate(self, prefix: tuple[int, ...], chooser: Chooser) -> None:
-        """Queue each way to go wrong once more, later than the faults that this run had."""
+        """Queue every schedule that adds one fault after the last fault of this one."""
         if sum(taken != 0 for taken in prefix) >= self._max_faults:
             return
         taken = tuple(choice.taken for choice in chooser.choices)
-        for place in range(len(prefix), len(taken)):
-            for option in range(1, len(chooser.choices[place].options)):
-                self._pending.append((*taken[:place], option))
+        for index in range(len(prefix), len(taken)):
+            for option in range(1, len(chooser.choices[index].options)):
+                self._pending.append((*taken[:index], option))

@@ -1,34 +1,38 @@
-"""Users' transactions whose fate an explorer decides."""
+"""Users' transactions with faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from perdure.core.errors import TransactionInterrupted
 from perdure.core.journal.events import InvokeCompleted
-from perdure.store.bundle import Bundle
-from perdure.store.transaction import OpenTransaction
+from perdure.store.commit.bundle import Bundle
+from perdure.store.user_transaction import OpenTransaction
 
 if TYPE_CHECKING:
-    from perdure.testing.mortal import MortalStore
-    from perdure.testing.workflows import Universe
+    from perdure.testing.crashing_store import CrashingStore
+    from perdure.testing.simulation import Simulation
 
 Bundles = Sequence[Bundle]
 Commit = Callable[[Bundles], Awaitable[None]]
 
 
-class FatefulTransaction:
-    """A user's transaction. Its host may lose its runs before it begins; at its commit it may die.
+class FaultyTransaction:
+    """A user's transaction. Its host may lose its runs or the connection before it begins, and may die at its commit.
 
-    While it is open nobody else can take a run, if the store has one writer: only before or after. What it writes
-    must commit with the completion of the step that wrote it: so it happens once, because that does.
+    While the transaction is open, a store with one writer lets no other host take a run: only before or after it. The
+    user's rows must commit with the completion of the step that wrote them, which is why they are written once.
     """
 
-    def __init__(self, universe: "Universe", store: "MortalStore", real: OpenTransaction) -> None:
-        self._universe = universe
+    def __init__(
+        self, simulation: "Simulation", store: "CrashingStore", real: OpenTransaction
+    ) -> None:
+        self._simulation = simulation
         self._store = store
         self._real = real
         self._prepare: Callable[[], Awaitable[object]] | None = None
+        self._is_cut_off = False
         real.prepare = self._begin
 
     def __getattr__(self, name: str) -> Any:
@@ -42,8 +46,15 @@ class FatefulTransaction:
     def prepare(self, prepare: Callable[[], Awaitable[object]]) -> None:
         self._prepare = prepare
 
+    @property
+    def is_cut_off(self) -> bool:
+        return self._is_cut_off or self._real.is_cut_off
+
     async def _begin(self) -> None:
-        await self._store.meet_fate("a transaction", ["begins", "crash before"])
+        options = ["begins", "crash before", "connection lost"]
+        if await self._store.choose_fault("a transaction", options) == "connection lost":
+            self._is_cut_off = True
+            raise TransactionInterrupted("the connection was lost", "begin it again")
         if self._prepare is not None:
             await self._prepare()
 
@@ -60,26 +71,28 @@ class FatefulTransaction:
             for entry in appended.entries
         ]
         if not any(isinstance(entry.event, InvokeCompleted) for entry in entries):
-            self._universe.violations.append("rows were committed without the end of their step")
+            self._simulation.violations.append(
+                "rows were committed without the completion of their step"
+            )
 
 
 @asynccontextmanager
-async def fateful_transaction(
-    universe: "Universe", store: "MortalStore", limit_s: float
-) -> AsyncIterator[FatefulTransaction]:
-    """A transaction that ends with its host: the database rolls back what it hears no more of."""
+async def faulty_transaction(
+    simulation: "Simulation", store: "CrashingStore", limit_s: float
+) -> AsyncIterator[FaultyTransaction]:
+    """A transaction that the database rolls back if its host dies."""
     if store.death.done():
         await store.die()
-    async with universe.store.transaction(limit_s) as real:
+    async with simulation.store.transaction(limit_s) as real:
         store.open_transactions.add(real)
         try:
-            yield FatefulTransaction(universe, store, real)
+            yield FaultyTransaction(simulation, store, real)
         finally:
             store.open_transactions.discard(real)
 
 
-def end_transactions(store: "MortalStore") -> None:
-    """The host is dead: so are its connections."""
+def end_transactions(store: "CrashingStore") -> None:
+    """Close the connections of a dead host."""
     for transaction in store.open_transactions:
         closing = asyncio.ensure_future(transaction.close())
         store.tasks.add(closing)

@@ -1,4 +1,4 @@
-"""Whether what workers pass fits the tasks that this process has. Of others nothing is known."""
+"""Checks the arguments that workers pass against the tasks registered in this process. Unknown tasks are skipped."""
 
 import types
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from perdure.core.codec import JsonCodec
 from perdure.core.errors import ExpressionProblem, InputError
 from perdure.core.graph.gaps import NO_GAPS, Gaps
 from perdure.core.graph.inference import clashes
-from perdure.core.graph.model import Graph, Problem, Type, Worker
-from perdure.core.graph.scopes import Scope, Scopes, known_type
+from perdure.core.graph.model import Graph, Problem, Type, WorkerNode
+from perdure.core.graph.scopes import Scopes, TypeScope, known_type
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import Survey
 from perdure.core.syntax import literal_value
@@ -32,14 +32,17 @@ _codec = JsonCodec()
 
 
 def argument_problems(graph: Graph, gaps: Gaps = NO_GAPS) -> list[Problem]:
-    """What the workers of a graph pass wrongly to tasks that are registered here."""
+    """Problems with the arguments that the workers of a graph pass to registered tasks."""
     survey = Survey(graph, gaps)
-    tasks = {node.name: find("task", node.task) for node in survey.of_kind(Worker)}
+    tasks = {
+        node.name: find("task", node.task) if node.task else None
+        for node in survey.of_kind(WorkerNode)
+    }
     if not any(tasks.values()):
         return []
     scopes = Scopes(survey)
     found: list[Problem] = []
-    for node in survey.of_kind(Worker):
+    for node in survey.of_kind(WorkerNode):
         task = tasks[node.name]
         if task is not None:
             scope = scopes.before.get(node.name, {})
@@ -50,7 +53,7 @@ def argument_problems(graph: Graph, gaps: Gaps = NO_GAPS) -> list[Problem]:
 class _Passing:
     """The arguments of one worker."""
 
-    def __init__(self, survey: Survey, node: Worker, scope: Scope) -> None:
+    def __init__(self, survey: Survey, node: WorkerNode, scope: TypeScope) -> None:
         self._survey = survey
         self._node = node
         self._scope = scope
@@ -103,7 +106,7 @@ class _Passing:
 
 
 def _types_of(wanted: Any) -> tuple[Type, ...]:
-    """The types that an annotation allows: any, unless all of it is known."""
+    """The graph types that an annotation allows; "any" for a part without a graph type."""
     if get_origin(wanted) in {Union, types.UnionType}:
         return tuple(kind for part in get_args(wanted) for kind in _types_of(part))
     return (_TYPES.get(get_origin(wanted) or wanted, "any"),)

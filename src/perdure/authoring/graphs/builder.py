@@ -1,4 +1,4 @@
-"""Graphs made by programs: a builder with a method for each kind of node."""
+"""Builds graphs in Python, with a method for each kind of node."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -11,22 +11,23 @@ import msgspec
 from perdure.authoring.durations import Duration
 from perdure.authoring.graphs.arguments import argument_problems
 from perdure.authoring.graphs.program import GraphProgram
-from perdure.authoring.graphs.values import seconds_of, spelled
+from perdure.authoring.graphs.values import Computed, seconds_of, spelled
+from perdure.authoring.modules import type_name
 from perdure.authoring.program import Program
 from perdure.authoring.signal import Signal
 from perdure.authoring.task import Task
 from perdure.core.errors import ExpressionProblem, InputError
 from perdure.core.graph import model as m
 from perdure.core.graph.checking import invalid, problems_of
-from perdure.core.graph.fields import ARGUMENTS, EXPRESSIONS, VARIABLE_MAPS
+from perdure.core.graph.fields import ARGUMENTS, EXPRESSIONS, SHADOWED, VARIABLE_MAPS
 from perdure.core.graph.model import FieldType, Graph, Problem, RetryRule, Type
-from perdure.core.graph.starting import started
+from perdure.core.graph.starting import with_trigger
 from perdure.core.graph.suggestions import did_you_mean
 
-Expression: TypeAlias = str | int | float | bool | None
-"""Text is an expression, in the subset of Python that graphs use; anything else stands for itself."""
+ExpressionLike: TypeAlias = str | int | float | bool | None
+"""Text is an expression in the Python subset of graphs; any other value stands for itself."""
 
-Expressions: TypeAlias = Mapping[str, Expression]
+ExpressionMap: TypeAlias = Mapping[str, ExpressionLike]
 FieldSpec: TypeAlias = type | Type | FieldType | None
 
 _TYPES: Final[dict[Any, Type]] = {
@@ -42,83 +43,84 @@ _TYPES: Final[dict[Any, Type]] = {
 }
 
 _OPTIONAL: Final = frozenset(("emit", "key", "run", "target"))
-"""Expressions that need not be given; of these None is none."""
+"""Optional expressions: None means that there is none, not the value None."""
 
 
 class TriggerOptions(TypedDict, total=False):
-    keys: Expressions
-    job: Expressions
-    emit: Expression
+    keys: ExpressionMap
+    job: ExpressionMap
+    emit: ExpressionLike
     persist: bool
 
 
 class ResponseOptions(TypedDict, total=False):
-    """What every node takes that responds. Without `output` the result is a variable of the node's name."""
+    """Options of all nodes with a result. Without `output` the result is a variable with the node's name."""
 
-    output: Expressions
-    job: Expressions
+    output: ExpressionMap
+    job: ExpressionMap
 
 
 class WorkerOptions(ResponseOptions, total=False):
-    input: Expressions
+    input: ExpressionMap
     retry: RetryRule
     timeout: Duration
     pending: bool
 
 
 class AwaitOptions(ResponseOptions, total=False):
-    input: Expressions
+    input: ExpressionMap
     wait: bool
+    retry: RetryRule
 
 
 class HookOptions(ResponseOptions, total=False):
-    key: Expression
-    timeout: Expression | timedelta
+    key: ExpressionLike
+    timeout: ExpressionLike | timedelta
     cycle: bool
     pending: bool
 
 
 class SignalOptions(TypedDict, total=False):
-    data: Expression
-    key: Expression
-    run: Expression
+    data: ExpressionLike
+    key: ExpressionLike
+    run: ExpressionLike
     all: str
     scrub: bool
     code: int
-    job: Expressions
+    job: ExpressionMap
 
 
 class InterruptOptions(TypedDict, total=False):
-    target: Expression
-    reason: Expression
+    target: ExpressionLike
+    reason: ExpressionLike
     throw: bool
     code: int
     descend: bool
-    job: Expressions
+    job: ExpressionMap
 
 
 class RaiseOptions(TypedDict, total=False):
-    message: Expression
+    message: ExpressionLike
     again: str
     bases: Iterable[str]
 
 
 class EdgeOptions(TypedDict, total=False):
     on: str | int
-    when: Expression
+    when: ExpressionLike
     errors: Iterable[str | type[BaseException]]
     bind: str
 
 
 class Inputs:
-    """The fields of a graph's input: each attribute is the expression that reads it."""
+    """The fields of a graph's input. Each attribute is the expression that reads the field."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)
 
     def __getattr__(self, name: str) -> str:
         if name in self._names:
-            return name
+            return f"input.{name}" if name in SHADOWED else name
         remedy = did_you_mean(name, self._names, f"it has {', '.join(self._names) or 'none'}")
         raise AttributeError(f"the graph's input has no field {name!r}: {remedy}")
 
@@ -127,9 +129,9 @@ class Inputs:
 
 
 class GraphBuilder:
-    """Collects nodes and edges; `build` checks them and makes the graph.
+    """Collects nodes and edges; `build` checks them and returns the graph.
 
-    Every method that adds a node returns its name. Expressions are texts; for a text itself write its `repr`.
+    Every method that adds a node returns the node's name. Expressions are texts; a literal text is its `repr`.
     """
 
     def __init__(
@@ -137,11 +139,13 @@ class GraphBuilder:
         name: str,
         *,
         version: str = "",
-        input: Mapping[str, FieldSpec] | None = None,  # noqa: A002 - the word of graphs for it
+        input: Mapping[str, FieldSpec] | None = None,  # noqa: A002 - the term of graphs
         output: Mapping[str, FieldSpec] | None = None,
         source: str = "",
+        threshold: int = 0,
     ) -> None:
         self._name = name
+        self._threshold = threshold
         self._version = version
         self._input = _schema("input", input)
         self._output = _schema("output", output)
@@ -150,86 +154,103 @@ class GraphBuilder:
         self._edges: list[m.Edge] = []
         self._problems: list[Problem] = []
         self._words: dict[tuple[str, str], str] = {}
-        """By node and field of the model: what it is called here, if that is another word."""
+        """The builder's name of a field, by node and field of the model, where the two differ."""
         self.input = Inputs(self._input or ())
+
+    @staticmethod
+    def computed(expression: str) -> Computed:
+        """A task, program or topic whose name the expression computes when the run reaches the node."""
+        return Computed(expression)
 
     # Activities
 
     def trigger(self, name: str = "start", **options: Unpack[TriggerOptions]) -> str:
-        """Where a run begins. Without one, it begins in every node that no edge leads to."""
-        return self._add(m.Trigger, name, options)
+        """The start of a run. Without a trigger, a run starts at every node without incoming edges."""
+        return self._add(m.TriggerNode, name, options)
 
     def worker(
-        self, name: str, task: Task[..., Any] | str, **options: Unpack[WorkerOptions]
+        self, name: str, task: Task[..., Any] | Computed | str, **options: Unpack[WorkerOptions]
     ) -> str:
         """Calls a task, with `input` as its arguments."""
-        return self._add(m.Worker, name, options, task=_name_of(task))
+        return self._add(m.WorkerNode, name, options, **_named("task", task))
 
     def wait_for(
-        self, name: str, program: Program[..., Any] | str, **options: Unpack[AwaitOptions]
+        self,
+        name: str,
+        program: Program[..., Any] | Computed | str,
+        **options: Unpack[AwaitOptions],
     ) -> str:
-        """Starts another program as a child run, and waits for it: an await."""
-        return self._add(m.Await, name, options, program=_name_of(program))
+        """Starts another program as a child run, and waits for it (an await node)."""
+        return self._add(m.AwaitNode, name, options, **_named("program", program))
 
     def hook(
-        self, name: str, topic: Signal[Any] | str | None = None, **options: Unpack[HookOptions]
+        self,
+        name: str,
+        topic: Signal[Any] | Computed | str | None = None,
+        **options: Unpack[HookOptions],
     ) -> str:
-        """Waits for a signal, up to `timeout` seconds; without a topic for nothing. `cycle` lets cycles return here."""
+        """Waits for a signal, up to `timeout` seconds; without a topic, not at all. `cycle`: cycles may return here."""
         given: dict[str, Any] = {**options}
         limit = given.pop("timeout", None)
         sleep = None if limit is None else self._wait(name, "timeout", limit)
-        topic = None if topic is None else _name_of(topic)
-        return self._add(m.Hook, name, given, topic=topic, sleep=sleep)
+        named = {} if topic is None else _named("topic", topic)
+        return self._add(m.HookNode, name, given, **named, sleep=sleep)
 
     def sleep(
-        self, name: str, seconds: Expression | timedelta, **options: Unpack[ResponseOptions]
+        self, name: str, seconds: ExpressionLike | timedelta, **options: Unpack[ResponseOptions]
     ) -> str:
         """Waits for a time."""
-        return self._add(m.Hook, name, options, sleep=self._wait(name, "seconds", seconds))
+        return self._add(m.HookNode, name, options, sleep=self._wait(name, "seconds", seconds))
 
-    def signal(self, name: str, topic: Signal[Any] | str, **options: Unpack[SignalOptions]) -> str:
-        """Sends a signal: by `key`, to a `run`, or to all runs whose search key `all` has the value of `key`."""
-        return self._add(m.Signal, name, options, topic=_name_of(topic))
+    def signal(
+        self, name: str, topic: Signal[Any] | Computed | str, **options: Unpack[SignalOptions]
+    ) -> str:
+        """Sends a signal: by `key`, to a `run`, or to all runs whose search key `all` equals `key`."""
+        return self._add(m.SignalNode, name, options, **_named("topic", topic))
 
-    def cycle(self, name: str, to: str, *, input: Expressions | None = None) -> str:  # noqa: A002
-        """Goes back to a hook; `input` are variables that are other there."""
-        return self._add(m.Cycle, name, {"input": input or {}}, to=to)
+    def cycle(self, name: str, to: str, *, input: ExpressionMap | None = None) -> str:  # noqa: A002
+        """Returns to a hook; `input` sets variables for the next pass."""
+        return self._add(m.CycleNode, name, {"input": input or {}}, to=to)
 
     def interrupt(self, name: str, **options: Unpack[InterruptOptions]) -> str:
         """Ends this run, or the one whose id is `target`."""
-        return self._add(m.Interrupt, name, options)
+        return self._add(m.InterruptNode, name, options)
 
     def aggregate(
         self,
         name: str,
         *,
         of: str,
-        collect: Expression,
+        collect: ExpressionLike,
         into: str,
-        job: Expressions | None = None,
+        job: ExpressionMap | None = None,
     ) -> str:
-        """Waits for all items of a spread, and collects one value of each."""
+        """Waits for all items of a spread, and collects one value from each."""
         given = {"collect": collect, "job": job or {}}
-        return self._add(m.Aggregate, name, given, of=of, into=into)
+        return self._add(m.AggregateNode, name, given, of=of, into=into)
 
     # Inline nodes
 
-    def assign(self, name: str, variables: Expressions, *, job: Expressions | None = None) -> str:
-        """Sets variables, one after the other."""
+    def assign(
+        self, name: str, variables: ExpressionMap, *, job: ExpressionMap | None = None
+    ) -> str:
+        """Sets variables in the order given."""
         self._words[name, "set"] = "variables"
-        return self._add(m.Assign, name, {"set": variables, "job": job or {}})
+        return self._add(m.AssignNode, name, {"set": variables, "job": job or {}})
 
     def branch(self, name: str) -> str:
-        """Goes along the first of its edges whose condition holds."""
-        return self._add(m.Branch, name, {})
+        """Follows the first outgoing edge whose condition holds."""
+        return self._add(m.BranchNode, name, {})
 
-    def spread(self, name: str, items: Expression, *, item: str, index: str | None = None) -> str:
-        """Goes on for each item side by side, up to the aggregate."""
-        return self._add(m.Spread, name, {"items": items}, item=item, index=index)
+    def spread(
+        self, name: str, items: ExpressionLike, *, item: str, index: str | None = None
+    ) -> str:
+        """Runs the following nodes for each item in parallel, up to the aggregate."""
+        return self._add(m.SpreadNode, name, {"items": items}, item=item, index=index)
 
-    def output(self, name: str, value: Expression) -> str:
-        """What the run results in."""
-        return self._add(m.Output, name, {"value": value})
+    def output(self, name: str, value: ExpressionLike) -> str:
+        """Sets the result of the run."""
+        return self._add(m.OutputNode, name, {"value": value})
 
     def fail(
         self,
@@ -237,30 +258,30 @@ class GraphBuilder:
         error: str | type[BaseException] = "",
         **options: Unpack[RaiseOptions],
     ) -> str:
-        """Raises an error, or the one in the variable `again`: a raise."""
+        """Raises an error, or the error in the variable `again` (a raise node)."""
         given: dict[str, Any] = {**options}
         if "bases" in given:
             given["bases"] = tuple(given["bases"])
-        return self._add(m.Raise, name, given, error=_error(error))
+        return self._add(m.RaiseNode, name, given, error=_error(error))
 
     def call(
         self,
         name: str,
         graph: GraphProgram[..., Any] | Graph | str,
         *,
-        input: Expressions | None = None,  # noqa: A002
-        output: Expressions | None = None,
+        input: ExpressionMap | None = None,  # noqa: A002
+        output: ExpressionMap | None = None,
     ) -> str:
-        """Another graph, expanded in place."""
+        """Calls another graph, which is expanded in place."""
         given: dict[str, Any] = {"input": input or {}}
         if output is not None:
             given["output"] = output
-        return self._add(m.Call, name, given, graph=_name_of(graph))
+        return self._add(m.CallNode, name, given, graph=_name_of(graph))
 
     # Edges
 
     def edge(self, source: str, target: str, **options: Unpack[EdgeOptions]) -> None:
-        """From a node to the next: when it is done, or as `on` says, and if `when` holds."""
+        """Connects two nodes. The run follows the edge on the outcome `on` (by default, done) if `when` holds."""
         when = options.get("when")
         place = f"edge {len(self._edges)}"
         self._edges.append(
@@ -275,13 +296,13 @@ class GraphBuilder:
         )
 
     def chain(self, *names: str) -> None:
-        """An edge from each node to the next."""
+        """Connects each node to the next."""
         for source, target in pairwise(names):
             self.edge(source, target)
 
     def build(self) -> Graph:
-        """The graph; `GraphInvalid` tells everything that is wrong with it."""
-        graph = started(
+        """The checked graph. `GraphInvalid` lists all problems."""
+        graph = with_trigger(
             Graph(
                 self._name,
                 tuple(self._nodes),
@@ -290,15 +311,16 @@ class GraphBuilder:
                 self._input,
                 self._output,
                 self._source,
+                self._threshold,
             )
         )
-        problems = self._told([*problems_of(graph), *argument_problems(graph)])
+        problems = self._reported([*problems_of(graph), *argument_problems(graph)])
         if problems:
             raise invalid(self._name, problems)
         return graph
 
-    def _told(self, found: Iterable[Problem]) -> list[Problem]:
-        """All problems, in the words of this builder. What could not be read is told, and not what stands for it."""
+    def _reported(self, found: Iterable[Problem]) -> list[Problem]:
+        """All problems, with the builder's field names. Of an unreadable field only the first problem is reported."""
         unread = {(problem.node, problem.field) for problem in self._problems}
         others = (problem for problem in found if (problem.node, problem.field) not in unread)
         return [self._worded(problem) for problem in (*self._problems, *others)]
@@ -327,12 +349,12 @@ class GraphBuilder:
             return None if is_absent else self._expression(node, field, value)
         return self._seconds(node, value) if field == "timeout" else value
 
-    def _wait(self, node: str, word: str, value: Expression | timedelta) -> str:
+    def _wait(self, node: str, word: str, value: ExpressionLike | timedelta) -> str:
         self._words[node, "sleep"] = word
         seconds = seconds_of(value) if isinstance(value, timedelta) else value
         return self._expression(node, "sleep", seconds)
 
-    def _expression(self, node: str, field: str, value: Expression) -> str:
+    def _expression(self, node: str, field: str, value: ExpressionLike) -> str:
         if isinstance(value, str):
             return value
         try:
@@ -351,6 +373,13 @@ class GraphBuilder:
         return None
 
 
+def _named(field: str, thing: Any) -> dict[str, str]:
+    """The node field that names the task, program or topic."""
+    return (
+        {f"{field}_from": thing.text} if isinstance(thing, Computed) else {field: _name_of(thing)}
+    )
+
+
 def _name_of(thing: Any) -> str:
     name = thing if isinstance(thing, str) else getattr(thing, "name", None)
     if not isinstance(name, str):
@@ -359,7 +388,7 @@ def _name_of(thing: Any) -> str:
 
 
 def _error(error: str | type[BaseException]) -> str:
-    return error if isinstance(error, str) else f"{error.__module__}:{error.__qualname__}"
+    return error if isinstance(error, str) else type_name(error)
 
 
 def _schema(part: str, fields: Mapping[str, FieldSpec] | None) -> dict[str, FieldType] | None:

@@ -7,7 +7,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.compiler.function import compile_function
 from perdure.authoring.graphs.program import GraphProgram
-from perdure.authoring.texts import require_text
+from perdure.authoring.texts import require_user_text
 from perdure.core.errors import InputError
 
 P = ParamSpec("P")
@@ -29,14 +29,14 @@ def graph(
 ) -> Any:
     """Make an async function a graph: `@graph`, or `@graph(name=..., version=...)`.
 
-    Its source is compiled now. What can't be compiled is refused, all of it at once, with what to write instead.
+    Compiles the source at once. `CannotCompile` lists all lines that can't be compiled, and what to write instead.
     """
 
     def made(function: Callable[..., Any]) -> GraphProgram[..., Any]:
         if not inspect.isfunction(function):
             raise InputError(f"{function!r} is not a function", "put @graph on a plain function")
         called = require_name("graph", function.__name__ if name is None else name)
-        numbered = require_text("a version", version, least=0)
+        numbered = require_user_text("a version", version, least=0)
         return GraphProgram(compile_function(function, name=called, version=numbered), function)
 
     return made if fn is None else made(fn)

@@ -1,4 +1,4 @@
-"""One document of YAML, read as a graph."""
+"""Reads one YAML document as a graph."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
@@ -6,27 +6,28 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from perdure.authoring.graphs.kinds import KINDS, Kind
-from perdure.authoring.graphs.losses import Losses
-from perdure.authoring.graphs.names import place_of
-from perdure.authoring.graphs.reading import MISSING, Known, Reader
-from perdure.authoring.graphs.tree import Fields, Items, Scalar, Value
+from perdure.authoring.graphs.name_positions import position_of_name
+from perdure.authoring.graphs.node_syntax import NODE_SYNTAX, NodeSyntax
+from perdure.authoring.graphs.reading import MISSING, FieldReader, Known
+from perdure.authoring.graphs.unreadable import Unreadable
+from perdure.authoring.graphs.values import Computed
+from perdure.authoring.graphs.yaml_values import YamlList, YamlMapping, YamlScalar, YamlValue
 from perdure.core.graph.gaps import ANYTHING, Gaps
 from perdure.core.graph.model import (
     AnyNode,
-    Cycle,
+    CycleNode,
     Edge,
     FieldType,
     Graph,
-    Place,
     Problem,
+    SourceLocation,
     Type,
-    Worker,
+    WorkerNode,
 )
-from perdure.core.graph.starting import started
+from perdure.core.graph.starting import with_trigger
 from perdure.core.graph.suggestions import did_you_mean, nearest
 
-_PARTS: Final = ("graph", "version", "input", "output", "activities", "transitions")
+_PARTS: Final = ("graph", "version", "threshold", "input", "output", "activities", "transitions")
 _EDGE: Final = {
     "from": ("source", "names"),
     "to": ("target", "names"),
@@ -35,22 +36,22 @@ _EDGE: Final = {
     "errors": ("errors", "names"),
     "bind": ("bind", "text"),
 }
-_ReadEdge = tuple[Edge, dict[str, tuple[Place, str]], set[str]]
-"""An edge, the places of its fields, and those that could not be read."""
+_ReadEdge = tuple[Edge, dict[str, tuple[SourceLocation, str]], set[str]]
+"""An edge, the positions of its fields, and the fields that could not be read."""
 
 _TYPES: Final[tuple[str, ...]] = get_args(Type)
 _ARROW: Final = "->"
 
 
 class Document:
-    """A document, and the graph that it describes, as far as that can be read."""
+    """A YAML document and the graph that it describes, as far as the graph can be read."""
 
-    def __init__(self, value: Value, problems: list[Problem]) -> None:
-        self._reader = Reader(problems)
+    def __init__(self, value: YamlValue, problems: list[Problem]) -> None:
+        self._reader = FieldReader(problems)
         self.place = value.place
         self.graph: Graph | None = None
         self.name = ""
-        self._losses = Losses()
+        self._unreadable = Unreadable()
         self._has_name = False
         fields = self._reader.fields(
             value, ("", ""), "a mapping that begins with `graph:` and its name"
@@ -59,25 +60,25 @@ class Document:
             self.graph = self._read(fields)
 
     def judged(self, judge: Callable[[Graph, Gaps], Iterable[Problem]]) -> Iterator[Problem]:
-        """What `judge` finds, located: of a graph that was read in part, what that part does not excuse."""
+        """The problems that `judge` finds, with positions, except those that unreadable input may explain."""
         graph = self.graph
         if graph is None:
             return
-        for problem in judge(graph, self._losses.gaps()):
+        for problem in judge(graph, self._unreadable.gaps()):
             if not self._is_excused(problem):
                 yield self.located(problem)
 
     def _is_excused(self, problem: Problem) -> bool:
-        """Whether it is about the name, or a node, that could not be read."""
+        """Whether the problem is about the graph's name, or a node, that could not be read."""
         if (problem.node, problem.field) == ("", "name") and not self._has_name:
             return True
-        unread = self._losses.unread
+        unread = self._unreadable.unread
         if problem.variable or problem.node.startswith("edge "):
-            return False  # nothing of this follows from the kind of a node
+            return False  # does not depend on the kind of a node
         return problem.node in unread or any(repr(name) in problem.what for name in unread)
 
     def located(self, problem: Problem) -> Problem:
-        """The problem with the place of its variable, of its field, or of what the field belongs to."""
+        """The problem with the position of its variable, of its field, or of the value that contains the field."""
         places = self._reader.places
         node, field = problem.node, problem.field
         where, written = places.get((node, field), (None, field))
@@ -86,16 +87,16 @@ class Document:
             where = places.get((node, field), (None, ""))[0]
         value = None if where is None else self._reader.expressions.get(where)
         if problem.variable and value is not None:
-            where = place_of(problem.variable, value) or where
+            where = position_of_name(problem.variable, value) or where
         return msgspec.structs.replace(problem, where=where or self.place, field=written)
 
-    def _read(self, fields: Fields) -> Graph:
+    def _read(self, fields: YamlMapping) -> Graph:
         reader = self._reader
         known = reader.known(fields, "", _PARTS)
         for part, value in known.values.items():
             reader.places["", "name" if part == "graph" else part] = (value.place, part)
         if "graph" not in known.values:
-            reader.tell(fields.place, ("", "graph"), "the name is missing", "add `graph: <name>`")
+            reader.report(fields.place, ("", "graph"), "the name is missing", "add `graph: <name>`")
         name, version = self._text(known, "graph", "text"), self._text(known, "version", "version")
         self.name, self._has_name = name or "", name is not None
         nodes = tuple(self._nodes(known, fields.place))
@@ -108,8 +109,17 @@ class Document:
             self._schema(known, "input"),
             self._schema(known, "output"),
             source=str(fields.place),
+            threshold=self._threshold(known),
         )
-        return started(graph)
+        return with_trigger(graph)
+
+    def _threshold(self, known: Known) -> int:
+        value = known.values.get("threshold")
+        if value is None:
+            return 0
+        is_guess = "threshold" in known.guessed
+        found = self._reader.read("whole", value, ("", "threshold"), is_guess=is_guess)
+        return 0 if found is MISSING else int(found)
 
     def _text(self, known: Known, name: str, reads: str) -> str | None:
         value = known.values.get(name)
@@ -121,7 +131,7 @@ class Document:
     # Schemas
 
     def _schema(self, known: Known, part: str) -> dict[str, FieldType] | None:
-        """None if nothing is said, or if not all of it can be read."""
+        """The schema of `part`; None if the document has none, or if a part of it can't be read."""
         if part not in known.values:
             return None
         wanted = "a mapping of fields to types, such as {amount: float}"
@@ -134,8 +144,8 @@ class Document:
             schema[name] = self._field_type(value, ("", f"{part}.{name}"))
         return schema | {name: FieldType() for name in found.lost if name}
 
-    def _field_type(self, value: Value, spot: tuple[str, str]) -> FieldType:
-        if isinstance(value, Scalar):
+    def _field_type(self, value: YamlValue, spot: tuple[str, str]) -> FieldType:
+        if isinstance(value, YamlScalar):
             return FieldType(self._type(value, spot))
         reader = self._reader
         fields = reader.fields(value, spot, "a type, or a mapping such as {type: int, default: 3}")
@@ -148,7 +158,7 @@ class Document:
                 given[name] = self._type(item, spot)
             elif name == "required":
                 given[name] = reader.flag(item, spot)
-            elif isinstance(item, Scalar):
+            elif isinstance(item, YamlScalar):
                 given[name] = item.value
             else:
                 reader.wrong(item, spot, "a text, a number, true, false or null")
@@ -156,69 +166,71 @@ class Document:
             return FieldType(required=False)
         return FieldType(**given)
 
-    def _type(self, value: Value, spot: tuple[str, str]) -> Any:
-        # `type: null` is a way to write none, and YAML reads it as nothing.
-        text = value.text if isinstance(value, Scalar) else self._reader.text(value, spot)
+    def _type(self, value: YamlValue, spot: tuple[str, str]) -> Any:
+        # `type: null` means the type `none`, but YAML reads it as no value.
+        text = value.text if isinstance(value, YamlScalar) else self._reader.text(value, spot)
         if text is MISSING or text in _TYPES:
             return text
         remedy = did_you_mean(text, _TYPES, f"use {', '.join(_TYPES)}")
-        self._reader.tell(value.place, spot, f"there is no type {text!r}", remedy)
+        self._reader.report(value.place, spot, f"there is no type {text!r}", remedy)
         return "any"
 
     # Activities
 
-    def _nodes(self, known: Known, place: Place) -> Iterator[AnyNode]:
+    def _nodes(self, known: Known, place: SourceLocation) -> Iterator[AnyNode]:
         reader, value = self._reader, known.values.get("activities")
         if value is None:
-            told = "there are no activities", "add `activities:`"
-            reader.tell(place, ("", "activities"), *told)
-            self._losses.lose_nodes()
+            reader.report(place, ("", "activities"), "there are no activities", "add `activities:`")
+            self._unreadable.mark_nodes_missing()
             return
         found = reader.fields(value, ("", "activities"), "a mapping of names to activities")
         if found is None or "" in found.lost or "activities" in known.lost:
-            self._losses.lose_nodes()
+            self._unreadable.mark_nodes_missing()
         if found is None:
             return
         for name, item in found.values.items():
             reader.places[name, ""] = (found.keys[name], "")
             if name in found.lost:
-                self._losses.lose_another(name)
+                self._unreadable.mark_duplicate_node(name)
             node = self._node(name, item)
             if node is None:
-                self._losses.lose_node(name)
-                node = Worker(name=name, task="unread")
+                self._unreadable.mark_node_unread(name)
+                node = WorkerNode(name=name, task="unread")
             yield node
 
-    def _node(self, name: str, value: Value) -> AnyNode | None:
+    def _node(self, name: str, value: YamlValue) -> AnyNode | None:
         reader = self._reader
-        if isinstance(value, Scalar) and value.value in KINDS:
-            kind = KINDS[str(value.value)]
+        if isinstance(value, YamlScalar) and value.value in NODE_SYNTAX:
+            kind = NODE_SYNTAX[str(value.value)]
             if kind.is_bare:
                 return _made(kind, name, {})
             wanted = f"{{{value.value}: ...}}: it has to say which {kind.main}"
-            reader.tell(value.place, (name, ""), "this does not say enough", f"write {wanted}")
+            reader.report(value.place, (name, ""), "this value is incomplete", f"write {wanted}")
             return None
-        if isinstance(value, Scalar) and (meant := nearest(value.text, KINDS)) is not None:
-            what = f"{value.text!r} does not say what it is"
-            reader.tell(value.place, (name, ""), what, f"did you mean {meant!r}?")
-            return _made(KINDS[meant], name, {}) if KINDS[meant].is_bare else None
+        if (
+            isinstance(value, YamlScalar)
+            and (meant := nearest(value.text, NODE_SYNTAX)) is not None
+        ):
+            what = f"{value.text!r} is not a kind of activity"
+            reader.report(value.place, (name, ""), what, f"did you mean {meant!r}?")
+            return _made(NODE_SYNTAX[meant], name, {}) if NODE_SYNTAX[meant].is_bare else None
         fields = reader.fields(value, (name, ""), "what it is, such as {worker: name_of_a_task}")
         key = None if fields is None else self._key(name, fields)
         if fields is None or key is None:
             return None
-        word = key if key in KINDS else str(nearest(key, KINDS))
+        word = key if key in NODE_SYNTAX else str(nearest(key, NODE_SYNTAX))
         return self._of_kind(name, fields.renamed(key, word), word, is_guess=key != word)
 
-    def _key(self, name: str, fields: Fields) -> str | None:
-        """Which field says the kind: not one that only another kind's word makes a field. It may be a slip."""
-        words = [word for word in fields.values if word in KINDS]
+    def _key(self, name: str, fields: YamlMapping) -> str | None:
+        """The key that names the kind of node, perhaps misspelled. Keys that are fields of another kind don't count."""
+        words = [word for word in fields.values if word in NODE_SYNTAX]
         slips = {
             key: meant
             for key in fields.values
-            if key not in KINDS and (meant := nearest(key, KINDS)) is not None
+            if key not in NODE_SYNTAX and (meant := nearest(key, NODE_SYNTAX)) is not None
         }
         others = [*words, *slips.values()]
-        words = [w for w in words if not any(w in KINDS[other].fields for other in others)]
+        words = [w for w in words if not any(w in NODE_SYNTAX[other].fields for other in others)]
         if len(words) == 1:
             return words[0]
         place, spot = fields.place, (name, "")
@@ -226,22 +238,29 @@ class Document:
             remedy = "keep one of them"
             if set(words) == {"hook", "sleep"}:
                 remedy = "write `timeout` for how long the hook waits for its signal"
-            self._reader.tell(place, spot, f"this is {' and '.join(words)} at once", remedy)
+            self._reader.report(place, spot, f"this is {' and '.join(words)} at once", remedy)
         else:
             key = next(iter(slips), "")
-            remedy = f"did you mean {slips[key]!r}?" if slips else f"add one of {', '.join(KINDS)}"
-            self._reader.tell(place, spot, "this does not say what it is", remedy)
-            if len(slips) == 1 and fields.values.keys() - {key} <= KINDS[slips[key]].fields.keys():
+            remedy = (
+                f"did you mean {slips[key]!r}?" if slips else f"add one of {', '.join(NODE_SYNTAX)}"
+            )
+            self._reader.report(place, spot, "the kind of activity is missing", remedy)
+            if (
+                len(slips) == 1
+                and fields.values.keys() - {key} <= NODE_SYNTAX[slips[key]].fields.keys()
+            ):
                 return key
         return None
 
-    def _of_kind(self, name: str, fields: Fields, word: str, *, is_guess: bool) -> AnyNode | None:
-        reader, kind = self._reader, KINDS[word]
+    def _of_kind(
+        self, name: str, fields: YamlMapping, word: str, *, is_guess: bool
+    ) -> AnyNode | None:
+        reader, kind = self._reader, NODE_SYNTAX[word]
         known = reader.known(fields, name, (word, *kind.fields), word)
         wanted = {yaml: part for yaml, part in kind.fields.items() if yaml in known.values}
         lost = {kind.fields[yaml][0] for yaml in known.lost if yaml in kind.fields}
         main = fields.values[word]
-        is_nothing = isinstance(main, Scalar) and main.value is None
+        is_nothing = isinstance(main, YamlScalar) and main.value is None
         if kind.main is None or (is_nothing and kind.is_bare):
             if not (is_nothing or is_guess):
                 reader.wrong(main, (name, word), f"`{word}:` and nothing behind it")
@@ -253,18 +272,22 @@ class Document:
             reader.places[name, field] = (value.place, yaml)
             is_slip = yaml in known.guessed or (is_guess and yaml == word)
             found = reader.read(reads, value, (name, field), is_guess=is_slip)
-            if found is not MISSING:
+            if isinstance(found, Computed):
+                read[f"{field}_from"] = found.text
+            elif found is not MISSING:
                 read[field] = found
-            if found is MISSING or (isinstance(value, Fields) and value.lost):
+            if found is MISSING or (isinstance(value, YamlMapping) and value.lost):
                 lost.add(field)
         for field in kind.required:
             if field not in read and field not in lost:
                 what = f"the field {field!r} of {word} is missing"
-                reader.tell(reader.places[name, ""][0], (name, field), what, f"add `{field}:`")
+                reader.report(reader.places[name, ""][0], (name, field), what, f"add `{field}:`")
         needed = {*kind.required, *((kind.main,) if kind.main in lost else ())}
         if not needed <= read.keys():
             return None
-        self._losses.lose_fields(name, lost, read["to"] if kind.node is Cycle else None)
+        self._unreadable.mark_fields_missing(
+            name, lost, read["to"] if kind.node is CycleNode else None
+        )
         return _made(kind, name, read)
 
     # Transitions
@@ -272,46 +295,46 @@ class Document:
     def _edges(self, known: Known) -> Iterator[Edge]:
         value = known.values.get("transitions")
         if "transitions" in known.lost:
-            self._losses.lose_edge()
+            self._unreadable.mark_edge_missing()
         if value is None:
             return
-        if not isinstance(value, Items):
+        if not isinstance(value, YamlList):
             self._reader.wrong(value, ("", "transitions"), "a list, such as `- charge -> ship`")
-            self._losses.lose_edge(None if isinstance(value, Scalar) else ANYTHING)
+            self._unreadable.mark_edge_missing(None if isinstance(value, YamlScalar) else ANYTHING)
             return
         number = 0
         for item in value.items:
             for edge, places, lost in (
-                self._chain(item) if isinstance(item, Scalar) else self._edge(item)
+                self._chain(item) if isinstance(item, YamlScalar) else self._edge(item)
             ):
                 for field, place in places.items():
                     self._reader.places[f"edge {number}", field] = place
-                self._losses.lose_edge_fields(f"edge {number}", lost)
+                self._unreadable.mark_edge_fields_missing(f"edge {number}", lost)
                 number += 1
                 yield edge
 
-    def _chain(self, value: Scalar) -> Iterator[_ReadEdge]:
+    def _chain(self, value: YamlScalar) -> Iterator[_ReadEdge]:
         """`a -> b -> c`: an edge for each arrow."""
         names = [part.strip() for part in value.text.split(_ARROW)]
         if len(names) < 2 or not all(names):
-            self._reader.tell(
+            self._reader.report(
                 value.place,
                 ("", "transitions"),
                 f"{value.text!r} is no transition",
                 "write `a -> b`, or {from: a, to: b, when: ...}",
             )
-            self._losses.lose_edge()
+            self._unreadable.mark_edge_missing()
             return
         places = list(_places(value, names))
         for index, (source, target) in enumerate(pairwise(names)):
             where = {"": places[index], "source": places[index], "target": places[index + 1]}
             yield Edge(source, target), {name: (place, "") for name, place in where.items()}, set()
 
-    def _edge(self, value: Value) -> Iterator[_ReadEdge]:
+    def _edge(self, value: YamlValue) -> Iterator[_ReadEdge]:
         reader, spot = self._reader, ("", "transitions")
         fields = reader.fields(value, spot, "`a -> b`, or {from: a, to: b, when: ...}")
         if fields is None:
-            self._losses.lose_edge(ANYTHING)
+            self._unreadable.mark_edge_missing(ANYTHING)
             return
         known = reader.known(fields, "", _EDGE, "a transition")
         lost = {_EDGE[yaml][0] for yaml in known.lost}
@@ -328,13 +351,13 @@ class Document:
         for yaml in ("from", "to"):
             if yaml not in known.values:
                 what = f"the field {yaml!r} of a transition is missing"
-                reader.tell(fields.place, ("", yaml), what, f"add `{yaml}:`")
+                reader.report(fields.place, ("", yaml), what, f"add `{yaml}:`")
             elif given.get(_EDGE[yaml][0]) == ():
                 what, remedy = "this is an empty list", "name an activity, or more"
-                reader.tell(known.values[yaml].place, ("", yaml), what, remedy)
+                reader.report(known.values[yaml].place, ("", yaml), what, remedy)
                 del given[_EDGE[yaml][0]]
         if not {"source", "target"} <= given.keys():
-            self._losses.lose_edge(ANYTHING if "bind" in lost else given.get("bind"))
+            self._unreadable.mark_edge_missing(ANYTHING if "bind" in lost else given.get("bind"))
             return
         sources, targets = given.pop("source"), given.pop("target")
         for source in sources:
@@ -342,12 +365,12 @@ class Document:
                 yield Edge(source, target, **given), places, lost
 
 
-def _made(kind: Kind, name: str, fields: dict[str, Any]) -> AnyNode:
+def _made(kind: NodeSyntax, name: str, fields: dict[str, Any]) -> AnyNode:
     return kind.node(name=name, **fields)
 
 
-def _places(value: Scalar, names: list[str]) -> Iterator[Place]:
-    """Where each name of a chain is."""
+def _places(value: YamlScalar, names: list[str]) -> Iterator[SourceLocation]:
+    """The position of each name in a chain."""
     offset = 0
     for name in names:
         offset = value.text.index(name, offset)

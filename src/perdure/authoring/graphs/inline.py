@@ -1,16 +1,18 @@
-"""A graph's function as plain Python: no engine, no store. What it awaits runs here and now."""
+"""Runs a graph's function as plain Python, without engine or store."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, cast
 
-from perdure.authoring.call import Branch, Call, Operation, Sleep
-from perdure.authoring.context import WORKFLOW, Wait, WorkflowContext
+from perdure.authoring.call import BranchOperation, Call, DurableOperation, Sleep
+from perdure.authoring.context import WORKFLOW, Suspension, WorkflowContext
+from perdure.authoring.definition import Definition
 from perdure.authoring.graphs.compiler.constants import is_plain
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.signal import Receive
 from perdure.authoring.signature import Signature
+from perdure.authoring.task import Task
 from perdure.core.codec import JsonCodec
 from perdure.core.errors import InputError, OutsideRun
 from perdure.core.journal.events import AwaitKind
@@ -21,10 +23,11 @@ _codec = JsonCodec()
 
 
 async def inline(call: ProgramCall[R], *, signals: Iterable[tuple[str, Any]] = ()) -> R:
-    """What the function of a graph returns or raises as plain Python: to try it out, and to compare.
+    """Run the function of a graph as plain Python, to try it out or to compare its result with a run's.
 
-    Tasks run where they are awaited, once, with no retries, and what they are given and return is as it comes from a
-    store; sleeps sleep. `signals` are those that it will receive: names and values, in their order.
+    Tasks run once where they are awaited, with their timeouts and without retries. Their arguments and results take a
+    round trip through the codec, as with a store. Sleeps take real time. `signals` are the names and values of the
+    signals to receive, in order.
     """
     instead = "pass a call of a graph function"
     if not isinstance(call, Call):
@@ -37,7 +40,7 @@ async def inline(call: ProgramCall[R], *, signals: Iterable[tuple[str, Any]] = (
 
 
 class _Promised:
-    """Something under way. Implements `Promise`, as far as functions that compile need it."""
+    """A running operation. Implements the part of `Promise` that compilable functions use."""
 
     def __init__(self, work: "asyncio.Future[Any]") -> None:
         self.work = work
@@ -51,20 +54,20 @@ class _Promised:
 
 
 class _Inline:
-    """What the verbs ask for, done at once. Implements `WorkflowContext` for those that compile."""
+    """Executes operations at once. Implements the part of `WorkflowContext` that compilable functions use."""
 
     def __init__(self, signals: list[tuple[str, Any]]) -> None:
         self._signals = signals
         self._outside = copy_context()
-        """Where tasks run: no verb of theirs belongs to the graph."""
+        """The context in which tasks run, so that verbs in tasks don't act on the graph."""
 
-    def made(self, operation: Operation[Any]) -> None:
-        """What is never awaited is found when the function is compiled."""
+    def made(self, operation: DurableOperation[Any]) -> None:
+        """Ignored: the compiler reports operations that are never awaited."""
 
-    def used(self, operation: Operation[Any]) -> None:
-        """As above."""
+    def used(self, operation: DurableOperation[Any]) -> None:
+        """Ignored, as above."""
 
-    def begin(self, operation: Operation[Any]) -> _Promised:
+    def begin(self, operation: DurableOperation[Any]) -> _Promised:
         if isinstance(operation, Receive):
             return _Promised(self._received(operation.signal.name))
         work = asyncio.get_running_loop().create_task(
@@ -87,10 +90,10 @@ class _Inline:
                 break
         return future
 
-    async def _done(self, operation: Operation[Any]) -> Any:
+    async def _done(self, operation: DurableOperation[Any]) -> Any:
         if isinstance(operation, Sleep):
             return await asyncio.sleep(operation.duration_ms / 1000)
-        if isinstance(operation, Branch):
+        if isinstance(operation, BranchOperation):
             return await self._drive(operation.coroutine)
         if not isinstance(operation, Call):
             raise OutsideRun(f"{operation!r} is awaited outside a run", "start the graph")
@@ -102,10 +105,11 @@ class _Inline:
         call.use()
         if isinstance(definition, Program):
             return _restored(definition.signature, await self.run(call))
-        return _restored(definition.signature, await definition.run_outside(call))
+        result = await _in_time(definition, definition.run_outside(call))
+        return _restored(definition.signature, result)
 
     async def run(self, call: Call[Any]) -> Any:
-        """The function that is called, driven here."""
+        """Drive the function of the call."""
         args, kwargs = call.definition.signature.arguments(call.arguments)
         return await self._drive(call.definition.fn(*args, **kwargs))
 
@@ -115,7 +119,7 @@ class _Inline:
         try:
             while True:
                 wait = context.run(coroutine.send, None)
-                if not isinstance(wait, Wait):
+                if not isinstance(wait, Suspension):
                     raise OutsideRun(f"{wait!r} is awaited in a graph", "await a task that does it")
                 await _settled(wait)
         except StopIteration as stopped:
@@ -124,8 +128,23 @@ class _Inline:
             coroutine.close()
 
 
+async def _in_time(task: Definition[..., Any], attempt: Coroutine[Any, Any, Any]) -> Any:
+    """Run an attempt under the timeout of its task, as a host does."""
+    if not isinstance(task, Task) or task.timeout_ms is None:
+        return await attempt
+    seconds = task.timeout_ms / 1000
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await attempt
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"task {task.name!r} took longer than {seconds:g} s") from error
+
+
 def _restored(signature: Signature, result: Any) -> Any:
-    """A result as a graph gets it; but what is more than plain data keeps its type, for the sake of its fields."""
+    """A result as a graph gets it, except that objects keep their type so that the function can read their fields."""
     payload = _codec.encode(result)
     if is_plain(result):
         return _codec.decode(payload, object)
@@ -133,12 +152,12 @@ def _restored(signature: Signature, result: Any) -> Any:
 
 
 def _retrieve(work: "asyncio.Future[Any]") -> None:
-    """Of several failures one is raised: asyncio shall not complain of the others."""
+    """Mark the exception as retrieved: if several operations fail, only one failure is raised."""
     if not work.cancelled():
         work.exception()
 
 
-async def _settled(wait: Wait) -> None:
+async def _settled(wait: Suspension) -> None:
     left = [promise.work for promise in wait.promises if not promise.is_settled]
     when = asyncio.FIRST_COMPLETED if wait.kind is AwaitKind.ANY else asyncio.ALL_COMPLETED
     if left:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from perdure.authoring.program import Program, ProgramCall
-from perdure.authoring.registry import find, names, register
-from perdure.authoring.texts import require_text
+from perdure.authoring.registry import find, register, registered_names
+from perdure.authoring.texts import require_user_text
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
 from perdure.core.graph.canonical import ordered
@@ -18,7 +18,7 @@ from perdure.core.graph.checking import invalid, problems_of
 from perdure.core.graph.expansion import expand
 from perdure.core.graph.inputs import input_faults
 from perdure.core.graph.lowering import lower
-from perdure.core.graph.model import FieldType, Graph, Worker
+from perdure.core.graph.model import FieldType, Graph, WorkerNode
 from perdure.core.graph.vertex import Lowered
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class GraphProgram(Program[P, R]):
-    """A graph. `model` is what was written, with the graphs that it calls in place of the calls; the digest is of
-    that, wherever it was written."""
+    """A graph. `model` is the graph with its calls of other graphs expanded. The digest covers the model, not where it
+    was written."""
 
     noun: ClassVar[str] = "graph"
 
@@ -55,22 +55,22 @@ class GraphProgram(Program[P, R]):
         self, model: Graph, fn: Callable[P, Any] | None = None, *, is_registered: bool = True
     ) -> None:
         if is_registered:
-            model = _checked(model, names(self.family))
+            model = _checked(model, registered_names(self.family))
         super().__init__(_stand_in(model) if fn is None else fn, model.name)
         self.model = model
-        self.version = require_text("a version", model.version, least=0)
+        self.version = require_user_text("a version", model.version, least=0)
         self._is_written_as_function = fn is not None
         if is_registered:
             register(self)
 
     @cached_property
     def lowered(self) -> Lowered:
-        """What is executed."""
+        """The executable form of the graph."""
         return lower(self.model)
 
     @cached_property
     def content(self) -> bytes:
-        """The model as it is deployed."""
+        """The deployed form of the model."""
         return content_of(self.model)
 
     @cached_property
@@ -79,8 +79,9 @@ class GraphProgram(Program[P, R]):
 
     @cached_property
     def tasks(self) -> frozenset[str]:
-        """Names of the tasks that it calls."""
-        return frozenset(node.task for node in self.model.nodes if isinstance(node, Worker))
+        """Names of the tasks that it calls, except computed ones."""
+        workers = (node for node in self.model.nodes if isinstance(node, WorkerNode))
+        return frozenset(node.task for node in workers if node.task)
 
     @property
     def place(self) -> str:
@@ -91,7 +92,7 @@ class GraphProgram(Program[P, R]):
         return super().origin if self._is_written_as_function else ("", self.digest)
 
     def scope(self, codec: Codec, payload: bytes) -> dict[str, Any]:
-        """The variables that a run begins with: the fields of its input, and `input`, all of them."""
+        """The initial variables of a run: the fields of its input, and `input` with all of them."""
         given = codec.decode(payload, dict[str, Any])
         fields = self.model.input
         if fields is not None:
@@ -117,36 +118,36 @@ class GraphProgram(Program[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ProgramCall[R]:
         if self.model.input is None and not self._is_written_as_function and not args:
-            return ProgramCall(self, dict(kwargs))  # whatever it is given is its input
+            return ProgramCall(self, dict(kwargs))  # without a schema, any fields are the input
         return super().__call__(*args, **kwargs)
 
 
 def content_of(graph: Graph) -> bytes:
-    """A graph as it is stored: equal graphs have equal content."""
+    """The stored form of a graph. Equal graphs have equal content."""
     return _encode(msgspec.structs.replace(ordered(graph), source=""))
 
 
 def registered_graph(name: str) -> Graph | None:
-    """The graph of that name that this process has."""
+    """The graph of that name in this process, if any."""
     found = find(GraphProgram.family, name)
     return found.model if isinstance(found, GraphProgram) else None
 
 
 def _checked(model: Graph, known: Iterable[str]) -> Graph:
-    """The graph, with the graphs that it calls in place of the calls. `GraphInvalid` tells all that is wrong."""
+    """The graph with its calls of other graphs expanded. `GraphInvalid` lists all problems."""
     problems = problems_of(model)
     if problems:
         raise invalid(model.name, problems)
     return expand(model, registered_graph, known)
 
 
-def program_from(content: bytes) -> GraphProgram[..., Any]:
-    """The program that was deployed as `content`; it is not registered."""
+def deployed_program(content: bytes) -> GraphProgram[..., Any]:
+    """The program that was deployed as `content`. It is not registered."""
     return GraphProgram(msgspec.json.decode(content, type=Graph), is_registered=False)
 
 
 def _stand_in(model: Graph) -> Callable[..., Any]:
-    """A function with the parameters of the graph's input: calls are checked against it, nobody runs it."""
+    """A function with the graph's input as parameters. Calls are checked against it; it is never run."""
 
     async def run(**given: Any) -> Any:  # noqa: ARG001 - they are only checked
         raise InputError(f"graph {model.name!r} is data", "start it on an engine")

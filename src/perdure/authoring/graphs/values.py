@@ -1,9 +1,9 @@
-"""Values of Python, as the expressions that stand for them."""
+"""Converts Python values to graph expressions."""
 
 import math
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.core.errors import ExpressionProblem
 from perdure.core.limits import (
@@ -14,22 +14,28 @@ from perdure.core.limits import (
 )
 
 
-def spelled(value: Any) -> str:
-    """The expression for plain data. `ExpressionProblem` says why there is none.
+class Computed(NamedTuple):
+    """An expression that computes the name of a task, program or topic when the run reaches the node."""
 
-    It is not longer than an expression may be by much, whatever the value holds, and how often.
+    text: str
+
+
+def spelled(value: Any) -> str:
+    """The expression for plain data. Raises `ExpressionProblem` if the value has none.
+
+    The limits on parts and depth bound the length, even for values that repeat or contain themselves.
     """
     return "".join(_Spelling().parts(value, 1))
 
 
 def seconds_of(duration: timedelta) -> float:
-    """In whole seconds, if it is."""
+    """Seconds, as an int if the duration is a whole number of them."""
     seconds = duration.total_seconds()
     return int(seconds) if seconds.is_integer() else seconds
 
 
 class _Spelling:
-    """Counts the values that it comes to: one that is in many places counts in each."""
+    """Counts visited values; a value that occurs several times counts each time."""
 
     def __init__(self) -> None:
         self._count = 0

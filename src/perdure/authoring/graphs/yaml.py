@@ -1,26 +1,26 @@
-"""Graphs written as YAML: one document for each. Whatever is wrong is told at once, with line and column."""
+"""Graphs in YAML, one per document. All errors are reported at once, with line and column."""
 
 from pathlib import Path
 
 from perdure.authoring.graphs.arguments import argument_problems
 from perdure.authoring.graphs.document import Document
-from perdure.authoring.graphs.tree import documents
+from perdure.authoring.graphs.yaml_values import documents
 from perdure.core.errors import InputError
 from perdure.core.graph.checking import invalid, problems_of
-from perdure.core.graph.model import Graph, Place, Problem
+from perdure.core.graph.model import Graph, Problem, SourceLocation
 
 _SUFFIXES = (".yaml", ".yml")
 
 
 def load_graph(source: str | Path) -> Graph:
-    """The graph in a file or a text, checked. `GraphInvalid` tells everything that is wrong, in the order of lines.
+    """The checked graph in a file or a text. `GraphInvalid` lists all problems in the order of lines.
 
     A path, or a text of one line that ends in .yaml or .yml, names a file; any other text is the graph itself.
     """
     text, file, problems = _text_of(source)
     found = _read(text, file, problems)
     if not problems and len(found) != 1:
-        second = Place(file, 1, 1) if not found else found[1].place
+        second = SourceLocation(file, 1, 1) if not found else found[1].place
         what = "there is no graph" if not found else "this is a second graph"
         remedy = "write one" if not found else "read several with read_graphs"
         problems.append(Problem("", "", what, remedy, second))
@@ -28,7 +28,7 @@ def load_graph(source: str | Path) -> Graph:
 
 
 def read_graphs(source: str | Path) -> list[Graph]:
-    """All graphs in a file or a text, one for each document, checked."""
+    """All checked graphs in a file or a text, one per document."""
     text, file, problems = _text_of(source)
     return _checked(_read(text, file, problems), problems, file)
 
@@ -49,12 +49,16 @@ def _text_of(source: str | Path) -> tuple[str, str, list[Problem]]:
         return path.read_bytes().decode(), str(path), []
     except UnicodeDecodeError as error:
         what = f"the file is not UTF-8 (byte {error.start})"
-        return "", str(path), [Problem("", "", what, "save it as UTF-8", Place(str(path), 1, 1))]
+        return (
+            "",
+            str(path),
+            [Problem("", "", what, "save it as UTF-8", SourceLocation(str(path), 1, 1))],
+        )
 
 
 def _read(text: str, file: str, problems: list[Problem]) -> list[Document]:
     found = [Document(value, problems) for value in documents(text, file, problems)]
-    names: dict[tuple[str, str], Place] = {}
+    names: dict[tuple[str, str], SourceLocation] = {}
     for document in found:
         graph = document.graph
         if graph is None:
@@ -72,7 +76,7 @@ def _read(text: str, file: str, problems: list[Problem]) -> list[Document]:
 def _checked(found: list[Document], problems: list[Problem], file: str) -> list[Graph]:
     if problems:
         names = [document.name for document in found if document.name]
-        nowhere = Place("", 0, 0)
+        nowhere = SourceLocation("", 0, 0)
         ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.where or nowhere)
         raise invalid(names[0] if names else file, ordered)
     return [document.graph for document in found if document.graph is not None]

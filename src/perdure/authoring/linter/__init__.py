@@ -1,11 +1,11 @@
-"""Finds what a workflow must not do: read a clock, draw randomness, do I/O, use asyncio, go by the order of a set.
+"""Finds code in a workflow that would not replay: clocks, randomness, I/O, asyncio, the order of a set.
 
-A workflow is replayed, so the same code must take the same path each time. The source is read as a
-tree, and every name in it is looked up where Python would look it up: in the function's own scopes,
-its closure, its globals, the builtins. So `from time import time as t` is found, and a function of the
-user's own that is called `time` is not. What can't be looked up is given the benefit of the doubt: the
-journal's own check finds at run time what slips through here.
+A host replays a workflow after a crash, so the same code must take the same path each time. The linter parses the
+source and resolves every name as Python would: in the function's own scopes, its closure, its globals, the builtins. So
+it finds `from time import time as t`, and accepts a function of the user's that is called `time`. It accepts names that
+it can't resolve: the replay compares each step with the journal and finds what the linter misses. It follows calls into
+functions and methods of the user's modules, and judges installed modules by name.
 
-Nothing is imported, and no attribute of the user's objects is evaluated. A workflow is judged when it
-is decorated, so its module may be half loaded: a function that stands below it is found in the source.
+The linter imports nothing and evaluates no attribute of the user's objects. It runs when a workflow is decorated, so
+the module may be half loaded: functions defined below the workflow are found in the source.
 """

@@ -1,34 +1,34 @@
-"""Which names a piece of source binds, and whence each has its value."""
+"""The names that a piece of source binds, and the source of each value."""
 
 import ast
 from collections.abc import Iterator
 from typing import TypeAlias
 
-NamedDefinition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-Definition: TypeAlias = NamedDefinition | ast.Lambda
+NamedFunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+FunctionNode: TypeAlias = NamedFunctionNode | ast.Lambda
 Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 SET_OPERATORS: TypeAlias = ast.BitOr | ast.BitAnd | ast.Sub | ast.BitXor
 
-Origin: TypeAlias = str | ast.expr | None
-"""Whence a name has its value: an import, an expression, or nobody knows."""
+BindingSource: TypeAlias = str | ast.expr | None
+"""Where a name gets its value: an imported name, an expression, or unknown (None)."""
 
 _NAMING = {ast.arg: "arg", ast.MatchMapping: "rest"}
-"""Where such a node has the name that it binds; others that bind one have it as their `name`."""
+"""The field with the bound name, for nodes where it is not `name`."""
 
 _BARE = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
 _LEAVES = {ast.Constant, *(kind for base in _BARE for kind in base.__subclasses__())}
 
 
 def parts(node: ast.AST) -> list[ast.AST]:
-    """What `node` is made of, less what can't hold a name."""
+    """The child nodes that may contain a name."""
     values = [getattr(node, field, None) for field in node._fields]
     nested = [part for value in values if type(value) is list for part in value]
     return [p for p in values + nested if isinstance(p, ast.AST) and type(p) not in _LEAVES]
 
 
-def bindings(*nodes: ast.AST) -> Iterator[tuple[str, Origin]]:
-    """Each name that `nodes` bind in their own scope."""
+def bindings(*nodes: ast.AST) -> Iterator[tuple[str, BindingSource]]:
+    """Each name that `nodes` bind in their own scope, with its source."""
     todo = list(nodes)
     while todo:
         node = todo.pop()
@@ -49,20 +49,20 @@ def bindings(*nodes: ast.AST) -> Iterator[tuple[str, Origin]]:
             name = getattr(node, _NAMING.get(type(node), "name"), None)
             if isinstance(name, str):
                 yield name, None
-            if not isinstance(node, Definition | ast.ClassDef):
+            if not isinstance(node, FunctionNode | ast.ClassDef):
                 todo += parts(node)
             else:
                 yield from ((name, None) for name in _rebound(node))
 
 
-def _assigned(node: ast.AnnAssign | ast.AugAssign) -> Origin:
-    """`x |= y` leaves what a set is what it was, if `y` is one."""
+def _assigned(node: ast.AnnAssign | ast.AugAssign) -> BindingSource:
+    """The value of an annotated or augmented assignment: `x |= y` keeps `x` a set if `y` is one."""
     is_plain = isinstance(node, ast.AnnAssign) or isinstance(node.op, SET_OPERATORS)
     return node.value if is_plain else None
 
 
 def _rebound(node: ast.AST) -> Iterator[str]:
-    """The names of outer scopes that `node` may give another value."""
+    """The names of outer scopes that `node` may rebind."""
     for part in ast.walk(node):
         if isinstance(part, ast.Nonlocal):
             yield from part.names

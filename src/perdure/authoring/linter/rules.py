@@ -1,4 +1,4 @@
-"""What a workflow must not call or look at, and what to use instead."""
+"""What a workflow must not call or read, and what to use instead."""
 
 import ast
 from functools import lru_cache
@@ -12,8 +12,27 @@ DEADLINE = "a timeout= option, or perdure.first with perdure.sleep"
 TASK = "a @task"
 ARGUMENT = "an argument, or a @task that reads it"
 SORTED = "sorted(...)"
-DIGEST = "a digest of hashlib's"
+DIGEST = "a hashlib digest"
+KEPT = "a local variable, or a @task that keeps it"
 IDENTITY = "`is` to compare, perdure.uuid4() to name"
+
+COUNTING = "counting in a global"
+CHANGING = "changing a global collection"
+
+_CUMULATIVE = {
+    "list": "append extend insert pop remove reverse sort __iadd__",
+    "dict": "popitem",
+    "deque": "append appendleft extend extendleft insert pop popleft remove reverse rotate",
+    "Counter": "update subtract popitem",
+    "OrderedDict": "popitem move_to_end",
+    "defaultdict": "popitem",
+}
+CUMULATIVE = {
+    f"{'builtins' if kind in ('list', 'dict') else 'collections'}.{kind}.{name}"
+    for kind, names in _CUMULATIVE.items()
+    for name in names.split()
+}
+"""Methods whose effect accumulates with each call. Others, such as `dict.update`, may fill a cache."""
 
 _CALLS: tuple[tuple[str, str, str], ...] = (
     (NOW, "time", "time monotonic perf_counter process_time thread_time"),
@@ -41,7 +60,7 @@ _CALLS: tuple[tuple[str, str, str], ...] = (
     (DIGEST, "builtins", "hash"),
     (IDENTITY, "builtins", "id"),
 )
-"""Verb, module or class, and what of it is not allowed."""
+"""What to use instead, the module or class, and its forbidden names."""
 
 _MODULES: tuple[tuple[str, str], ...] = (
     (RANDOM, "random secrets numpy.random"),
@@ -52,10 +71,10 @@ _MODULES: tuple[tuple[str, str], ...] = (
     (TASK, "sqlite3 _sqlite3 apsw aiosqlite psycopg psycopg2 asyncpg pymysql MySQLdb aiomysql"),
     (TASK, "redis pymongo motor boto3 botocore aioboto3 aiobotocore openai anthropic"),
 )
-"""Modules of which nothing may be called, other than exceptions. They are judged by name."""
+"""Modules of which only exceptions may be called. They are judged by name, loaded or not."""
 
 READS = dict.fromkeys(("os.environ", "os.environb", "sys.argv"), ARGUMENT) | {"sys.stdin": TASK}
-"""What must not even be looked at."""
+"""Objects that a workflow must not even read."""
 
 _ENOUGH_ARGUMENTS = {
     **dict.fromkeys(("random.Random", "numpy.random.default_rng", "numpy.random.RandomState"), 1),
@@ -63,7 +82,7 @@ _ENOUGH_ARGUMENTS = {
     "time.strftime": 2,
     "uuid.uuid8": 3,
 }
-"""With that many arguments the call depends on nothing else: a seed, a time."""
+"""The number of arguments that make the call deterministic: a seed, a time."""
 
 PATH = "pathlib.Path"
 _PATH_METHODS = (
@@ -78,15 +97,20 @@ RULES: dict[str, str | None] = {
     **{f"{PATH}.{name}": TASK for name in _PATH_METHODS.split()},
     "secrets.compare_digest": None,
 }
-"""Dotted names, and what to use instead of calling them or anything within; none if that is fine."""
+"""What to use instead of a dotted name and everything in it; None if it is allowed."""
 
 
 @lru_cache(maxsize=4096)
-def instead_of(name: str) -> str | None:
-    """What to use instead of calling `name`; none if it may be called."""
+def replacement_for(name: str) -> str | None:
+    """What to use instead of `name`; None if it is allowed."""
     while name and name not in RULES:
         name = name.rpartition(".")[0]
     return RULES.get(name)
+
+
+def may_be_referred_to(name: str) -> bool:
+    """Whether a bare reference is allowed, because only the arguments of a call decide."""
+    return name in _ENOUGH_ARGUMENTS
 
 
 def has_enough_arguments(node: ast.Call, name: str) -> bool:

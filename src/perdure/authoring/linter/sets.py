@@ -1,16 +1,16 @@
-"""Where a program lets out the order of a set: it differs between processes, as the hashes of texts do."""
+"""Finds code whose result depends on the iteration order of a set, which differs between processes."""
 
 import ast
 from collections.abc import Iterator
 
 from perdure.authoring.linter.bindings import SET_OPERATORS, Comprehension
-from perdure.authoring.linter.things import Thing
+from perdure.authoring.linter.symbols import Symbol
 
 ITERATION = "iteration over a set"
 POP = "builtins.set.pop"
 
-A_SET = Thing("builtins.set")
-_SETS = (A_SET, Thing("builtins.frozenset"))
+A_SET = Symbol("builtins.set")
+_SETS = (A_SET, Symbol("builtins.frozenset"))
 
 _METHODS = ["union", "intersection", "difference", "symmetric_difference", "copy"]
 _MAKERS = {set_.name for set_ in _SETS}
@@ -24,19 +24,19 @@ _LOSE_ORDER = {
     for name in ["sorted", "set", "frozenset", "len", "sum", "min", "max", "any", "all"]
 }
 _LOSE_ORDER |= {"math.fsum", "math.prod"}
-"""What these give does not depend on the order of what they take. Nor do the methods of sets."""
+"""Functions whose result does not depend on the order of their argument. Nor do methods of sets."""
 
 _KEEP_ORDER = {f"builtins.{name}" for name in ["list", "tuple", "iter", "map", "filter"]}
 _TELL_ORDER = {f"builtins.{name}" for name in ["enumerate", "zip", "dict.fromkeys"]}
-"""What these give can't be made right by sorting it: the order is in the items."""
+"""Functions that put the order into the items: sorting the result does not help."""
 
 
-def is_set(thing: Thing | None) -> bool:
-    """Whether it is a set itself; the types have a target."""
-    return thing in _SETS
+def is_set(symbol: Symbol | None) -> bool:
+    """Whether it is a set, and not the type `set`, which has a target."""
+    return symbol in _SETS
 
 
-def makes_set(maker: Thing | None) -> bool:
+def makes_set(maker: Symbol | None) -> bool:
     return maker is not None and maker.name in _MAKERS
 
 
@@ -54,15 +54,15 @@ ORDERED = {
     ast.Assign,
     ast.AnnAssign,
 }
-"""The nodes that `Orders` is to be asked of, besides calls and comprehensions."""
+"""The nodes to pass to `SetIteration`, besides calls and comprehensions."""
 
 
-class Orders:
-    """Tells what a function iterates over, where the order of the items matters."""
+class SetIteration:
+    """Finds the iterables of a function whose order matters."""
 
     def __init__(self) -> None:
         self._lost: set[ast.AST] = set()
-        """Expressions whose order is lost by what consumes them."""
+        """Expressions whose consumer ignores their order."""
         self._bodies: list[ast.AST] = []
 
     def enter(self, body: list[ast.AST]) -> None:
@@ -77,8 +77,8 @@ class Orders:
         )
         return isinstance(target, ast.Name) and target.id in names
 
-    def iterated(self, node: ast.AST, called: Thing | None = None) -> Iterator[ast.expr]:
-        """What `node` itself iterates over. It is asked before its parts are; a call calls `called`."""
+    def iterated(self, node: ast.AST, called: Symbol | None = None) -> Iterator[ast.expr]:
+        """The iterables of `node` whose order matters. Call it for a node before its parts; `called` is the callee."""
         name = "" if called is None else called.name
         self._lost.update(self._losing(node, name))
         if isinstance(node, ast.For):
@@ -97,7 +97,7 @@ class Orders:
             yield from node.args if is_let_out or is_joined or name in _TELL_ORDER else ()
 
     def _losing(self, node: ast.AST, name: str) -> Iterator[ast.expr]:
-        """The parts of `node` whose order is lost in it, or with it."""
+        """The parts of `node` whose order does not matter."""
         if isinstance(node, ast.Call):
             is_lost = name in _LOSE_ORDER or name.rpartition(".")[0] in _MAKERS
             yield from node.args if is_lost or (name in _KEEP_ORDER and node in self._lost) else ()
@@ -112,6 +112,6 @@ class Orders:
 
 
 def _acts(node: Comprehension) -> bool:
-    """Whether it awaits something for each item: steps have an order, whatever becomes of their results."""
+    """Whether it awaits for each item: the order of steps matters even if their results are unordered."""
     once = set(ast.walk(node.generators[0].iter))
     return any(isinstance(part, ast.Await) and part not in once for part in ast.walk(node))

@@ -1,1 +1,1 @@
-"""`perdure graph`: graphs checked, drawn and deployed from the command line."""
+"""`perdure graph`: checks, draws and deploys graphs."""

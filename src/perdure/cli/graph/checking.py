@@ -1,13 +1,13 @@
-"""`perdure graph check`: all that is wrong with graphs, with places."""
+"""`perdure graph check`: prints all problems of graphs, with their source positions."""
 
 from perdure import InputError
+from perdure.cli.graph.reporting import print_problems, print_refusal
 from perdure.cli.graph.source import FORMS, read_source
-from perdure.cli.graph.telling import print_problems, print_refusal
 from perdure.core.errors import PerdureError
 
 
 def check_all(names: tuple[str, ...]) -> int:
-    """Print what each holds, or what is wrong with it. The exit code is that of the worst."""
+    """Prints the graphs or the problems of each source. Returns the highest exit code."""
     if not names:
         raise InputError("there is nothing to check", FORMS)
     return max(_check(name) for name in names)
@@ -22,5 +22,5 @@ def _check(name: str) -> int:
         return print_problems(source)
     for graph in source.graphs:
         version = f" version {graph.version}" if graph.version else ""
-        print(f"{source.name}: {graph.name}{version}: {len(graph.nodes)} nodes, all is well")
+        print(f"{source.name}: {graph.name}{version}: {len(graph.nodes)} nodes, no problems")
     return 0

@@ -8,46 +8,50 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from perdure.cli.graph import checking, deploying, drawing
-from perdure.cli.graph.telling import print_refusal
+from perdure.cli.graph.reporting import print_refusal
 from perdure.core.errors import PerdureError
 
-Source = Annotated[str, Parameter(help="A YAML file, or module:name of a graph in Python code.")]
+SourceArgument = Annotated[
+    str, Parameter(help="A YAML file, or module:name of a graph in Python code.")
+]
 Url = Annotated[
     str,
     Parameter(
-        name="--store", help="The URL of the store: 'sqlite:///orders.db', 'postgresql://...'."
+        name="--store",
+        help="URL of the store, such as 'sqlite:///orders.db' or 'postgresql://user@host/database'.",
     ),
 ]
 
 
-def check(*sources: Source) -> int:
-    """Check graphs, and print all that is wrong, with file, line and column.
+def check_graphs(*sources: SourceArgument) -> int:
+    """Print all problems of graphs, with file, line and column.
 
-    The exit code is 1 if anything is wrong with a graph, and 2 if one can't be read.
+    The exit code is 1 if a graph has problems, and 2 if a source can't be read.
     """
     return _run(lambda: checking.check_all(sources))
 
 
-def deploy(source: Source, /, *, store: Url) -> int:
-    """Deploy the graphs of a file: every engine on the store can run them, once they are activated.
+def deploy_graphs(source: SourceArgument, /, *, store: Url) -> int:
+    """Deploy the graphs of a file to a store. Engines on the store can run them once they are activated.
 
-    A version never changes: the same again is no harm, and another graph under its name and version is refused.
+    Versions are immutable: deploying the same graph again changes nothing, and a different graph with the same name
+    and version is refused.
     """
-    return _run(lambda: asyncio.run(deploying.deploy_all(source, store)))
+    return _run(lambda: asyncio.run(deploying.deploy_source(source, store)))
 
 
-def activate(name: str, version: str, /, *, store: Url) -> int:
-    """Let new runs of a graph be of this version. Runs that are under way stay on theirs."""
-    return _run(lambda: asyncio.run(deploying.activate_one(name, version, store)))
+def activate_graph(name: str, version: str, /, *, store: Url) -> int:
+    """Select the version that new runs of a graph use. Open runs keep their version."""
+    return _run(lambda: asyncio.run(deploying.activate_version(name, version, store)))
 
 
 def list_graphs(*, store: Url) -> int:
-    """List the versions of all graphs, their state, and how many runs of each are open."""
-    return _run(lambda: asyncio.run(deploying.list_all(store)))
+    """List all graph versions with their state and number of open runs."""
+    return _run(lambda: asyncio.run(deploying.print_deployed(store)))
 
 
-def draw(
-    source: Source,
+def draw_graph(
+    source: SourceArgument,
     /,
     *,
     as_: Annotated[Literal["text", "mermaid", "svg"], Parameter(name="--as")] = "text",
@@ -58,9 +62,9 @@ def draw(
     Parameters
     ----------
     as_
-        The form of the picture.
+        The output format.
     output
-        The file to write it to. Without it the picture is printed.
+        The file to write to. Default: standard output.
     """
     return _run(lambda: drawing.draw_one(source, as_, output))
 

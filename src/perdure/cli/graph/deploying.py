@@ -1,4 +1,4 @@
-"""`perdure graph deploy`, `activate` and `list`: what a store holds. No engine is opened, and no run is taken up."""
+"""`perdure graph deploy`, `activate` and `list`: the graphs in a store. They open no engine and advance no run."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,18 +6,23 @@ from contextlib import asynccontextmanager
 from rich.console import Console
 from rich.table import Table
 
+from perdure.cli.graph.reporting import print_problems
 from perdure.cli.graph.source import read_source
-from perdure.cli.graph.telling import print_problems
-from perdure.client import graphs
-from perdure.client.graphs import DeploymentState, GraphVersion
+from perdure.client.deployments import (
+    DeploymentState,
+    GraphVersion,
+    activate_graph,
+    deploy_graphs,
+    graph_versions,
+)
 from perdure.host.clock import HostSources
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
-    """A store that exists: a mistyped URL makes none."""
+async def open_existing_store(url: str) -> AsyncIterator[Store]:
+    """Opens an existing store; a mistyped URL does not create one."""
     store = await open_store(url, as_it_is=True)
     try:
         yield store
@@ -25,28 +30,28 @@ async def opened(url: str) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def deploy_all(name: str, url: str) -> int:
-    """Deploy the graphs that a file holds, all or none of them."""
+async def deploy_source(name: str, url: str) -> int:
+    """Deploys all graphs of a source, or none of them."""
     source = read_source(name)
     if source.problems:
         return print_problems(source)
-    async with opened(url) as store:
-        for deployed in await graphs.deploy(store, source.graphs, HostSources().now_ms()):
-            print(_told(deployed))
+    async with open_existing_store(url) as store:
+        for deployed in await deploy_graphs(store, source.graphs, HostSources().now_ms()):
+            print(_described(deployed))
     return 0
 
 
-async def activate_one(name: str, version: str, url: str) -> int:
-    async with opened(url) as store:
-        print(_told(await graphs.activate(store, name, version)))
+async def activate_version(name: str, version: str, url: str) -> int:
+    async with open_existing_store(url) as store:
+        print(_described(await activate_graph(store, name, version)))
     return 0
 
 
-async def list_all(url: str) -> int:
-    async with opened(url) as store:
-        found = await graphs.graphs(store)
+async def print_deployed(url: str) -> int:
+    async with open_existing_store(url) as store:
+        found = await graph_versions(store)
         if not found:
-            print(f"no graphs are deployed in {store.name}")
+            print(f"no graphs are deployed to {store.name}")
             return 0
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("graph", "version", "state", "open runs", "digest"):
@@ -58,8 +63,9 @@ async def list_all(url: str) -> int:
     return 0
 
 
-def _told(graph: GraphVersion) -> str:
-    told = f"{graph.name} version {graph.version}: {graph.state.value}"
+def _described(graph: GraphVersion) -> str:
+    text = f"{graph.name} version {graph.version}: {graph.state.value}"
     if graph.state is not DeploymentState.DEPLOYED:
-        return told
-    return f"{told}; activate it: perdure graph activate {graph.name} {graph.version} --store URL"
+        return text
+    command = f"perdure graph activate {graph.name} {graph.version} --store URL"
+    return f"{text}; activate it with: {command}"

@@ -1,17 +1,17 @@
-"""`perdure graph draw`: a picture of a graph."""
+"""`perdure graph draw`: draws a graph."""
 
 from pathlib import Path
 
 from perdure import InputError
+from perdure.cli.graph.reporting import print_problems
 from perdure.cli.graph.source import one_graph
-from perdure.cli.graph.telling import print_problems
 from perdure.core.graph import drawing
 
 FORMS = {"text": drawing.text, "mermaid": drawing.mermaid, "svg": drawing.svg}
 
 
 def draw_one(name: str, form: str, output: Path | None) -> int:
-    """Write the picture to a file, or print it."""
+    """Writes the drawing to a file, or prints it."""
     source = one_graph(name)
     if source.problems:
         return print_problems(source)
@@ -22,5 +22,7 @@ def draw_one(name: str, form: str, output: Path | None) -> int:
     try:
         output.write_text(picture, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{output} can't be written ({error.strerror})", "pass a path") from None
+        raise InputError(
+            f"{output} can't be written ({error.strerror})", "pass a writable path"
+        ) from None
     return 0

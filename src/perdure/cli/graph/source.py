@@ -1,4 +1,4 @@
-"""The graphs that a command was given: those in a YAML file, or one in the user's code."""
+"""Loads the graphs that a command names: those in a YAML file, or one in user code."""
 
 from pathlib import Path
 from traceback import walk_tb
@@ -8,44 +8,46 @@ import msgspec
 
 from perdure import GraphInvalid, GraphProgram, InputError
 from perdure.authoring.graphs.yaml import read_graphs
-from perdure.cli.importing import import_named, kind_of
-from perdure.client.graphs import checked
-from perdure.core.graph.model import Graph, Place, Problem
+from perdure.cli.importing import import_named, type_for_people
+from perdure.client.deployments import check_and_expand
+from perdure.core.graph.model import Graph, Problem, SourceLocation
 
 _SUFFIXES = (".yaml", ".yml")
 FORMS = "pass a YAML file, or a module and a graph in it: 'orders.graphs:order'"
 
 
-class Source(NamedTuple):
-    """What was found: the graphs, or all that is wrong."""
+class GraphSource(NamedTuple):
+    """The graphs of a source, or all their problems."""
 
     name: str
     graphs: list[Graph]
     problems: list[Problem]
 
 
-def read_source(name: str) -> Source:
-    """The graphs that a file or `module:attribute` holds, checked. Raises `InputError` if it is neither."""
+def read_source(name: str) -> GraphSource:
+    """Loads and checks the graphs of a file or `module:attribute`. Raises `InputError` if the name is neither."""
     try:
         graphs = _written(name)
-        return Source(name, [checked(graph, graphs) for graph in graphs], [])
+        return GraphSource(name, [check_and_expand(graph, graphs) for graph in graphs], [])
     except GraphInvalid as error:
-        return Source(name, [], _placed(error))
+        return GraphSource(name, [], _placed(error))
 
 
-def one_graph(name: str) -> Source:
-    """The same, of something that holds one graph."""
+def one_graph(name: str) -> GraphSource:
+    """Like `read_source`, for a source with exactly one graph."""
     source = read_source(name)
     if not source.problems and len(source.graphs) != 1:
-        raise InputError(f"{name} holds {len(source.graphs)} graphs", "pass a file with one")
+        raise InputError(
+            f"{name} contains {len(source.graphs)} graphs", "pass a file that contains one graph"
+        )
     return source
 
 
 def _placed(error: GraphInvalid) -> list[Problem]:
-    """What is wrong. If the user's code raised it, that is the place of what has none."""
+    """The problems. One without a position gets the line of user code that raised the error."""
     frames = walk_tb(error.__traceback__)
     raised = [
-        Place(frame.f_code.co_filename, line, 1)
+        SourceLocation(frame.f_code.co_filename, line, 1)
         for frame, line in frames
         if frame.f_globals.get("__name__", "").partition(".")[0] != "perdure"
     ]
@@ -61,7 +63,7 @@ def _written(name: str) -> list[Graph]:
         return _in_file(Path(name))
     if module and attribute.isidentifier():
         return [_in_code(name, module, attribute)]
-    raise InputError(f"{name!r} names no graph", FORMS)
+    raise InputError(f"{name!r} is not the name of a graph", FORMS)
 
 
 def _in_file(path: Path) -> list[Graph]:
@@ -70,7 +72,7 @@ def _in_file(path: Path) -> list[Graph]:
     except OSError as error:
         raise InputError(f"{path} can't be read ({error.strerror})", FORMS) from None
     if not found:
-        raise InputError(f"{path} holds no graph", "write one")
+        raise InputError(f"{path} contains no graph", "add a graph to the file")
     return found
 
 
@@ -82,5 +84,5 @@ def _in_code(target: str, module_name: str, attribute: str) -> Graph:
         raise InputError(f"module {module_name!r} has no {attribute!r}", FORMS) from None
     model = found.model if isinstance(found, GraphProgram) else found
     if not isinstance(model, Graph):
-        raise InputError(f"{target} is {kind_of(found)}", "name a graph")
+        raise InputError(f"{target} is {type_for_people(found)}", "pass the name of a graph")
     return model

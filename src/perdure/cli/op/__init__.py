@@ -1,1 +1,1 @@
-"""`perdure op`: operations of several processes, seen and ended from outside."""
+"""`perdure op`: inspects and ends operations of several processes."""

@@ -1,4 +1,4 @@
-"""The commands of `perdure op`. Each takes a place: the directory of the ledger files, or the URL of a store."""
+"""The commands of `perdure op`. Their first argument is a ledger: a directory, or the URL of a store."""
 
 import asyncio
 import sys
@@ -7,91 +7,107 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from perdure.cli.op import ending, looking
-from perdure.cli.op.place import STALENESS_S
+from perdure.cli.op import ending, reading
+from perdure.cli.op.ledgers import STALENESS_S
 from perdure.core.errors import PerdureError
 
-Place = Annotated[str, Parameter(help="The directory of the ledger files, or the URL of a store.")]
-Name = Annotated[str, Parameter(help="Its id, or a part of it that no other has.")]
+LedgerArgument = Annotated[
+    str, Parameter(help="The directory of the ledger files, or the URL of a store.")
+]
+OperationArgument = Annotated[str, Parameter(help="The operation id, or a unique part of it.")]
 Staleness = Annotated[
     float,
-    Parameter(
-        help="Seconds without a heartbeat after which the participants take one another for dead."
-    ),
+    Parameter(help="Seconds without a heartbeat after which a participant counts as dead."),
 ]
 
 REFUSED = 2
-"""Exit code of what can't be done. Nothing was changed."""
+"""Exit code of a refused command, which changed nothing."""
 
 
 def list_operations(
-    place: Place, /, *, all_: bool = False, staleness: Staleness = STALENESS_S
+    ledger: LedgerArgument, /, *, all_: bool = False, staleness: Staleness = STALENESS_S
 ) -> int:
-    """List the operations under way, oldest first.
+    """List the current operations, oldest first.
 
     Parameters
     ----------
     all_
-        Those in backup, too.
+        Also list operations in the backups.
     """
-    return _run(looking.list_all(place, staleness, with_backups=all_))
+    return _run(reading.print_list(ledger, staleness, with_backups=all_))
 
 
-def show(
-    place: Place, operation: Name, /, *, json: bool = False, staleness: Staleness = STALENESS_S
+def show_operation(
+    ledger: LedgerArgument,
+    operation: OperationArgument,
+    /,
+    *,
+    json: bool = False,
+    staleness: Staleness = STALENESS_S,
 ) -> int:
-    """Show one operation: who takes part, their calls, and how old their heartbeats are.
+    """Show one operation: its participants, their calls and the age of their heartbeats.
 
     Parameters
     ----------
     json
-        Print what the ledger says, as JSON.
+        Print the ledger as JSON.
     """
-    return _run(looking.show_one(place, operation, staleness, is_json=json))
+    return _run(reading.print_operation(ledger, operation, staleness, is_json=json))
 
 
-def watch(place: Place, operation: Name, /, *, staleness: Staleness = STALENESS_S) -> int:
+def watch_operation(
+    ledger: LedgerArgument, operation: OperationArgument, /, *, staleness: Staleness = STALENESS_S
+) -> int:
     """Show one operation until it ends. The exit code is 1 if it failed."""
-    return _run(looking.watch_one(place, operation, staleness))
+    return _run(reading.follow_operation(ledger, operation, staleness))
 
 
-def log(place: Place, operation: Name, /, *, debug: bool = False, follow: bool = False) -> int:
+def show_log(
+    ledger: LedgerArgument,
+    operation: OperationArgument,
+    /,
+    *,
+    debug: bool = False,
+    follow: bool = False,
+) -> int:
     """Print the log of an operation.
 
     Parameters
     ----------
     debug
-        All lines, those of level debug included.
+        Include lines of level debug.
     follow
-        Go on with new lines until the operation is in backup.
+        Print new lines until the operation is in the backups.
     """
-    return _run(looking.print_log(place, operation, debug=debug, follow=follow))
+    return _run(reading.print_log(ledger, operation, debug=debug, follow=follow))
 
 
-def abort(
-    place: Place,
-    operation: Name,
+def abort_operation(
+    ledger: LedgerArgument,
+    operation: OperationArgument,
     /,
     *,
     reason: str | None = None,
     staleness: Staleness = STALENESS_S,
 ) -> int:
-    """Let an operation fail, and say who will clean up.
+    """Make an operation fail and show who will clean up.
 
     Parameters
     ----------
     reason
-        Why, for its log and its participants.
+        The reason, for the log and the participants.
     """
-    return _run(ending.abort_one(place, operation, reason, staleness))
+    return _run(ending.abort_and_report(ledger, operation, reason, staleness))
 
 
-def recover(place: Place, operation: Name, /, *, staleness: Staleness = STALENESS_S) -> int:
-    """See to the end of an operation whose participants are gone. The exit code is 1 if it failed.
+def recover_operation(
+    ledger: LedgerArgument, operation: OperationArgument, /, *, staleness: Staleness = STALENESS_S
+) -> int:
+    """End an operation whose participants are all gone. The exit code is 1 if it failed.
 
-    An operation that somebody carries on is left alone.
+    Changes nothing if live participants continue the operation.
     """
-    return _run(ending.recover_one(place, operation, staleness))
+    return _run(ending.recover_and_report(ledger, operation, staleness))
 
 
 def _run(command: Coroutine[Any, Any, int]) -> int:

@@ -1,1 +1,1 @@
-"""`perdure worker`: processes that run an engine each, and the supervisor that keeps them running."""
+"""`perdure worker`: worker processes, each with an engine, and their supervisor."""

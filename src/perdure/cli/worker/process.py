@@ -1,9 +1,10 @@
-"""One worker: a process that runs an engine until it is told to stop.
+"""One worker process: runs an engine until it is asked to stop.
 
-    python -m perdure.cli.worker.process ORDER LIFELINE
+    python -m perdure.cli.worker.process CONFIG SOCKET
 
-LIFELINE is the descriptor of a socket to the supervisor. The worker writes `Ready` to it when it serves; its end says
-that the supervisor is gone, and the worker drains as if it had been told.
+CONFIG is a `WorkerConfig` as JSON. SOCKET is the file descriptor of a socket to the supervisor: the worker sends one
+line with a `ReadyMessage` once it serves. When the supervisor dies, the socket closes, and the worker drains as after
+SIGTERM.
 """
 
 import asyncio
@@ -18,69 +19,84 @@ from functools import partial
 import msgspec
 
 from perdure import Engine, InputError, PerdureError
-from perdure.cli.worker.supervision import UNUSABLE
+from perdure.cli.worker.logs import configure
+from perdure.cli.worker.policy import BAD_CONFIG
 from perdure.cli.worker.target import load_engine
+from perdure.client.engine_summary import summary_of
+from perdure.client.queues import unknown_queues
 from perdure.core.errors import ForeignSqlite, NotOurDatabase, SchemaTooNew
 
-HOPELESS = (InputError, SchemaTooNew, NotOurDatabase, ForeignSqlite)
-"""Errors that come again however often the worker is started."""
+PERMANENT_ERRORS = (InputError, SchemaTooNew, NotOurDatabase, ForeignSqlite)
+"""Errors that a restart can't fix."""
 
-COLLECT_AFTER = 50_000, 2, 2
-"""New objects until the garbage collector looks through the youngest, and how many such looks until it looks further.
-Python's default, 700, 10 and 10, is for small programs: with hundreds of runs in memory the collector would take an
-eighth of the time, and find nothing of ours. All objects are looked through about as often as by default, for what the
-program itself leaves behind."""
+GC_THRESHOLDS = 50_000, 2, 2
+"""Thresholds of the garbage collector's three generations. With Python's default (700, 10, 10) and hundreds of runs in
+memory, the collector takes an eighth of the time, and the engine leaves no cycles for it. Full collections stay
+about as frequent as by default, for the cycles of user code."""
 
 
-class Order(msgspec.Struct, frozen=True):
-    """What a worker runs. What is `None` is as the engine has it."""
+class WorkerConfig(msgspec.Struct, frozen=True):
+    """The options of a worker. `None` means: as configured in the engine."""
 
     target: str
     queues: tuple[str, ...] | None = None
     concurrency: int | None = None
+    log_level: str | None = None
+    log_format: str | None = None
 
     def engine(self) -> Engine:
         engine = load_engine(self.target)
+        if not engine.hosts:
+            what = f"{self.target} is an engine with hosts=False, which executes no runs"
+            raise InputError(what, "pass an engine without hosts=False")
         settings = engine.settings
         if self.concurrency is not None:
             settings = msgspec.structs.replace(settings, concurrency=self.concurrency)
-        return engine.replace(queues=self.queues, settings=settings)
+        engine = engine.replace(queues=self.queues, settings=settings)
+        for queue, remedy in unknown_queues(engine.queues).items():
+            # The module is imported, so all tasks are known: no work for this queue could run here.
+            raise InputError(f"no task that {self.target} imports uses queue {queue!r}", remedy)
+        return engine
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """A worker's word to its supervisor."""
+class ReadyMessage(msgspec.Struct, frozen=True):
+    """Sent by a worker to its supervisor once it serves."""
 
     grace_s: float
+    store: str = ""
+    """The store URL without its password."""
+    queues: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
 
-class Stopping:
-    """Whether this process was told to stop: by a signal, or by the end of its supervisor."""
+class StopRequest:
+    """Waits for a request to stop: SIGTERM, SIGINT, or the death of the supervisor."""
 
-    def __init__(self, lifeline: socket.socket) -> None:
+    def __init__(self, supervisor: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
-        self._lifeline = lifeline
-        self._told = asyncio.Event()
+        self._supervisor = supervisor
+        self._requested = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, partial(self._signalled, number))
-        self._loop.add_reader(lifeline, self._let_go)
+        self._loop.add_reader(supervisor, self._supervisor_died)
 
     async def wait(self) -> None:
-        await self._told.wait()
+        await self._requested.wait()
 
     def _signalled(self, number: signal.Signals) -> None:
-        if self._told.is_set():
-            # What is durable stays; what runs is in doubt, as after any crash.
+        if self._requested.is_set():
+            # Committed state is durable; running tasks are in doubt, as after a crash.
             os._exit(128 + number)
-        self._told.set()
+        self._requested.set()
 
-    def _let_go(self) -> None:
-        self._loop.remove_reader(self._lifeline)
-        self._told.set()
+    def _supervisor_died(self) -> None:
+        self._loop.remove_reader(self._supervisor)
+        self._requested.set()
 
 
-async def serve(engine: Engine, lifeline: socket.socket) -> None:
-    """Run the engine until told to stop, then drain it."""
-    stopping = asyncio.create_task(Stopping(lifeline).wait())
+async def serve(engine: Engine, supervisor: socket.socket) -> None:
+    """Runs the engine until a request to stop, then drains it."""
+    stopping = asyncio.create_task(StopRequest(supervisor).wait())
     opening = asyncio.create_task(engine.open())
     await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
     if not opening.done():
@@ -89,32 +105,37 @@ async def serve(engine: Engine, lifeline: socket.socket) -> None:
     if opening.cancelled():
         return
     opening.result()
+    failing = asyncio.create_task(engine.wait_failed())
     try:
-        _tell(lifeline, Ready(engine.settings.grace))
-        await stopping
+        _send(supervisor, ReadyMessage(engine.settings.grace, *summary_of(engine)))
+        await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            failing.result()
     finally:
+        failing.cancel()
         await engine.close()
 
 
-def _tell(lifeline: socket.socket, word: Ready) -> None:
+def _send(supervisor: socket.socket, message: ReadyMessage) -> None:
     try:
-        lifeline.sendall(msgspec.json.encode(word))
+        supervisor.sendall(msgspec.json.encode(message) + b"\n")
     except OSError:
-        # The supervisor is gone; the reader has seen it, or will.
+        # The supervisor is dead; `StopRequest` notices it too.
         return
 
 
-def work(order: Order, lifeline: socket.socket) -> int:
-    """Returns the exit code."""
-    gc.set_threshold(*COLLECT_AFTER)  # before the program is imported, which may know better
+def run_worker(config: WorkerConfig, supervisor: socket.socket) -> int:
+    """Runs a worker to its end and returns the exit code."""
+    gc.set_threshold(*GC_THRESHOLDS)  # before the import of user code, which may set its own
     try:
-        engine = order.engine()
+        engine = config.engine()
     except InputError as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         return _fail(error)
+    configure(config.log_level, config.log_format)
     try:
-        asyncio.run(serve(engine, lifeline))
+        asyncio.run(serve(engine, supervisor))
     except PerdureError as error:
         return _fail(error)
     return 0
@@ -122,11 +143,11 @@ def work(order: Order, lifeline: socket.socket) -> int:
 
 def _fail(error: PerdureError) -> int:
     print(f"perdure worker: {error}", file=sys.stderr, flush=True)
-    return UNUSABLE if isinstance(error, HOPELESS) else 1
+    return BAD_CONFIG if isinstance(error, PERMANENT_ERRORS) else 1
 
 
 if __name__ == "__main__":
-    socket_to_supervisor = socket.socket(fileno=int(sys.argv[2]))
-    # Programs that tasks start must not keep it open.
-    socket_to_supervisor.set_inheritable(False)
-    sys.exit(work(msgspec.json.decode(sys.argv[1], type=Order), socket_to_supervisor))
+    supervisor_socket = socket.socket(fileno=int(sys.argv[2]))
+    # Subprocesses of tasks must not keep the socket open.
+    supervisor_socket.set_inheritable(False)
+    sys.exit(run_worker(msgspec.json.decode(sys.argv[1], type=WorkerConfig), supervisor_socket))

@@ -1,6 +1,6 @@
-"""The process that keeps workers running: it spawns them, hears of their ends, and passes signals on.
+"""The supervisor process: spawns workers, reaps them and forwards signals.
 
-What is done is decided by `Supervision`; here it is only carried out.
+`SupervisionPolicy` decides; this module carries out its actions.
 """
 
 import asyncio
@@ -15,39 +15,53 @@ from functools import partial
 import msgspec
 
 from perdure.cli.worker import process as worker_process
-from perdure.cli.worker.process import Order, Ready
-from perdure.cli.worker.supervision import Action, Kill, Say, Spawn, Supervision, Terminate
+from perdure.cli.worker.logs import DEFAULT_FORMAT, supervisor_line
+from perdure.cli.worker.policy import (
+    Action,
+    KillWorker,
+    PrintLine,
+    SpawnWorker,
+    SupervisionPolicy,
+    TerminateWorker,
+)
+from perdure.cli.worker.process import ReadyMessage, WorkerConfig
 
-_LONGEST_WORD = 256
+_CHUNK = 65_536
+
+_MAX_NAMED = 20
+"""Maximum number of programs that the ready line names."""
 
 
 class Supervisor:
-    """Belongs to the main thread's event loop."""
+    """Supervises workers from the main thread's event loop."""
 
-    def __init__(self, order: Order, supervision: Supervision) -> None:
-        self._order = msgspec.json.encode(order).decode()
-        self._supervision = supervision
+    def __init__(self, config: WorkerConfig, policy: SupervisionPolicy) -> None:
+        self._config = msgspec.json.encode(config).decode()
+        self._log_format = config.log_format or DEFAULT_FORMAT
+        self._partial_lines: dict[int, bytes] = {}
+        """Incomplete lines received from workers."""
+        self._policy = policy
         self._loop = asyncio.get_running_loop()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._lifelines: dict[int, socket.socket] = {}
+        self._sockets: dict[int, socket.socket] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
 
     async def run(self) -> int:
-        """Returns the exit code, when no worker runs any more."""
+        """Runs until all workers have stopped and returns the exit code."""
         with self._listening():
-            self._carry_out(self._supervision.begin())
+            self._carry_out(self._policy.begin())
             await self._over.wait()
-        return self._supervision.exit_code
+        return self._policy.exit_code
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """No worker outlives the block, whatever happens in it."""
+        """Handles signals. Kills all remaining workers at the end of the block."""
         handlers: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGCHLD: self._reap,
             signal.SIGTERM: partial(self._stop, "SIGTERM"),
             signal.SIGINT: partial(self._stop, "SIGINT"),
-            # The end of a terminal is the end of what was started in it.
+            # From a terminal, SIGHUP means that the terminal was closed.
             signal.SIGHUP: partial(self._stop if sys.stderr.isatty() else self._roll, "SIGHUP"),
         }
         for number, handler in handlers.items():
@@ -60,88 +74,105 @@ class Supervisor:
             for worker in self._processes.values():
                 worker.kill()
                 worker.wait()
-            for lifeline in self._lifelines.values():
-                self._loop.remove_reader(lifeline)
-                lifeline.close()
+            for worker_socket in self._sockets.values():
+                self._loop.remove_reader(worker_socket)
+                worker_socket.close()
 
     def _stop(self, name: str) -> None:
-        self._carry_out(self._supervision.stop(name, self._loop.time()))
+        number = signal.Signals[name]
+        again = "press Ctrl-C again" if number is signal.SIGINT else f"send {name} again"
+        self._carry_out(self._policy.stop(name, self._loop.time(), again, 128 + number))
 
     def _roll(self, name: str) -> None:
-        self._carry_out(self._supervision.roll(name, self._loop.time()))
+        self._carry_out(self._policy.roll(name, self._loop.time()))
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
-                case Spawn(number):
+                case SpawnWorker(number):
                     self._spawn(number)
-                case Terminate(number):
+                case TerminateWorker(number):
                     self._processes[number].terminate()
-                case Kill(number):
+                case KillWorker(number):
                     self._processes[number].kill()
-                case Say(text, number):
-                    self._say(text, number)
+                case PrintLine(text, number):
+                    self._print(text, number)
         self._set_timer()
-        if self._supervision.is_over:
+        if self._policy.is_over:
             self._over.set()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        due_s = self._supervision.next_due_s
-        self._timer = None if due_s is None else self._loop.call_at(due_s, self._ring)
+        due_s = self._policy.next_due_s
+        self._timer = None if due_s is None else self._loop.call_at(due_s, self._run_due)
 
-    def _ring(self) -> None:
-        self._carry_out(self._supervision.due(self._loop.time()))
+    def _run_due(self) -> None:
+        self._carry_out(self._policy.due(self._loop.time()))
 
     def _spawn(self, number: int) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                self._processes[number] = _process(self._order, theirs.fileno())
+                self._processes[number] = _start_process(self._config, theirs.fileno())
             except OSError as error:
                 ours.close()
-                self._say(f"no process: {error}", number)
-                self._carry_out(self._supervision.ended(number, 1, self._loop.time()))
+                self._print(f"could not start a process: {error}", number)
+                self._carry_out(self._policy.ended(number, 1, self._loop.time()))
                 return
-        self._lifelines[number] = ours
-        self._loop.add_reader(ours, self._hear, number, ours)
-        self._say("started", number)
+        self._sockets[number] = ours
+        self._partial_lines.pop(number, None)
+        self._loop.add_reader(ours, self._receive, number, ours)
+        self._print("started", number)
 
-    def _hear(self, number: int, lifeline: socket.socket) -> None:
+    def _receive(self, number: int, worker_socket: socket.socket) -> None:
         try:
-            word = lifeline.recv(_LONGEST_WORD)
+            received = worker_socket.recv(_CHUNK)
         except OSError:
-            word = b""
-        if not word:
-            # It will end, or has: SIGCHLD tells.
-            self._loop.remove_reader(lifeline)
+            received = b""
+        if not received:
+            # The worker is ending: SIGCHLD follows.
+            self._loop.remove_reader(worker_socket)
             return
-        ready = msgspec.json.decode(word, type=Ready)
-        self._carry_out(self._supervision.ready(number, ready.grace_s, self._loop.time()))
+        line, ending, _ = (self._partial_lines.pop(number, b"") + received).partition(b"\n")
+        if not ending:
+            self._partial_lines[number] = line
+            return
+        ready = msgspec.json.decode(line, type=ReadyMessage)
+        now_s, what = self._loop.time(), _described(ready)
+        self._carry_out(self._policy.ready(number, ready.grace_s, now_s, what))
 
     def _reap(self) -> None:
-        """One SIGCHLD may tell of several."""
-        ended = [n for n in self._lifelines if self._processes[n].poll() is not None]
+        """Handles all ended workers: one SIGCHLD may stand for several."""
+        ended = [n for n in self._sockets if self._processes[n].poll() is not None]
         for number in ended:
-            lifeline = self._lifelines.pop(number)
-            self._loop.remove_reader(lifeline)
-            lifeline.close()
+            worker_socket = self._sockets.pop(number)
+            self._loop.remove_reader(worker_socket)
+            worker_socket.close()
             code = self._processes[number].returncode
-            self._carry_out(self._supervision.ended(number, code, self._loop.time()))
+            self._carry_out(self._policy.ended(number, code, self._loop.time()))
 
-    def _say(self, text: str, number: int | None) -> None:
+    def _print(self, text: str, number: int | None) -> None:
         process = None if number is None else self._processes.get(number)
-        who = "" if number is None else f" {number}"
-        who += "" if process is None else f" (pid {process.pid})"
-        print(f"perdure worker{who}: {text}", file=sys.stderr, flush=True)
+        pid = None if process is None else process.pid
+        print(supervisor_line(text, number, pid, self._log_format), file=sys.stderr, flush=True)
 
 
-def _process(order: str, lifeline: int) -> subprocess.Popen[bytes]:
-    """A worker in a group of its own: Ctrl-C is for this process, which passes it on."""
+def _described(ready: ReadyMessage) -> str:
+    """Describes what a worker serves."""
+    names = ready.programs
+    programs = ", ".join(names[:_MAX_NAMED]) or "none"
+    if len(names) > _MAX_NAMED:
+        programs += f" and {len(names) - _MAX_NAMED} more"
+    queues = ", ".join(ready.queues) or "none"
+    return f"store {ready.store}; queues: {queues}; programs: {programs}"
+
+
+def _start_process(config: str, worker_socket: int) -> subprocess.Popen[bytes]:
+    """Starts a worker in its own process group: Ctrl-C reaches only the supervisor, which forwards it."""
     return subprocess.Popen(  # noqa: S603 - our own program, in our own interpreter
-        [sys.executable, "-m", worker_process.__name__, order, str(lifeline)],
+        [sys.executable, "-m", worker_process.__name__, config, str(worker_socket)],
         stdin=subprocess.DEVNULL,
-        pass_fds=[lifeline],
+        pass_fds=[worker_socket],
         process_group=0,
     )

@@ -6,7 +6,7 @@
     │   ├── InvalidUrl             a store URL that names no store
     │   ├── GuidReused             a message GUID of one run, used for another
     │   ├── DepthExceeded          a call tree deeper than the limit
-    │   ├── TurnTooLong            a workflow that decides on and on, and waits for nothing
+    │   ├── TurnTooLong            a workflow that calls too many verbs without waiting
     │   ├── PayloadTooLarge        a payload over its limit
     │   ├── NotEncodable           a value that has no faithful JSON form
     │   ├── NotDecodable           bytes that are not a value of the wanted type
@@ -17,28 +17,29 @@
     │   ├── NotDeterministic       workflow code that reads a clock, draws randomness, does I/O
     │   ├── OutsideRun             a verb that needs a run, called where there is none
     │   ├── CallReused             a Call that was awaited before
-    │   ├── NeverAwaited           a Call, a sleep or a receive that was made and forgotten
+    │   ├── NeverAwaited           a Call, a sleep or a receive that was never awaited
     │   ├── ForeignAwait           a workflow that awaits something that is not durable
     │   ├── JoinSetClosed          a submit to a join set that was awaited
     │   ├── KeyReused              a start key that is taken by a run with other arguments
+    │   ├── KeySpent               a start key whose run failed or was cancelled
     │   ├── SignalReused           the id of a signal that was sent before with another value
     │   ├── VersionExists          a version of a program that was deployed with other content
     │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── NotActive              a version of a graph that new runs can't be of
     │   ├── UnreadableProgram      a deployed graph that this Perdure does not understand
     │   ├── UnknownStep            a step that the run does not have, or that waits for nothing
-    │   ├── ForbiddenStatement     SQL that a transaction of the user's may not execute
-    │   ├── ExpressionProblem      an expression that is not of the language of graphs
-    │   └── RunClosed              the run is over and takes nothing more
-    ├── Outcome                    what became of a step or a run
+    │   ├── ForbiddenStatement     SQL that a user transaction may not execute
+    │   ├── ExpressionProblem      an expression outside the subset of Python for graphs
+    │   └── RunClosed              the run has ended and accepts nothing more
+    ├── Outcome                    the outcome of a step or a run
     │   ├── TaskFailed             a task's exception that can't be rebuilt here
     │   │   └── RunFailed          a run's exception that can't be rebuilt here
     │   ├── StepCancelled          a step that was cancelled before it had a result
-    │   ├── StepInDoubt            a step that had begun when its host died, and is not begun again
-    │   ├── NotDone                a reconcile function's word: the effect did not happen
+    │   ├── StepInDoubt            a step that was running when its host died, and is not repeated
+    │   ├── NotDone                raised by a reconcile function: the effect did not happen
     │   ├── RunCancelled           the run was cancelled
     │   ├── RunInterrupted         the run was ended by an interrupt activity
-    │   ├── ResponseError          a step of a graph that answered with the code of an error
+    │   ├── ResponseError          a step of a graph that responded with an error code
     │   └── RunDiverged            the program is not the one that wrote the journal
     ├── LedgerError                a posting that the digits do not allow
     │   ├── LedgerDecrement        increments only
@@ -50,38 +51,42 @@
     ├── JournalError
     │   ├── InvariantViolation     one of the 20 invariants, by name
     │   ├── IllegalAppend          a state guard refused the event
-    │   └── CorruptJournal         stored entries that can't be read back
+    │   ├── CorruptJournal         stored entries that can't be read back
+    │   └── BooksDiffer            a run's row or ledger that its journal contradicts
     ├── CommitRejected             this bundle was not written; others were
-    │   ├── StaleFence             the run belongs to somebody else now
+    │   ├── StaleFence             another host owns the run now
     │   ├── RunExists              the start key is taken
     │   ├── UnknownRun             no such run
     │   ├── RunEnded               a chunk for a run that is over
     │   ├── StaleToken             the work was claimed again by another host
     │   └── BundleRefused          the database refused a row of the bundle
     │       └── ReadinessOverflow  a node of a graph, reached more often than it has predecessors
-    ├── TransactionError           a transaction of the user's that can't go on; nothing of it was written
-    │   ├── StatementFailed        the database refused a statement of it
-    │   ├── TransactionOver        used after its end, or after a statement of it failed
-    │   ├── TransactionInterrupted ended by the database, and by no fault of its own
+    ├── TransactionError           a user transaction that can't continue; it was rolled back
+    │   ├── StatementFailed        the database refused a statement
+    │   ├── TransactionOver        used after its end, or after a failed statement
+    │   ├── TransactionInterrupted ended by the database; it may be repeated
     │   └── NotCommitted           a question about a run that is not committed yet
-    ├── EvaluationError            an expression that has no value here, whatever Python would say
+    ├── EvaluationError            an expression that can't be evaluated on these values
     │   └── ExpressionTooCostly    it would take too long, or make something too large
     ├── OperationError             an operation of `perdure.operations`
-    │   ├── OperationFailed        a participant crashed, or somebody aborted it
-    │   │   └── ParticipantFenced  this participant was taken for dead
-    │   ├── OperationOver          it is completed, and takes nothing more
+    │   ├── OperationFailed        a participant crashed, or the operation was aborted
+    │   │   └── ParticipantFenced  this participant was declared dead
+    │   ├── OperationOver          the operation has ended
     │   ├── UnknownOperation       there is no operation of that id
     │   ├── CallsOpen              it can't be completed while calls are under way
     │   ├── CallOver               a call that has ended, or has no result yet
-    │   ├── CallFailed             a call that has no result, and never will
+    │   ├── CallFailed             a call that ended without a result
     │   ├── WorkerFailed           a process that ended without a result
+    │   │   └── WorkerTimedOut     a process that gave no result in time
     │   └── CorruptOperation       a ledger that can't be read
     ├── EngineClosed               used after it was stopped
+    ├── UsedAfterFork              opened by the parent of this forked process
     └── StoreError                 the store itself
         ├── StoreUnavailable       can't be opened or reached
+        ├── StoreDamaged           the database can't read its own rows
         ├── SchemaTooNew           written by a newer Perdure
-        ├── SchemaTooOld           written by an older Perdure, where it is not to be changed
-        ├── NotOurDatabase         somebody else's tables
+        ├── SchemaTooOld           written by an older Perdure, and migration is not allowed here
+        ├── NotOurDatabase         a database with tables of another program
         ├── ForeignSqlite          a second SQLite library has the file open in this process
         └── StoreClosed            used after close
 
@@ -91,6 +96,7 @@ An error says what is wrong and which value, then what to do next.
 from perdure.core.errors.base import PerdureError
 from perdure.core.errors.books import (
     AttemptsExhausted,
+    BooksDiffer,
     CorruptJournal,
     EntriesExhausted,
     IllegalAppend,
@@ -133,6 +139,7 @@ from perdure.core.errors.inputs import (
     InvalidUrl,
     JoinSetClosed,
     KeyReused,
+    KeySpent,
     NeverAwaited,
     NotActive,
     NotDecodable,
@@ -160,6 +167,7 @@ from perdure.core.errors.operations import (
     ParticipantFenced,
     UnknownOperation,
     WorkerFailed,
+    WorkerTimedOut,
 )
 from perdure.core.errors.outcomes import (
     NotDone,
@@ -180,12 +188,15 @@ from perdure.core.errors.stores import (
     SchemaTooNew,
     SchemaTooOld,
     StoreClosed,
+    StoreDamaged,
     StoreError,
     StoreUnavailable,
+    UsedAfterFork,
 )
 
 __all__ = [
     "AttemptsExhausted",
+    "BooksDiffer",
     "BundleRefused",
     "CallFailed",
     "CallOver",
@@ -215,6 +226,7 @@ __all__ = [
     "JoinSetClosed",
     "JournalError",
     "KeyReused",
+    "KeySpent",
     "LedgerDecrement",
     "LedgerError",
     "LedgerOrder",
@@ -254,6 +266,7 @@ __all__ = [
     "StepCancelled",
     "StepInDoubt",
     "StoreClosed",
+    "StoreDamaged",
     "StoreError",
     "StoreUnavailable",
     "TaskFailed",
@@ -267,6 +280,8 @@ __all__ = [
     "UnknownStep",
     "UnknownVersion",
     "UnreadableProgram",
+    "UsedAfterFork",
     "VersionExists",
     "WorkerFailed",
+    "WorkerTimedOut",
 ]

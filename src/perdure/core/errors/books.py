@@ -59,3 +59,7 @@ class IllegalAppend(JournalError):
 
 class CorruptJournal(JournalError):
     code = "corrupt-journal"
+
+
+class BooksDiffer(JournalError):
+    code = "books-differ"

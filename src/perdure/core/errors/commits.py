@@ -1,4 +1,4 @@
-"""What was not written, and transactions that can't go on."""
+"""Rejected commits, and failed user transactions."""
 
 from perdure.core.errors.base import PerdureError
 
@@ -29,7 +29,7 @@ class UnknownRun(CommitRejected):
 
 
 class RunEnded(CommitRejected):
-    """The run is over: what comes for its streams comes too late."""
+    """The run has ended: its streams accept no more chunks."""
 
     code = "run-ended"
 
@@ -49,7 +49,7 @@ class ReadinessOverflow(BundleRefused):
 
 
 class TransactionError(PerdureError):
-    """A transaction that can't go on. Nothing of it was written."""
+    """A transaction that can't continue. It was rolled back."""
 
     code = "transaction"
 
@@ -67,7 +67,7 @@ class TransactionOver(TransactionError):
 
 
 class TransactionInterrupted(TransactionError):
-    """The database ended the transaction: it may be begun again as it was."""
+    """The database ended the transaction: the caller may repeat it."""
 
     code = "transaction-interrupted"
 

@@ -1,15 +1,15 @@
-"""Expressions that have no value."""
+"""Errors in evaluating expressions."""
 
 from perdure.core.errors.base import PerdureError
 
 
 class EvaluationError(PerdureError):
-    """An expression met a value that it does not compute with. Errors that Python has a name for are Python's."""
+    """An expression can't compute with a value. Other evaluation errors are Python's own exceptions."""
 
     code = "evaluation"
 
 
 class ExpressionTooCostly(EvaluationError):
-    """The evaluation was given up before it took too long, or made something too large."""
+    """The evaluation was stopped: it would take too long, or make something too large."""
 
     code = "expression-too-costly"

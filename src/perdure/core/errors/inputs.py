@@ -55,7 +55,7 @@ class UnknownName(InputError):
 
 
 class GraphInvalid(InputError):
-    """A graph that can't be run as it is. `problems` are all that were found, in the order of their places."""
+    """An invalid graph. `problems` are all problems found, in source order."""
 
     code = "graph-invalid"
 
@@ -100,6 +100,18 @@ class KeyReused(InputError):
         self.run_id = run_id
 
 
+class KeySpent(InputError):
+    """`run_id` is the run that holds the key. It failed, or was cancelled: `status` says which."""
+
+    code = "key-spent"
+
+    def __init__(self, run_id: str, status: str, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.args = (run_id, status, what, remedy)
+        self.run_id = run_id
+        self.status = status
+
+
 class SignalReused(InputError):
     """The `id` of a signal, or of an answer, that was sent before with another value."""
 
@@ -107,7 +119,7 @@ class SignalReused(InputError):
 
 
 class VersionExists(InputError):
-    """A version of a program means one thing for ever."""
+    """The version was deployed with other content; a deployed version never changes."""
 
     code = "version-exists"
 
@@ -119,19 +131,19 @@ class UnknownVersion(InputError):
 
 
 class NotActive(InputError):
-    """A graph is deployed, and new runs can't be of that version of it."""
+    """The version of a graph is deployed but not active: new runs can't use it."""
 
     code = "not-active"
 
 
 class UnreadableProgram(InputError):
-    """A newer Perdure deployed the graph, and this one does not understand it."""
+    """A newer Perdure deployed the graph, and this one can't read it."""
 
     code = "unreadable-program"
 
 
 class UnknownStep(InputError):
-    """A run has no such step, or it waits for no answer."""
+    """The run has no such step, or the step waits for no answer."""
 
     code = "unknown-step"
 
@@ -151,16 +163,16 @@ class ExpressionProblem(InputError):
         super().__init__(what, remedy)
         self.args = (what, remedy, lineno, column)
         self.lineno = lineno
-        self.column = self.col_offset = column  # the second is its name in syntax trees
+        self.column = self.col_offset = column  # `col_offset` is its name in syntax trees
 
 
 class CannotCompile(GraphInvalid):
-    """A function that can't be made a graph. `problems` are in the order of the lines."""
+    """A function that can't be compiled to a graph. `problems` are in line order."""
 
     code = "cannot-compile"
 
 
 class RunClosed(InputError):
-    """The run is over and takes nothing more."""
+    """The run has ended and accepts nothing more."""
 
     code = "run-closed"

@@ -1,4 +1,4 @@
-"""What goes wrong in operations of several processes."""
+"""Errors of operations of several processes."""
 
 from typing import TYPE_CHECKING
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class OperationError(PerdureError):
-    """An operation of `perdure.operations` that can not do what it was asked to."""
+    """Base of the errors of `perdure.operations`."""
 
     code = "operation"
 
 
 class OperationFailed(OperationError):
-    """A participant crashed, or somebody aborted the operation: its clean-up has begun. `info` says why."""
+    """A participant crashed, or the operation was aborted: its clean-up has begun. `info` says why."""
 
     code = "operation-failed"
 
@@ -26,13 +26,13 @@ class OperationFailed(OperationError):
 
 
 class ParticipantFenced(OperationFailed):
-    """This participant was not heard of for too long and taken for dead: its calls were given up."""
+    """This participant sent no heartbeat for too long and was declared dead: its calls were abandoned."""
 
     code = "participant-fenced"
 
 
 class OperationOver(OperationError):
-    """The operation is completed, or over and no backup of it kept: it takes nothing more."""
+    """The operation has completed, or has ended and no backup was kept: it accepts nothing more."""
 
     code = "operation-over"
 
@@ -56,7 +56,7 @@ class CallOver(OperationError):
 
 
 class CallFailed(OperationError):
-    """The call has no result. What its work raised is the cause."""
+    """The call has no result. The exception that its work raised is the cause."""
 
     code = "call-failed"
 
@@ -70,6 +70,12 @@ class WorkerFailed(OperationError):
         super().__init__(what, remedy)
         self.args = (what, remedy, exit_code)
         self.exit_code = exit_code
+
+
+class WorkerTimedOut(WorkerFailed):
+    """A process gave no result in time, and was killed."""
+
+    code = "worker-timed-out"
 
 
 class CorruptOperation(OperationError):

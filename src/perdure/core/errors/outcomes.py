@@ -1,4 +1,4 @@
-"""What became of a step or a run."""
+"""Outcomes of steps and runs."""
 
 from typing import ClassVar, Self
 
@@ -10,7 +10,7 @@ class Outcome(PerdureError):
 
 
 class TaskFailed(Outcome):
-    """`type_name`, `message` and `traceback` are those of the exception, as text."""
+    """`type_name`, `message` and `traceback` of the exception, as text."""
 
     code = "task-failed"
 
@@ -37,7 +37,7 @@ class StepCancelled(Outcome):
 
 
 class StepInDoubt(Outcome):
-    """The step had begun when its host died, and is not begun again; its effect may have happened."""
+    """The step was running when its host died, and is not repeated; its effect may have happened."""
 
     code = "step-in-doubt"
 
@@ -66,12 +66,12 @@ class RunCancelled(Outcome):
 
     @property
     def reason(self) -> str:
-        """What was given for it; empty if nothing was."""
+        """The reason that the caller gave; empty if none."""
         return "" if self.remedy == self._WITHOUT_REASON else self.remedy
 
 
 class RunInterrupted(Outcome):
-    """A run was ended by an interrupt activity. `status` is the code that it gave."""
+    """An interrupt activity ended the run. `status` is its code."""
 
     code = "run-interrupted"
 
@@ -82,14 +82,14 @@ class RunInterrupted(Outcome):
 
 
 class ResponseError(Outcome):
-    """A step of a graph answered with the code of an error, which is its `status`."""
+    """A step of a graph responded with an error code, which is `status`."""
 
     code = "response-error"
 
     def __init__(
         self,
         what: str,
-        remedy: str = "add an edge for errors, or mend what answers so",
+        remedy: str = "add an error edge, or fix the task that responds with this code",
         status: int = 500,
     ) -> None:
         super().__init__(what, remedy)
@@ -98,6 +98,6 @@ class ResponseError(Outcome):
 
 
 class RunDiverged(Outcome):
-    """The run waits: its program is not the one that wrote its journal."""
+    """The run is parked: its program does not match its journal."""
 
     code = "run-diverged"

@@ -1,4 +1,4 @@
-"""The store itself, and engines that were stopped."""
+"""Errors of the store, and of stopped engines."""
 
 from perdure.core.errors.base import PerdureError
 
@@ -7,12 +7,22 @@ class EngineClosed(PerdureError):
     code = "engine-closed"
 
 
+class UsedAfterFork(PerdureError):
+    """An object that the parent process opened before it forked this one. Nothing was changed."""
+
+    code = "used-after-fork"
+
+
 class StoreError(PerdureError):
     code = "store"
 
 
 class StoreUnavailable(StoreError):
     code = "store-unavailable"
+
+
+class StoreDamaged(StoreError):
+    code = "store-damaged"
 
 
 class SchemaTooNew(StoreError):

@@ -8,6 +8,7 @@ A text is checked (`checking.py`) and compiled once (`compiling.py`); an evaluat
 """
 
 from perdure.core.errors import EvaluationError, ExpressionProblem, ExpressionTooCostly
+from perdure.core.expressions.budget import Meter
 from perdure.core.expressions.expression import Expression, from_ast, parse
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Expression",
     "ExpressionProblem",
     "ExpressionTooCostly",
+    "Meter",
     "from_ast",
     "parse",
 ]

@@ -14,6 +14,15 @@ from perdure.core.limits import (
 _WORD = 2**63
 
 
+class Meter:
+    """Adds up the operations of many evaluations."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+
 class Evaluation:
     """One evaluation under way: the values it reads, its loop variables, and the operations that are left."""
 

@@ -43,7 +43,7 @@ _REFUSED_OPERATORS: dict[type[ast.AST], str] = {
 }
 
 
-def check(tree: ast.expr) -> frozenset[str]:
+def check_expression(tree: ast.expr) -> frozenset[str]:
     """The names that the expression reads, or the problem with it."""
     _require_small(tree)
     checker = _Checker()

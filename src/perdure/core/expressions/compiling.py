@@ -6,14 +6,20 @@ from typing import Any
 
 from perdure.core.expressions.budget import Code, Evaluation
 from perdure.core.expressions.functions import FUNCTIONS
-from perdure.core.expressions.looping import Loop, assign, listed, mapped, started
+from perdure.core.expressions.looping import (
+    ForClause,
+    evaluate_dict,
+    evaluate_lazily,
+    evaluate_list,
+    item_assigner,
+)
 from perdure.core.expressions.methods import method_of
 from perdure.core.expressions.operators import BINARY, COMPARISONS, UNARY, Operator
 from perdure.core.expressions.plain import (
     SIZED,
     collected,
-    fields_of,
     pay_for_key,
+    public_fields,
     require_plain,
 )
 from perdure.core.expressions.texts import (
@@ -23,7 +29,7 @@ from perdure.core.expressions.texts import (
     text_of,
 )
 
-Variables = Mapping[str, int]
+VariableSlots = Mapping[str, int]
 """The places of the loop variables that a part sees."""
 
 _CONVERSIONS = {ord("s"): text_of, ord("r"): representation, ord("a"): ascii_representation}
@@ -34,7 +40,7 @@ class Compiler:
 
     def __init__(self) -> None:
         self.variables = 0
-        self._rules: dict[type[ast.expr], Callable[[Any, Variables], Code]] = {
+        self._rules: dict[type[ast.expr], Callable[[Any, VariableSlots], Code]] = {
             ast.Attribute: self._attribute,
             ast.BinOp: self._binary,
             ast.BoolOp: self._logical,
@@ -57,17 +63,17 @@ class Compiler:
             ast.UnaryOp: self._unary,
         }
 
-    def code(self, node: ast.expr, variables: Variables) -> Code:
+    def code(self, node: ast.expr, variables: VariableSlots) -> Code:
         return self._rules[type(node)](node, variables)
 
-    def _codes(self, nodes: list[ast.expr], variables: Variables) -> tuple[Code, ...]:
+    def _codes(self, nodes: list[ast.expr], variables: VariableSlots) -> tuple[Code, ...]:
         return tuple(self.code(node, variables) for node in nodes)
 
-    def _constant(self, node: ast.Constant, _variables: Variables) -> Code:
+    def _constant(self, node: ast.Constant, _variables: VariableSlots) -> Code:
         value = node.value
         return lambda _work: value
 
-    def _name(self, node: ast.Name, variables: Variables) -> Code:
+    def _name(self, node: ast.Name, variables: VariableSlots) -> Code:
         name = node.id
         if name in variables:
             place = variables[name]
@@ -81,7 +87,7 @@ class Compiler:
 
         return read
 
-    def _attribute(self, node: ast.Attribute, variables: Variables) -> Code:
+    def _attribute(self, node: ast.Attribute, variables: VariableSlots) -> Code:
         of = self.code(node.value, variables)
         name = node.attr
 
@@ -92,13 +98,13 @@ class Compiler:
                     return value[name]
                 except KeyError:
                     raise _no_field(name, value) from None
-            if name in fields_of(value):
+            if name in public_fields(value):
                 return getattr(value, name)
             raise _no_field(name, value)
 
         return attribute
 
-    def _subscript(self, node: ast.Subscript, variables: Variables) -> Code:
+    def _subscript(self, node: ast.Subscript, variables: VariableSlots) -> Code:
         of = self.code(node.value, variables)
         at = self.code(node.slice, variables)
 
@@ -115,24 +121,24 @@ class Compiler:
 
         return subscript
 
-    def _slice(self, node: ast.Slice, variables: Variables) -> Code:
+    def _slice(self, node: ast.Slice, variables: VariableSlots) -> Code:
         bounds = [node.lower, node.upper, node.step]
         codes = [self.code(bound, variables) if bound else _nothing for bound in bounds]
         lower, upper, step = codes
         return lambda work: slice(lower(work), upper(work), step(work))
 
-    def _unary(self, node: ast.UnaryOp, variables: Variables) -> Code:
+    def _unary(self, node: ast.UnaryOp, variables: VariableSlots) -> Code:
         operand = self.code(node.operand, variables)
         operate = UNARY[type(node.op)]
         return lambda work: operate(work, operand(work))
 
-    def _binary(self, node: ast.BinOp, variables: Variables) -> Code:
+    def _binary(self, node: ast.BinOp, variables: VariableSlots) -> Code:
         left = self.code(node.left, variables)
         right = self.code(node.right, variables)
         operate = BINARY[type(node.op)]
         return lambda work: operate(work, left(work), right(work))
 
-    def _logical(self, node: ast.BoolOp, variables: Variables) -> Code:
+    def _logical(self, node: ast.BoolOp, variables: VariableSlots) -> Code:
         *first, last = self._codes(node.values, variables)
         stops_at = isinstance(node.op, ast.Or)
 
@@ -145,7 +151,7 @@ class Compiler:
 
         return logical
 
-    def _comparison(self, node: ast.Compare, variables: Variables) -> Code:
+    def _comparison(self, node: ast.Compare, variables: VariableSlots) -> Code:
         left = self.code(node.left, variables)
         compares: list[Operator] = [COMPARISONS[type(op)] for op in node.ops]
         sides = self._codes(node.comparators, variables)
@@ -167,19 +173,19 @@ class Compiler:
 
         return chain
 
-    def _conditional(self, node: ast.IfExp, variables: Variables) -> Code:
+    def _conditional(self, node: ast.IfExp, variables: VariableSlots) -> Code:
         test = self.code(node.test, variables)
         then = self.code(node.body, variables)
         otherwise = self.code(node.orelse, variables)
         return lambda work: then(work) if test(work) else otherwise(work)
 
-    def _list(self, node: ast.List | ast.Tuple, variables: Variables) -> Code:
+    def _list(self, node: ast.List | ast.Tuple, variables: VariableSlots) -> Code:
         if any(isinstance(item, ast.Starred) for item in node.elts):
             return self._unpacked_list(node, variables)
         items = self._codes(node.elts, variables)
         return lambda work: [item(work) for item in items]
 
-    def _unpacked_list(self, node: ast.List | ast.Tuple, variables: Variables) -> Code:
+    def _unpacked_list(self, node: ast.List | ast.Tuple, variables: VariableSlots) -> Code:
         parts = [
             (isinstance(item, ast.Starred), self.code(_unstarred(item), variables))
             for item in node.elts
@@ -197,11 +203,11 @@ class Compiler:
 
         return unpacked
 
-    def _tuple(self, node: ast.Tuple, variables: Variables) -> Code:
+    def _tuple(self, node: ast.Tuple, variables: VariableSlots) -> Code:
         items = self._list(node, variables)
         return lambda work: tuple(items(work))
 
-    def _dict(self, node: ast.Dict, variables: Variables) -> Code:
+    def _dict(self, node: ast.Dict, variables: VariableSlots) -> Code:
         parts = [
             (self.code(key, variables) if key else None, self.code(value, variables))
             for key, value in zip(node.keys, node.values, strict=True)
@@ -225,7 +231,7 @@ class Compiler:
 
         return made
 
-    def _text(self, node: ast.JoinedStr, variables: Variables) -> Code:
+    def _text(self, node: ast.JoinedStr, variables: VariableSlots) -> Code:
         parts = self._codes(node.values, variables)
 
         def text(work: Evaluation) -> str:
@@ -235,7 +241,7 @@ class Compiler:
 
         return text
 
-    def _field(self, node: ast.FormattedValue, variables: Variables) -> Code:
+    def _field(self, node: ast.FormattedValue, variables: VariableSlots) -> Code:
         value = self.code(node.value, variables)
         convert = _CONVERSIONS.get(node.conversion)
         spec = self.code(node.format_spec, variables) if node.format_spec else None
@@ -248,7 +254,7 @@ class Compiler:
 
         return field
 
-    def _call(self, node: ast.Call, variables: Variables) -> Code:
+    def _call(self, node: ast.Call, variables: VariableSlots) -> Code:
         arguments = self._codes(node.args, variables)
         options = [(kw.arg, self.code(kw.value, variables)) for kw in node.keywords if kw.arg]
         if isinstance(node.func, ast.Attribute):
@@ -271,7 +277,7 @@ class Compiler:
         node: ast.Attribute,
         arguments: tuple[Code, ...],
         options: list[tuple[str, Code]],
-        variables: Variables,
+        variables: VariableSlots,
     ) -> Code:
         of = self.code(node.value, variables)
         name = node.attr
@@ -284,7 +290,7 @@ class Compiler:
 
         return call
 
-    def _key(self, node: ast.Lambda, variables: Variables) -> Code:
+    def _key(self, node: ast.Lambda, variables: VariableSlots) -> Code:
         place = self._place()
         body = self.code(node.body, {**variables, node.args.args[0].arg: place})
         cost = _size(node.body)
@@ -299,35 +305,35 @@ class Compiler:
 
         return key
 
-    def _list_comprehension(self, node: ast.ListComp, variables: Variables) -> Code:
+    def _list_comprehension(self, node: ast.ListComp, variables: VariableSlots) -> Code:
         loop = self._loop(node.generators, [node.elt], variables)
-        return lambda work: listed(work, loop)
+        return lambda work: evaluate_list(work, loop)
 
-    def _generator(self, node: ast.GeneratorExp, variables: Variables) -> Code:
+    def _generator(self, node: ast.GeneratorExp, variables: VariableSlots) -> Code:
         loop = self._loop(node.generators, [node.elt], variables)
-        return lambda work: started(work, loop)
+        return lambda work: evaluate_lazily(work, loop)
 
-    def _dict_comprehension(self, node: ast.DictComp, variables: Variables) -> Code:
+    def _dict_comprehension(self, node: ast.DictComp, variables: VariableSlots) -> Code:
         loop = self._loop(node.generators, [node.key, node.value], variables)
-        return lambda work: mapped(work, loop)
+        return lambda work: evaluate_dict(work, loop)
 
     def _loop(
-        self, clauses: list[ast.comprehension], results: list[ast.expr], variables: Variables
-    ) -> Loop:
+        self, clauses: list[ast.comprehension], results: list[ast.expr], variables: VariableSlots
+    ) -> ForClause:
         """The first clause, with the clauses after it and the results inside."""
         clause, *inner = clauses
         source = self.code(clause.iter, variables)
         inside = dict(variables)
-        target = assign(clause.target, inside, self._place)
+        target = item_assigner(clause.target, inside, self._place)
         conditions = self._codes(clause.ifs, inside)
         cost = 1 + sum(map(_size, [*clause.ifs, *([] if inner else results)]))
         if inner:
-            return Loop(source, target, conditions, self._loop(inner, results, inside), cost)
+            return ForClause(source, target, conditions, self._loop(inner, results, inside), cost)
         made = self._codes(results, inside)
         if len(made) == 1:
-            return Loop(source, target, conditions, made[0], cost)
+            return ForClause(source, target, conditions, made[0], cost)
         key, value = made
-        return Loop(source, target, conditions, lambda work: (key(work), value(work)), cost)
+        return ForClause(source, target, conditions, lambda work: (key(work), value(work)), cost)
 
     def _place(self) -> int:
         self.variables += 1
@@ -348,7 +354,7 @@ def _size(node: ast.expr) -> int:
 
 
 def _no_field(name: str, value: object) -> AttributeError:
-    known = value if isinstance(value, dict) else sorted(fields_of(value))
+    known = value if isinstance(value, dict) else sorted(public_fields(value))
     shown = ", ".join(repr(field) for field in list(known)[:10]) or "none"
     return AttributeError(
         f"a value of type {type(value).__name__!r} has no field {name!r} (there are: {shown})"

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from perdure.core.errors import ExpressionProblem
-from perdure.core.expressions.budget import Code, Evaluation, too_costly
-from perdure.core.expressions.checking import check, problem
+from perdure.core.expressions.budget import Code, Evaluation, Meter, too_costly
+from perdure.core.expressions.checking import check_expression, problem
 from perdure.core.expressions.compiling import Compiler
 from perdure.core.expressions.nesting import require_shallow
 from perdure.core.expressions.plain import CONTAINERS, measure
-from perdure.core.limits import MAX_EXPRESSION_LENGTH, MAX_PAYLOAD_BYTES
+from perdure.core.limits import MAX_EXPRESSION_LENGTH, MAX_EXPRESSION_WORK, MAX_PAYLOAD_BYTES
 from perdure.core.syntax import parse_expression, parse_module
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
@@ -36,9 +36,17 @@ class Expression:
     _makes: bool = field(compare=False, repr=False)
     """It may make a list or a dict, and so one that holds another many times."""
 
-    def evaluate(self, scope: Mapping[str, Any]) -> Any:
-        """The value, or the exception that Python would raise, or `ExpressionTooCostly`."""
-        value = self._code(Evaluation(scope, self._variables))
+    def evaluate(self, scope: Mapping[str, Any], meter: Meter | None = None) -> Any:
+        """The value, or the exception that Python would raise, or `ExpressionTooCostly`.
+
+        `meter` counts its operations, those of an evaluation that raises too.
+        """
+        evaluation = Evaluation(scope, self._variables)
+        try:
+            value = self._code(evaluation)
+        finally:
+            if meter is not None:
+                meter.spent += MAX_EXPRESSION_WORK - evaluation.left
         if (
             self._makes
             and isinstance(value, CONTAINERS)
@@ -62,7 +70,7 @@ def parse(text: str) -> Expression:
 
 def from_ast(node: ast.expr) -> Expression:
     """The expression that is a part of a function's source. Problems are placed there."""
-    check(node)
+    check_expression(node)
     text = _unparsed(node)
     try:
         expression = _parse(text)
@@ -76,7 +84,7 @@ def from_ast(node: ast.expr) -> Expression:
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> Expression:
     tree = _tree_of(text)
-    names = check(tree)
+    names = check_expression(tree)
     canonical = _unparsed(tree)
     if canonical != text and ast.dump(_tree_of(canonical)) != ast.dump(tree):
         _ambiguous(tree)

@@ -9,9 +9,9 @@ from perdure.core.expressions.operators import add
 from perdure.core.expressions.plain import (
     SEQUENCES,
     SIZED,
+    collect_limited,
     collected,
     elements,
-    limited,
     pay_for_key,
     price,
     require_plain,
@@ -144,11 +144,13 @@ def _range(work: Evaluation, *bounds: Any) -> list[int]:
 
 
 def _enumerate(work: Evaluation, items: Any, start: int = 0) -> list[tuple[int, Any]]:
-    return limited(work, iter(enumerate(_counted(work, items), start)))
+    return collect_limited(work, iter(enumerate(_counted(work, items), start)))
 
 
 def _zip(work: Evaluation, *columns: Any, strict: bool = False) -> list[tuple[Any, ...]]:
-    return limited(work, zip(*(_counted(work, column) for column in columns), strict=strict))
+    return collect_limited(
+        work, zip(*(_counted(work, column) for column in columns), strict=strict)
+    )
 
 
 def _list(work: Evaluation, items: Any = ()) -> list[Any]:

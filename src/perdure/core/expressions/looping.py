@@ -5,28 +5,34 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Union
 
 from perdure.core.expressions.budget import Code, Evaluation
-from perdure.core.expressions.plain import SIZED, elements, limited, pay_for_key, require_plain
+from perdure.core.expressions.plain import (
+    SIZED,
+    collect_limited,
+    elements,
+    pay_for_key,
+    require_plain,
+)
 
-Assign = Callable[[Evaluation, Any], None]
+ItemAssigner = Callable[[Evaluation, Any], None]
 """Gives an item of a loop to its variables."""
 
 
-class Loop(NamedTuple):
+class ForClause(NamedTuple):
     """One `for` of a comprehension, with its `if`s; inside is the next one, or what is made in each round."""
 
     source: Code
-    assign: Assign
+    item_assigner: ItemAssigner
     conditions: tuple[Code, ...]
-    inside: Union["Loop", Code]
+    inside: Union["ForClause", Code]
     cost: int
 
 
-def started(work: Evaluation, loop: Loop) -> Iterator[Any]:
+def evaluate_lazily(work: Evaluation, loop: ForClause) -> Iterator[Any]:
     """The results, one by one. The outermost source is evaluated now, as in Python."""
     return _rounds(work, loop, elements(loop.source(work)))
 
 
-def _rounds(work: Evaluation, loop: Loop, items: Iterator[Any]) -> Iterator[Any]:
+def _rounds(work: Evaluation, loop: ForClause, items: Iterator[Any]) -> Iterator[Any]:
     _, give, conditions, inside, cost = loop
     for item in items:
         work.left -= cost
@@ -37,26 +43,28 @@ def _rounds(work: Evaluation, loop: Loop, items: Iterator[Any]) -> Iterator[Any]
             if not condition(work):
                 break
         else:
-            if isinstance(inside, Loop):
-                yield from started(work, inside)
+            if isinstance(inside, ForClause):
+                yield from evaluate_lazily(work, inside)
             else:
                 yield inside(work)
 
 
-def listed(work: Evaluation, loop: Loop) -> list[Any]:
-    return limited(work, started(work, loop))
+def evaluate_list(work: Evaluation, loop: ForClause) -> list[Any]:
+    return collect_limited(work, evaluate_lazily(work, loop))
 
 
-def mapped(work: Evaluation, loop: Loop) -> dict[Any, Any]:
+def evaluate_dict(work: Evaluation, loop: ForClause) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
-    for key, value in started(work, loop):
+    for key, value in evaluate_lazily(work, loop):
         pay_for_key(work, key, len(made))
         made[key] = value
     work.require_items(len(made))
     return made
 
 
-def assign(target: ast.expr, variables: dict[str, int], new_place: Callable[[], int]) -> Assign:
+def item_assigner(
+    target: ast.expr, variables: dict[str, int], new_place: Callable[[], int]
+) -> ItemAssigner:
     """How to give an item to `target`; its names get places among the variables."""
     if isinstance(target, ast.Name):
         place = variables[target.id] = new_place()
@@ -67,7 +75,7 @@ def assign(target: ast.expr, variables: dict[str, int], new_place: Callable[[], 
         return give
     if not isinstance(target, ast.Tuple | ast.List):
         raise TypeError(f"a loop over {type(target).__name__}, which no check lets pass")
-    parts = [assign(part, variables, new_place) for part in target.elts]
+    parts = [item_assigner(part, variables, new_place) for part in target.elts]
 
     def unpack(work: Evaluation, item: Any) -> None:
         if not isinstance(item, SIZED):

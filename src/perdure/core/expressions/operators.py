@@ -107,7 +107,7 @@ def _ordering(compare: Callable[[Any, Any], Any]) -> Operator:
 
 
 def _pay_for_comparison(work: Evaluation, a: Any, b: Any) -> None:
-    """Values of different lengths are told apart without a look at their items."""
+    """Values of different lengths differ; their items are not compared."""
     if isinstance(b, SIZED) and len(a) == len(b):
         work.spend(price(work, a))
 

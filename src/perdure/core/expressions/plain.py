@@ -30,7 +30,7 @@ def require_plain(*values: object) -> None:
             )
 
 
-def fields_of(value: object) -> frozenset[str]:
+def public_fields(value: object) -> frozenset[str]:
     """The declared public fields of a dataclass or a msgspec struct; none of anything else."""
     kind: Any = type(value)
     return _fields_of_kind(kind)
@@ -73,7 +73,7 @@ def measure(value: object, cap: int, *, strict: bool = False) -> int:
             size += 1
             if strict:
                 require_plain(item)
-            waiting.extend(getattr(item, name) for name in fields_of(item))
+            waiting.extend(getattr(item, name) for name in public_fields(item))
     return size
 
 
@@ -120,10 +120,10 @@ def collected(work: Evaluation, items: Any) -> list[Any]:
     if isinstance(items, SIZED):
         work.require_items(len(items))
         return list(items)
-    return limited(work, elements(items))
+    return collect_limited(work, elements(items))
 
 
-def limited(work: Evaluation, items: Iterator[Any]) -> list[Any]:
+def collect_limited(work: Evaluation, items: Iterator[Any]) -> list[Any]:
     """The items that are still to come as a list, unless there are too many."""
     found = list(islice(items, MAX_EXPRESSION_ITEMS + 1))
     work.require_items(len(found))

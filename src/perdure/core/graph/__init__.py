@@ -1,1 +1,1 @@
-"""Graphs: programs that are data. The checked model, its lowering, and what follows from each step."""
+"""Graphs: the checked model, its lowering to vertices, and the transition after each step."""

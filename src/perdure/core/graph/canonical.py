@@ -1,4 +1,4 @@
-"""One form for graphs that say the same."""
+"""Canonical form of graphs, for comparison."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _IN_ORDER = "set"
 
 
 def ordered(graph: m.Graph) -> m.Graph:
-    """The graph with the entries of mappings in the order of their names, wherever their order means nothing."""
+    """The graph with mappings sorted by name, wherever their order has no meaning."""
     return msgspec.structs.replace(
         graph,
         nodes=tuple(map(_ordered_node, graph.nodes)),
@@ -23,9 +23,9 @@ def ordered(graph: m.Graph) -> m.Graph:
 
 
 def canonical(graph: m.Graph) -> m.Graph:
-    """The graph with every expression in its canonical form, and the variable for each result said.
+    """The graph with every expression in canonical form and an explicit variable for each result.
 
-    How Python spells that form differs between its releases: graphs are compared by it, and never stored.
+    The form differs between Python releases, so it serves comparison only and is never stored.
     """
     spelling = Renaming(str, str, lambda text: parse(text).text)
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Whether a graph can be run: all that is wrong with it, at once."""
+"""Checks a graph, and reports all problems at once."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -16,10 +16,10 @@ MAX_EDGES: Final = 5_000
 
 
 def problems_of(graph: Graph, gaps: Gaps = NO_GAPS) -> list[Problem]:
-    """Everything that is wrong with a graph: of the graph itself, its nodes and its edges, in their order.
+    """All problems: of the graph itself, then of its nodes and edges, in their order.
 
-    Calls are taken as they are; what they become is checked when they are expanded. Of a graph that has `gaps`,
-    what is wrong whatever belongs there.
+    Calls are not expanded here; the expanded graph is checked again. For a graph with `gaps`, only problems that the
+    unreadable parts can't explain.
     """
     found = _too_large(graph)
     if found:
@@ -42,7 +42,7 @@ def problems_of(graph: Graph, gaps: Gaps = NO_GAPS) -> list[Problem]:
 
 
 def problems_of_parts(graph: Graph) -> list[Problem]:
-    """What is wrong with its fields and its nodes, and would be in any graph: for one that is not whole yet."""
+    """Problems of single fields and nodes, for a graph that is still incomplete."""
     survey = Survey(graph)
     found = [*naming.problems(survey), *options.problems(survey), *returns.too_deep(survey)]
     return _too_large(graph) or list(dict.fromkeys(found))
@@ -63,7 +63,7 @@ def _too_large(graph: Graph) -> list[Problem]:
 
 
 def invalid(name: str, problems: Iterable[Problem]) -> GraphInvalid:
-    """The error that tells of all problems."""
+    """The error with all problems."""
     found = tuple(problems)
     count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
     lines = "".join(f"\n  {problem}" for problem in found)

@@ -1,36 +1,36 @@
-"""Pictures of a graph: as text, as a Mermaid flowchart, as SVG. A graph that is wrong can be drawn all the same."""
+"""Draws a graph as text, Mermaid flowchart or SVG. Invalid graphs can be drawn too."""
 
 from collections.abc import Iterator
 from html import escape
 from typing import Final
 
 from perdure.core.graph import model as m
-from perdure.core.graph.fields import kind_of
-from perdure.core.graph.layout import Layout, Point
+from perdure.core.graph.fields import node_kind, waits_for_signal
+from perdure.core.graph.layout import GraphLayout, Point
 from perdure.core.graph.survey import Survey
 
 _LONGEST: Final = 48
 _SHAPES: Final[dict[type[m.Node], tuple[str, str]]] = {
-    m.Trigger: ("([", "])"),
-    m.Output: ("([", "])"),
-    m.Hook: ("{{", "}}"),
-    m.Branch: ("{", "}"),
-    m.Spread: ("[/", "\\]"),
-    m.Aggregate: ("[\\", "/]"),
-    m.Interrupt: ("[[", "]]"),
-    m.Raise: ("[[", "]]"),
+    m.TriggerNode: ("([", "])"),
+    m.OutputNode: ("([", "])"),
+    m.HookNode: ("{{", "}}"),
+    m.BranchNode: ("{", "}"),
+    m.SpreadNode: ("[/", "\\]"),
+    m.AggregateNode: ("[\\", "/]"),
+    m.InterruptNode: ("[[", "]]"),
+    m.RaiseNode: ("[[", "]]"),
 }
 _MAIN: Final[dict[type[m.Node], str]] = {
-    m.Worker: "task",
-    m.Await: "program",
-    m.Signal: "topic",
-    m.Cycle: "to",
-    m.Interrupt: "target",
-    m.Aggregate: "of",
-    m.Spread: "items",
-    m.Output: "value",
-    m.Raise: "error",
-    m.Call: "graph",
+    m.WorkerNode: "task",
+    m.AwaitNode: "program",
+    m.SignalNode: "topic",
+    m.CycleNode: "to",
+    m.InterruptNode: "target",
+    m.AggregateNode: "of",
+    m.SpreadNode: "items",
+    m.OutputNode: "value",
+    m.RaiseNode: "error",
+    m.CallNode: "graph",
 }
 _STYLE: Final = (
     "rect,polygon{fill:#fff;stroke:#334;stroke-width:1.2}"
@@ -42,23 +42,29 @@ _STYLE: Final = (
 )
 
 
-def describe(node: m.Node) -> str:
-    """What a node is, in a few words."""
-    kind = kind_of(node)
-    if isinstance(node, m.Hook):
-        if node.topic is None:
+def node_caption(node: m.Node) -> str:
+    """A short caption of a node."""
+    kind = node_kind(node)
+    if isinstance(node, m.HookNode):
+        if not waits_for_signal(node):
             return f"sleep {node.sleep}" if node.sleep is not None else kind
         keyed = "" if node.key is None else f", key {node.key}"
         limit = "" if node.sleep is None else f", up to {node.sleep} s"
-        return f"hook {node.topic}{keyed}{limit}"
-    if isinstance(node, m.Assign):
+        return f"hook {_named(node, 'topic')}{keyed}{limit}"
+    if isinstance(node, m.AssignNode):
         return f"assign {', '.join(node.set)}"
-    value = getattr(node, _MAIN.get(type(node), ""), None)
+    value = _named(node, _MAIN.get(type(node), ""))
     return f"{kind} {value}" if value else kind
 
 
+def _named(node: m.Node, field: str) -> str | None:
+    """A field's value; a computed name is its expression in braces."""
+    text: str | None = getattr(node, f"{field}_from", None)
+    return getattr(node, field, None) if text is None else f"{{{text}}}"
+
+
 def condition_of(edge: m.Edge) -> str:
-    """When an edge is taken, in a few words; nothing if that is always."""
+    """A short text for the condition of an edge; empty if it is always taken."""
     parts = []
     if edge.on != m.DONE:
         errors = " ".join(edge.errors)
@@ -76,11 +82,11 @@ def _short(text: str) -> str:
 
 
 def _ways(graph: m.Graph) -> Iterator[tuple[str, str, str, bool]]:
-    """Source, target, label, and whether it leads back, of edges and of cycles."""
+    """Source, target, label of each edge and cycle, and whether it leads back."""
     for edge in graph.edges:
         yield edge.source, edge.target, condition_of(edge), False
     for node in graph.nodes:
-        if isinstance(node, m.Cycle):
+        if isinstance(node, m.CycleNode):
             yield node.name, node.to, "again", True
 
 
@@ -93,7 +99,7 @@ def text(graph: m.Graph) -> str:
             spelled = ", ".join(f"{name}: {field.type}" for name, field in fields.items())
             lines.append(f"{part}: {spelled or 'nothing'}")
     for node in graph.nodes:
-        lines.extend(("", f"{node.name}: {_line(describe(node))}"))
+        lines.extend(("", f"{node.name}: {_line(node_caption(node))}"))
         for source, target, label, is_back in _ways(graph):
             if source == node.name:
                 arrow = "=>" if is_back else "->"
@@ -106,12 +112,12 @@ def _line(words: str) -> str:
 
 
 def mermaid(graph: m.Graph) -> str:
-    """A flowchart for whatever draws Mermaid."""
+    """A Mermaid flowchart."""
     survey = Survey(graph)
     lines = ["flowchart TD"]
     for name, node in survey.nodes.items():
         before, after = _SHAPES.get(type(node), ("[", "]"))
-        words = f"{_entity(name)}<br/>{_entity(_short(describe(node)))}"
+        words = f"{_entity(name)}<br/>{_entity(_short(node_caption(node)))}"
         lines.append(f'    n{survey.number[name]}{before}"{words}"{after}')
     for source, target, label, is_back in _ways(graph):
         if source in survey.number and target in survey.number:
@@ -122,16 +128,16 @@ def mermaid(graph: m.Graph) -> str:
 
 
 def _entity(words: str) -> str:
-    """Text in a label: whatever is not plain is written by its number."""
+    """Text for a label: special characters as numeric entities."""
     return "".join(c if c.isalnum() or c in " _.,-+*/=()'" else f"#{ord(c)};" for c in words)
 
 
 def svg(graph: m.Graph) -> str:
-    """A picture of its own: layers from the trigger downwards, edges with their conditions."""
+    """An SVG picture: layers from the trigger downwards, edges with their conditions."""
     survey = Survey(graph)
-    labels = {name: (name, _short(describe(node))) for name, node in survey.nodes.items()}
+    labels = {name: (name, _short(node_caption(node))) for name, node in survey.nodes.items()}
     widths = {name: 24 + 7 * max(map(len, label)) for name, label in labels.items()}
-    layout = Layout(survey, widths)
+    layout = GraphLayout(survey, widths)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{layout.width}" height="{layout.height}" '
         f'viewBox="0 0 {layout.width} {layout.height}" role="img">',
@@ -148,14 +154,14 @@ def svg(graph: m.Graph) -> str:
             words.append(_label(path, label))
     parts.extend(
         _curve(layout.back(cycle.name, cycle.to), "back")
-        for cycle in survey.of_kind(m.Cycle)
+        for cycle in survey.of_kind(m.CycleNode)
         if cycle.to in survey.nodes
     )
     parts.extend(_box(layout, name, lines) for name, lines in labels.items())
     return "\n".join((*parts, *words, "</svg>")) + "\n"
 
 
-def _box(layout: Layout, name: str, label: tuple[str, str]) -> str:
+def _box(layout: GraphLayout, name: str, label: tuple[str, str]) -> str:
     x, y = layout.centre[name]
     width, height = layout.widths[name], layout.box_height
     return (

@@ -1,11 +1,11 @@
-"""Calls of graphs, replaced by the graphs that they call.
+"""Replaces calls by the graphs that they call.
 
-The nodes of the called graph become `call/inner`, its variables `call__variable`, so that neither meets those around.
-Its trigger becomes an assign that sets the input, its outputs become assigns of the result, and these lead to an assign
+Nodes of the called graph become `call/inner`, its variables `call__variable`, so that they can't collide with others.
+Its trigger becomes an assign that sets the input, and its outputs become assigns of the result. These lead to an assign
 with the name of the call, which maps the call's output and has the call's edges. Errors that the called graph does not
-handle go along the error edges of the call. Job data are the run's, and shared. Search keys and what a trigger emits
-are for runs of their own, and left out. What comes of it is checked like any graph; what can't take the place
-of a call is refused (`placing.py`).
+handle follow the call's error edges. Job data belongs to the run and is shared. Search keys and emitted values need a
+run of their own and are dropped. The expanded graph is checked like any other; graphs that can't replace a call are
+refused (`placing.py`).
 """
 
 import ast
@@ -20,6 +20,7 @@ from perdure.core.graph import model as m
 from perdure.core.graph.checking import MAX_EDGES, MAX_NODES, invalid, problems_of
 from perdure.core.graph.fields import (
     OWN,
+    SHADOWED,
     Renaming,
     ends_here,
     expressions_of,
@@ -38,16 +39,16 @@ from perdure.core.syntax import parse_expression
 Find = Callable[[str], m.Graph | None]
 
 MAX_NESTING: Final = 20
-"""Calls within calls: a chain that long is a graph that nobody reads."""
+"""Nesting depth of calls: a longer chain is unreadable, and most likely a mistake."""
 
 _SHARED: Final = frozenset(("job", *OWN))
 
 
 def expand(graph: m.Graph, find: Find, known: Iterable[str] = ()) -> m.Graph:
-    """The graph without calls. `find` gives the graphs that are called; `known` are names to suggest.
+    """The graph with all calls expanded. `find` gives called graphs by name; `known` are names to suggest.
 
-    Raises `GraphInvalid` for calls of unknown graphs, for wrong arguments, for graphs that call themselves, and for
-    those that can't take the place of the call.
+    Raises `GraphInvalid` for calls of unknown graphs, wrong arguments, recursive calls, and graphs that can't replace
+    a call.
     """
     expanded = _expanded(graph, _Finder(find, tuple(known), {}), (graph.name,))
     problems = [] if expanded is graph else problems_in_place(graph, expanded)
@@ -60,11 +61,11 @@ class _Finder(NamedTuple):
     find: Find
     known: tuple[str, ...]
     done: dict[str, m.Graph]
-    """Called graphs that were found sound, and expanded: each is, once."""
+    """Called graphs that are valid and expanded, by name."""
 
 
 def _expanded(graph: m.Graph, finder: _Finder, path: tuple[str, ...]) -> m.Graph:
-    calls = [node for node in graph.nodes if isinstance(node, m.Call)]
+    calls = [node for node in graph.nodes if isinstance(node, m.CallNode)]
     if not calls:
         return graph
     problems: list[Problem] = []
@@ -95,7 +96,7 @@ def _expanded(graph: m.Graph, finder: _Finder, path: tuple[str, ...]) -> m.Graph
 
 
 def _refused(
-    call: m.Call, called: m.Graph | None, finder: _Finder, path: tuple[str, ...]
+    call: m.CallNode, called: m.Graph | None, finder: _Finder, path: tuple[str, ...]
 ) -> Problem | None:
     if call.graph in path:
         circle = " -> ".join((*path[path.index(call.graph) :], call.graph))
@@ -107,14 +108,17 @@ def _refused(
     if len(path) > MAX_NESTING:
         what = f"calls are nested more than {MAX_NESTING} deep"
         return Problem(call.name, "graph", what, AWAIT_IT)
+    if called.threshold:
+        what = f"the graph {call.graph!r} completes at threshold {called.threshold}: it needs a run of its own"
+        return Problem(call.name, "graph", what, AWAIT_IT)
     faults = [] if call.graph in finder.done else problems_of(called)
     if faults:
         what = f"the graph {call.graph!r} has problems of its own, such as: {faults[0]}"
-        return Problem(call.name, "graph", what, "mend that graph first")
+        return Problem(call.name, "graph", what, "fix that graph first")
     return None
 
 
-def _wrong_arguments(call: m.Call, called: m.Graph) -> Iterator[Problem]:
+def _wrong_arguments(call: m.CallNode, called: m.Graph) -> Iterator[Problem]:
     fields = called.input
     if fields is None:
         return
@@ -129,8 +133,10 @@ def _wrong_arguments(call: m.Call, called: m.Graph) -> Iterator[Problem]:
             yield Problem(call.name, "input", what, f"add {name!r} to the call's input")
 
 
-def _clashes(call: m.Call, called: m.Graph, survey: Survey, scopes: Scopes) -> Iterator[Problem]:
-    """Inputs that are certainly of a wrong type."""
+def _clashes(
+    call: m.CallNode, called: m.Graph, survey: Survey, scopes: Scopes
+) -> Iterator[Problem]:
+    """Arguments whose type is certainly wrong."""
     scope = scopes.before.get(call.name, {})
     for name, field in (called.input or {}).items():
         text = call.input.get(name)
@@ -143,9 +149,9 @@ def _clashes(call: m.Call, called: m.Graph, survey: Survey, scopes: Scopes) -> I
 
 
 class _Expansion:
-    """One call, and the graph without calls that takes its place."""
+    """One call, and the expanded graph that replaces it."""
 
-    def __init__(self, outer: m.Graph, call: m.Call, inner: m.Graph) -> None:
+    def __init__(self, outer: m.Graph, call: m.CallNode, inner: m.Graph) -> None:
         self._outer = outer
         self._call = call
         self._inner = inner
@@ -185,38 +191,43 @@ class _Expansion:
 
     def _inner_node(self, node: m.AnyNode) -> m.AnyNode:
         name = self._node(node.name)
-        if isinstance(node, m.Trigger):
+        if isinstance(node, m.TriggerNode):
             job = {key: self._expression(text) for key, text in node.job.items()}
-            return m.Assign(name=name, set=self._inputs(), job=job)
-        if isinstance(node, m.Output):
-            return m.Assign(name=name, set={self._result: self._expression(node.value)})
+            return m.AssignNode(name=name, set=self._inputs(), job=job)
+        if isinstance(node, m.OutputNode):
+            return m.AssignNode(name=name, set={self._result: self._expression(node.value)})
         return renamed(node, self._renaming)
 
     def _inputs(self) -> m.Maps:
-        """The call's input as variables, and all of it as `input`. Defaults stand for what is not given."""
+        """The call's arguments as variables, and all together as `input`. Defaults fill in missing ones."""
         given = dict(self._call.input)
         for name, field in (self._inner.input or {}).items():
             given.setdefault(name, repr(field.default))
-        variables = {self._variable(name): text for name, text in given.items()}
-        whole = ", ".join(f"{name!r}: {self._variable(name)}" for name in given)
+        variables = {
+            self._variable(name): text for name, text in given.items() if name not in SHADOWED
+        }
+        whole = ", ".join(
+            f"{name!r}: {f'({text})' if name in SHADOWED else self._variable(name)}"
+            for name, text in given.items()
+        )
         return variables | {self._variable("input"): f"{{{whole}}}"}
 
-    def _mapped(self) -> m.Assign:
+    def _mapped(self) -> m.AssignNode:
         call = self._call
         maps = {call.name: "result"} if names_its_result(call) else call.output or {}
         if names_its_result(call) and not call.name.isidentifier():
             maps = {}
-        # Outputs are mapped all at once, and an assign sets one after the other.
+        # Outputs are mapped at once, but an assign sets its variables one by one.
         texts = {name: self._with_result(text) for name, text in maps.items()}
         if not any(name in _reads(text) for name in texts for text in texts.values()):
-            return m.Assign(name=call.name, set=self._own_result() | texts)
+            return m.AssignNode(name=call.name, set=self._own_result() | texts)
         early = {f"{self._prefix}out_{name}": text for name, text in texts.items()}
         late = {name: f"{self._prefix}out_{name}" for name in texts}
-        return m.Assign(name=call.name, set=self._own_result() | early | late)
+        return m.AssignNode(name=call.name, set=self._own_result() | early | late)
 
     def _own_result(self) -> m.Maps:
-        """A graph without outputs results in its job data, or None if there are none."""
-        has_output = any(isinstance(node, m.Output) for node in self._inner.nodes)
+        """The result of a graph without outputs: its job data, or None."""
+        has_output = any(isinstance(node, m.OutputNode) for node in self._inner.nodes)
         return {} if has_output else {self._result: "job or None"}
 
     # Edges
@@ -224,7 +235,7 @@ class _Expansion:
     def _outer_edge(self, edge: m.Edge) -> m.Edge:
         call = self._call.name
         if edge.target == call:
-            trigger = next(node for node in self._inner.nodes if isinstance(node, m.Trigger))
+            trigger = next(node for node in self._inner.nodes if isinstance(node, m.TriggerNode))
             edge = msgspec.structs.replace(edge, target=self._node(trigger.name))
         if edge.source == call and edge.when is not None and edge.on != m.ERROR:
             edge = msgspec.structs.replace(edge, when=self._with_result(edge.when))
@@ -247,9 +258,9 @@ class _Expansion:
                 yield from (msgspec.structs.replace(edge, source=name) for edge in self._catching)
 
     def _leads_out(self, node: m.AnyNode) -> bool:
-        if isinstance(node, m.Output):
+        if isinstance(node, m.OutputNode):
             return True
-        if ends_here(node) or isinstance(node, m.Raise) or not self._own_result():
+        if ends_here(node) or isinstance(node, m.RaiseNode) or not self._own_result():
             return False
         return not any(edge.source == node.name for edge in self._inner.edges)
 
@@ -261,12 +272,12 @@ class _Expansion:
 
 
 def _may_fail(node: m.AnyNode) -> bool:
-    """Whether it has error edges once it is expanded: the trigger and the outputs are assigns then."""
-    return isinstance(node, m.Trigger | m.Output) or not ends_here(node)
+    """Whether the node may have error edges after expansion; trigger and outputs are assigns then."""
+    return isinstance(node, m.TriggerNode | m.OutputNode) or not ends_here(node)
 
 
 def _prefix(name: str, graph: m.Graph) -> str:
-    """What the variables of a called graph begin with: nothing around has such a name."""
+    """A prefix for the variables of a called graph that no name in the outer graph has."""
     taken = set(graph.input or ())
     for node in graph.nodes:
         taken.update(variable for _, variable in variables_of(node))
@@ -287,7 +298,7 @@ def _reads(text: str) -> frozenset[str]:
 
 
 def with_names(text: str, rename: Callable[[str], str]) -> str:
-    """The expression with other names for the variables that it reads. What is none stays as it is."""
+    """The expression with its free variables renamed. Text that is no expression stays unchanged."""
     names = _reads(text)
     if not names:
         return text
@@ -296,7 +307,7 @@ def with_names(text: str, rename: Callable[[str], str]) -> str:
 
 
 class _Renamer(ast.NodeTransformer):
-    """Renames what is free: a loop or a lambda inside the expression has its own names."""
+    """Renames free names; loops and lambdas inside the expression bind their own."""
 
     def __init__(self, names: frozenset[str], rename: Callable[[str], str]) -> None:
         self._names = names

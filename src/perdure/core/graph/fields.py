@@ -1,7 +1,7 @@
-"""What the fields of a node are: expressions, names of variables, names of other nodes.
+"""What the fields of a node hold: expressions, names of variables, names of other nodes.
 
-The kinds of nodes use one name for one meaning, so the names of the fields tell. Whoever checks, rewrites or
-draws nodes asks here.
+All kinds of nodes use a field name for one meaning, so the name is enough. Code that checks, rewrites or draws nodes
+uses this module.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,15 +12,18 @@ import msgspec
 from perdure.core.graph import model as m
 
 RESERVED: Final = ("input", "job", "result", "code", "error")
-"""Names that every scope has, or that are there for a while: no variable has one of them."""
+"""Names that every scope has, at least for some expressions: no variable may have one."""
+
+SHADOWED: Final = frozenset(RESERVED) - {"input"}
+"""Reserved names that an input field may have. It is no variable then: expressions read `input.code`."""
 
 OWN: Final = ("result", "code", "error")
-"""What is known of a node once it has responded, and only in its own fields and edges."""
+"""Names that exist once a node has responded, in its own fields and edges only."""
 
 # The names of fields, by what they hold.
 EXPRESSIONS: Final = frozenset(
     ("emit", "sleep", "key", "data", "run", "target", "reason", "collect", "items", "value")
-) | {"message"}
+) | {"message", "task_from", "program_from", "topic_from"}
 ARGUMENTS: Final = frozenset(("keys", "job", "input"))
 VARIABLE_MAPS: Final = frozenset(("output", "set"))
 VARIABLES: Final = frozenset(("into", "item", "index"))
@@ -28,87 +31,91 @@ _AFTER: Final = frozenset(("output", "job"))
 _REFERENCES: Final = frozenset(("to", "of"))
 
 
-class Reading(NamedTuple):
-    """An expression of a node. `is_after`: it is evaluated when the node has responded, else before it begins."""
+class NodeExpression(NamedTuple):
+    """An expression of a node. `is_after`: evaluated after the node has responded, else before it begins."""
 
     field: str
     text: str
     is_after: bool
 
 
-def kind_of(node: m.Node) -> str:
-    """The word for its kind, as people write it."""
+def node_kind(node: m.Node) -> str:
+    """The kind of a node, as graphs spell it."""
     return str(type(node).__struct_config__.tag)
 
 
+def waits_for_signal(hook: m.HookNode) -> bool:
+    return hook.topic is not None or hook.topic_from is not None
+
+
 def responds(node: m.Node) -> bool:
-    """Whether it has a result of its own."""
-    if isinstance(node, m.Hook):
-        return node.topic is not None
-    return isinstance(node, m.Worker | m.Await | m.Call)
+    """Whether the node has a result."""
+    if isinstance(node, m.HookNode):
+        return waits_for_signal(node)
+    return isinstance(node, m.WorkerNode | m.AwaitNode | m.CallNode)
 
 
-def told_by(node: m.Node) -> frozenset[str]:
-    """What is known of a node, in its own fields, when it has responded."""
-    if isinstance(node, m.Call):
+def response_names(node: m.Node) -> frozenset[str]:
+    """The names that a node's own expressions can read after its response."""
+    if isinstance(node, m.CallNode):
         return frozenset(("result",))
     return frozenset(OWN) if responds(node) else frozenset()
 
 
 def names_its_result(node: m.Node) -> bool:
-    """Whether its result becomes a variable of the node's own name, for want of an `output`."""
+    """Whether the result becomes a variable with the node's name, because there is no `output`."""
     return responds(node) and getattr(node, "output", None) is None
 
 
 def ends_here(node: m.Node) -> bool:
-    """Whether no path goes on from it."""
-    if isinstance(node, m.Interrupt):
+    """Whether paths end at the node."""
+    if isinstance(node, m.InterruptNode):
         return node.target is None
-    return isinstance(node, m.Output | m.Cycle)
+    return isinstance(node, m.OutputNode | m.CycleNode)
 
 
 def opens_planes(node: m.Node) -> bool:
-    """Whether what follows it may happen more than once. (Spreads are closed by their aggregates.)"""
-    if isinstance(node, m.Hook):
+    """Whether the nodes behind it may run more than once. Spreads don't count: their aggregates close them."""
+    if isinstance(node, m.HookNode):
         return node.cycle or node.pending
-    return isinstance(node, m.Worker) and node.pending
+    return isinstance(node, m.WorkerNode) and node.pending
 
 
 def is_for_errors(on: str) -> bool:
-    """Whether what an edge is taken on is trouble of its source."""
+    """Whether an edge with this `on` handles errors of its source."""
     return on in {m.ERROR, m.TIMEOUT} or (on.isdigit() and on[0] in "45")
 
 
-def expressions_of(node: m.Node) -> Iterator[Reading]:
+def expressions_of(node: m.Node) -> Iterator[NodeExpression]:
     """Every expression of a node, with its field: `when`, or `input.amount` for one of a mapping."""
     for field in node.__struct_fields__:
         value = getattr(node, field)
         if field in EXPRESSIONS and value is not None:
-            yield Reading(field, value, False)
+            yield NodeExpression(field, value, False)
         elif field in ARGUMENTS or _names_variables(node, field):
             for name, text in (value or {}).items():
-                yield Reading(f"{field}.{name}", text, field in _AFTER)
+                yield NodeExpression(f"{field}.{name}", text, field in _AFTER)
 
 
 def variables_of(node: m.Node) -> Iterator[tuple[str, str]]:
-    """The variables that passing the node may set, each with the field that says so."""
+    """The variables that a node may set, each with the field that names it."""
     for field in node.__struct_fields__:
         value = getattr(node, field)
         if field in VARIABLES and value is not None:
             yield field, value
-        elif _names_variables(node, field) and not isinstance(node, m.Cycle):
+        elif _names_variables(node, field) and not isinstance(node, m.CycleNode):
             yield from ((f"{field}.{name}", name) for name in value or {})
     if names_its_result(node) and node.name.isidentifier():
         yield "", node.name
 
 
 def _names_variables(node: m.Node, field: str) -> bool:
-    """Whether the names in a mapping are variables; else they are arguments, or the run's."""
-    return field in VARIABLE_MAPS or (field == "input" and isinstance(node, m.Cycle))
+    """Whether the keys of a mapping are variables; else they are arguments or job data."""
+    return field in VARIABLE_MAPS or (field == "input" and isinstance(node, m.CycleNode))
 
 
 class Renaming(NamedTuple):
-    """How to write a node's names anew: of nodes, of variables, and in expressions."""
+    """Functions that rename nodes, variables, and names in expressions."""
 
     node: Callable[[str], str]
     variable: Callable[[str], str]
@@ -116,7 +123,7 @@ class Renaming(NamedTuple):
 
 
 def renamed(node: m.AnyNode, renaming: Renaming) -> m.AnyNode:
-    """The same node with other names. A result that the node's name named gets an `output` that says so."""
+    """The node with new names. A result that was named after the node gets an explicit `output`."""
     changed: dict[str, Any] = {"name": renaming.node(node.name)}
     for field in node.__struct_fields__:
         value = getattr(node, field)

@@ -1,28 +1,28 @@
-"""What could not be read of a graph. No rule tells of it what a gap may be the reason for."""
+"""The unreadable parts of a graph. Rules don't report problems that unreadable input may explain."""
 
 from typing import Final, NamedTuple
 
 ANYTHING: Final = "*"
-"""In a scope, instead of a name: there may be any variable."""
+"""In a scope, instead of a name: any variable may exist."""
 
 
 class Gaps(NamedTuple):
-    """The parts of a graph that are written but could not be read. Edges are named as problems name them."""
+    """Parts of a graph document that could not be read. Edges have the names that problems use (`edge 3`)."""
 
     unread: frozenset[str] = frozenset()
-    """Nodes of which the name alone is known."""
+    """Nodes with only a readable name."""
     partial: frozenset[str] = frozenset()
-    """Nodes and edges that lack a field which is written."""
+    """Nodes and edges with an unreadable field."""
     setting: frozenset[str] = frozenset()
     """Nodes and edges that may set any variable."""
     bound: frozenset[str] = frozenset()
-    """Variables that missing edges bind; ANYTHING for one whose name is lost."""
+    """Variables that unreadable edges bind; ANYTHING if a name is unreadable."""
     has_all_nodes: bool = True
     has_all_edges: bool = True
 
     @property
     def has_all_kinds(self) -> bool:
-        """Whether each node is there and known."""
+        """Whether every node was read."""
         return self.has_all_nodes and not self.unread
 
 

@@ -1,4 +1,4 @@
-"""What is known of the types of expressions without running them."""
+"""Types of expressions, as far as they are known without evaluation."""
 
 import ast
 from collections.abc import Iterable, Mapping
@@ -42,17 +42,17 @@ Types = Mapping[str, Type]
 
 
 def type_of(text: str, scope: Types) -> Type:
-    """The type of an expression's value, `any` if that depends."""
-    return _type(tree_of(text), scope)
+    """The type of an expression's value; `any` if unknown."""
+    return _type(expression_tree(text), scope)
 
 
-def tree_of(text: str) -> ast.expr:
-    """The syntax tree of an expression that is known to be one."""
+def expression_tree(text: str) -> ast.expr:
+    """The syntax tree of a valid expression."""
     return parse_expression(text.strip())
 
 
 def clashes(given: Type, wanted: Type) -> bool:
-    """Whether a value of one type is certainly none of the other. A whole number is a float, too."""
+    """Whether the types are certainly incompatible. An int counts as a float."""
     if "any" in {given, wanted} or given == wanted:
         return False
     return not (given == "int" and wanted == "float")
@@ -65,14 +65,14 @@ def field_clashes(given: Type, field: FieldType) -> bool:
 
 
 def common(types: Iterable[Type]) -> Type:
-    """The type that all have, or `any`."""
+    """The common type, or `any`."""
     found = set(types)
     return found.pop() if len(found) == 1 else "any"
 
 
-def fields_of(text: str, scope: Types) -> dict[str, Type] | None:
+def dict_field_types(text: str, scope: Types) -> dict[str, Type] | None:
     """The types of a dict's values by key, if the expression spells the dict out."""
-    tree = tree_of(text)
+    tree = expression_tree(text)
     if not isinstance(tree, ast.Dict):
         return None
     found: dict[str, Type] = {}

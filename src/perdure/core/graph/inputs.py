@@ -1,4 +1,4 @@
-"""Whether a graph can begin with what it is given, and end with what it has come to."""
+"""Checks the input and the output of a graph run against their declared fields."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,7 +18,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
 
 
 def input_faults(fields: Mapping[str, FieldType], given: Mapping[str, Any]) -> list[str]:
-    """All that is wrong with an input: fields that are missing, of another type, or not of the graph."""
+    """All faults of an input: missing, mistyped and unknown fields."""
     faults = [
         f"{name!r} is missing"
         for name, field in fields.items()
@@ -34,14 +34,14 @@ def input_faults(fields: Mapping[str, FieldType], given: Mapping[str, Any]) -> l
 
 
 def output_faults(fields: Mapping[str, FieldType], result: Any) -> list[str]:
-    """All that is wrong with an output, as with an input."""
+    """All faults of an output."""
     if not isinstance(result, Mapping):
         return [f"{result!r:.80} has no fields, and {', '.join(fields) or 'none'} are said of it"]
     return input_faults(fields, result)
 
 
 def is_of(field: FieldType, value: Any) -> bool:
-    """Whether a decoded value is one of the field's type, or its default."""
+    """Whether a decoded value has the field's type, or is its default."""
     if field.type == "any" or (value is None and not field.required and field.default is None):
         return True
     if isinstance(value, bool) and field.type != "bool":

@@ -1,4 +1,4 @@
-"""Where the nodes of a graph stand in a picture: in layers, by the longest way to each."""
+"""Positions of nodes in a drawing: in layers, by the longest path to each."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -18,7 +18,7 @@ _MOST_BENDS: Final = 5_000
 _SWEEPS: Final = 4
 
 
-class Layout:
+class GraphLayout:
     """`centre` is the middle of each box; edges that skip layers bend around the boxes between."""
 
     box_height: Final = 40
@@ -55,7 +55,7 @@ class Layout:
                 self._before.setdefault(other, []).append(one)
 
     def _sort(self, *, downwards: bool) -> None:
-        """Put each layer in the order of the middles of what it hangs from."""
+        """Sort each layer by the average position of its neighbours in the layer before."""
         others = self._before if downwards else self._after
         layers = self._layers if downwards else list(reversed(self._layers))
         places: dict[_Spot, float] = {}
@@ -83,7 +83,7 @@ class Layout:
         return self.widths[spot[0]] if spot[1] < 0 else _BEND
 
     def path(self, numbered: NumberedEdge) -> list[Point]:
-        """The points that an edge goes through, from the rim of its source to the rim of its target."""
+        """The points of an edge, from the border of its source to the border of its target."""
         number, edge = numbered
         (x, y), (to_x, to_y) = self.centre[edge.source], self.centre[edge.target]
         half = self.box_height / 2
@@ -93,7 +93,7 @@ class Layout:
         return [(x, y + half), *bends, (to_x, to_y - half)]
 
     def back(self, source: str, target: str) -> list[Point]:
-        """A way upwards: out at the side, in at the side."""
+        """The points of an edge upwards: from side to side."""
         (x, y), (to_x, to_y) = self.centre[source], self.centre[target]
         side = x + self.widths[source] / 2
         return [(side, y), (to_x + self.widths[target] / 2, to_y)]

@@ -1,7 +1,7 @@
-"""Lowering: from the model of a graph, checked and without calls, to what is executed.
+"""Lowering: from a checked graph without calls to the vertices that the engine executes.
 
-This is the only place that knows the kinds of activities. What they have in common becomes a primitive; what is left is
-data of the vertex. A new kind is a new case here and in the ways to write a graph, and nowhere else.
+Only this module knows the kinds of activities: each becomes one of six primitives and data of the vertex. A new kind
+of activity is a new case here and in `authoring/`, and nowhere else.
 """
 
 from collections import Counter
@@ -10,15 +10,16 @@ from typing import Any
 
 from perdure.core.expressions import Expression, parse
 from perdure.core.graph import model as m
+from perdure.core.graph.fields import waits_for_signal
 from perdure.core.graph.shape import Shape
 from perdure.core.graph.vertex import (
     Arrow,
     ChildRequest,
-    Fault,
     Inline,
     Lowered,
     Mapped,
     Primitive,
+    RaisedError,
     SignalRequest,
     Stop,
     TaskRequest,
@@ -44,14 +45,14 @@ def lower(graph: m.Graph) -> Lowered:
         source.arrows.append(arrow)
     for node in graph.nodes:
         vertex = by_name[node.name]
-        if isinstance(node, m.Cycle):
+        if isinstance(node, m.CycleNode):
             vertex.returns_to = by_name[node.to]
-        elif isinstance(node, m.Aggregate):
+        elif isinstance(node, m.AggregateNode):
             vertex.spread = by_name[node.of]
             vertex.spread.aggregate = vertex
     vertices = tuple(by_name.values())
     _place(vertices)
-    trigger = next(node for node in graph.nodes if isinstance(node, m.Trigger))
+    trigger = next(node for node in graph.nodes if isinstance(node, m.TriggerNode))
     return Lowered(
         graph.name,
         by_name[trigger.name],
@@ -59,6 +60,7 @@ def lower(graph: m.Graph) -> Lowered:
         _mapped(trigger.keys),
         _maybe(trigger.emit),
         trigger.persist,
+        graph.threshold,
     )
 
 
@@ -77,59 +79,64 @@ def _output(maps: m.Maps | None) -> Mapped | None:
 # Kinds
 
 
-def _trigger(node: m.Trigger, vertex: Vertex) -> None:
+def _trigger(node: m.TriggerNode, vertex: Vertex) -> None:
     vertex.primitive = Primitive.PASS_THROUGH
     vertex.output = ()
     vertex.job = _mapped(node.job)
 
 
-def _worker(node: m.Worker, vertex: Vertex) -> None:
+def _worker(node: m.WorkerNode, vertex: Vertex) -> None:
     vertex.primitive = Primitive.RESPOND_LATER
-    vertex.request = TaskRequest(node.task, node.retry, node.timeout)
+    vertex.request = TaskRequest(node.task, node.retry, node.timeout, _maybe(node.task_from))
     vertex.arguments = _mapped(node.input)
     vertex.output = _output(node.output)
     vertex.job = _mapped(node.job)
-    vertex.is_reentrant = vertex.opens_planes = node.pending
+    vertex.opens_planes = node.pending
 
 
-def _await(node: m.Await, vertex: Vertex) -> None:
+def _await(node: m.AwaitNode, vertex: Vertex) -> None:
     vertex.primitive = Primitive.RESPOND_LATER
-    vertex.request = ChildRequest(node.program, node.wait)
+    vertex.request = ChildRequest(node.program, node.wait, node.retry, _maybe(node.program_from))
     vertex.arguments = _mapped(node.input)
     vertex.output = _output(node.output)
     vertex.job = _mapped(node.job)
 
 
-def _hook(node: m.Hook, vertex: Vertex) -> None:
+def _hook(node: m.HookNode, vertex: Vertex) -> None:
     vertex.primitive = Primitive.RESPOND_LATER
     vertex.output = _output(node.output)
     vertex.job = _mapped(node.job)
-    vertex.is_reentrant = vertex.opens_planes = node.pending or node.cycle
-    if node.topic is not None:
-        vertex.request = SignalRequest(node.topic, _maybe(node.key), _maybe(node.sleep))
+    vertex.opens_planes = node.pending or node.cycle
+    vertex.is_reentrant = node.cycle
+    if waits_for_signal(node):
+        named_by = _maybe(node.topic_from)
+        vertex.request = SignalRequest(
+            node.topic or "", _maybe(node.key), _maybe(node.sleep), named_by
+        )
     elif node.sleep is not None:
         vertex.request = TimerRequest(parse(node.sleep))
     else:
         vertex.primitive = Primitive.PASS_THROUGH
     if not isinstance(vertex.request, SignalRequest) and node.output is None:
-        vertex.output = ()  # it has no result
+        vertex.output = ()  # the hook has no result
 
 
-def _signal(node: m.Signal, vertex: Vertex) -> None:
+def _signal(node: m.SignalNode, vertex: Vertex) -> None:
     vertex.primitive = Primitive.SEND
     vertex.output = ()
     vertex.job = _mapped(node.job)
-    data = parse(node.data)
+    data, named_by = parse(node.data), _maybe(node.topic_from)
     if node.run is not None:
-        vertex.sending = ToRun(node.topic, parse(node.run), data, node.code)
+        vertex.sending = ToRun(node.topic, parse(node.run), data, node.code, named_by)
     elif node.all is not None:
         key = parse(node.key or "None")
-        vertex.sending = ToAll(node.topic, node.all, key, data, node.code, node.scrub)
+        vertex.sending = ToAll(node.topic, node.all, key, data, node.code, node.scrub, named_by)
     else:
-        vertex.sending = ToTopic(node.topic, parse(node.key or "None"), data, node.code)
+        key = parse(node.key or "None")
+        vertex.sending = ToTopic(node.topic, key, data, node.code, named_by)
 
 
-def _interrupt(node: m.Interrupt, vertex: Vertex) -> None:
+def _interrupt(node: m.InterruptNode, vertex: Vertex) -> None:
     vertex.primitive = Primitive.END if node.target is None else Primitive.SEND
     vertex.output = ()
     vertex.job = _mapped(node.job)
@@ -138,12 +145,12 @@ def _interrupt(node: m.Interrupt, vertex: Vertex) -> None:
     )
 
 
-def _cycle(node: m.Cycle, vertex: Vertex) -> None:
+def _cycle(node: m.CycleNode, vertex: Vertex) -> None:
     vertex.primitive = Primitive.RE_ENTER
     vertex.arguments = _mapped(node.input)
 
 
-def _aggregate(node: m.Aggregate, vertex: Vertex) -> None:
+def _aggregate(node: m.AggregateNode, vertex: Vertex) -> None:
     vertex.primitive = Primitive.BARRIER
     vertex.output = ()
     vertex.job = _mapped(node.job)
@@ -151,17 +158,17 @@ def _aggregate(node: m.Aggregate, vertex: Vertex) -> None:
     vertex.into = node.into
 
 
-def _assign(node: m.Assign, vertex: Vertex) -> None:
+def _assign(node: m.AssignNode, vertex: Vertex) -> None:
     vertex.inline = Inline.ASSIGN
     vertex.assigns = _mapped(node.set)
     vertex.job = _mapped(node.job)
 
 
-def _branch(_: m.Branch, vertex: Vertex) -> None:
+def _branch(_: m.BranchNode, vertex: Vertex) -> None:
     vertex.inline = Inline.BRANCH
 
 
-def _spread(node: m.Spread, vertex: Vertex) -> None:
+def _spread(node: m.SpreadNode, vertex: Vertex) -> None:
     vertex.inline = Inline.SPREAD
     vertex.opens_planes = True
     vertex.items = parse(node.items)
@@ -169,30 +176,30 @@ def _spread(node: m.Spread, vertex: Vertex) -> None:
     vertex.item_index = node.index
 
 
-def _finish(node: m.Output, vertex: Vertex) -> None:
+def _finish(node: m.OutputNode, vertex: Vertex) -> None:
     vertex.inline = Inline.OUTPUT
     vertex.value = parse(node.value)
 
 
-def _raise(node: m.Raise, vertex: Vertex) -> None:
+def _raise(node: m.RaiseNode, vertex: Vertex) -> None:
     vertex.inline = Inline.RAISE
-    vertex.fault = Fault(node.error, parse(node.message), node.again, node.bases)
+    vertex.fault = RaisedError(node.error, parse(node.message), node.again, node.bases)
 
 
 _LOWERED: dict[type[m.Node], Callable[[Any, Vertex], None]] = {
-    m.Trigger: _trigger,
-    m.Worker: _worker,
-    m.Await: _await,
-    m.Hook: _hook,
-    m.Signal: _signal,
-    m.Cycle: _cycle,
-    m.Interrupt: _interrupt,
-    m.Aggregate: _aggregate,
-    m.Assign: _assign,
-    m.Branch: _branch,
-    m.Spread: _spread,
-    m.Output: _finish,
-    m.Raise: _raise,
+    m.TriggerNode: _trigger,
+    m.WorkerNode: _worker,
+    m.AwaitNode: _await,
+    m.HookNode: _hook,
+    m.SignalNode: _signal,
+    m.CycleNode: _cycle,
+    m.InterruptNode: _interrupt,
+    m.AggregateNode: _aggregate,
+    m.AssignNode: _assign,
+    m.BranchNode: _branch,
+    m.SpreadNode: _spread,
+    m.OutputNode: _finish,
+    m.RaiseNode: _raise,
 }
 
 
@@ -200,7 +207,7 @@ _LOWERED: dict[type[m.Node], Callable[[Any, Vertex], None]] = {
 
 
 def _place(vertices: tuple[Vertex, ...]) -> None:
-    """Give each vertex its address, and each arrow what it leaves and carries."""
+    """Compute the address of each vertex, and the loops and variables of each arrow."""
     shape = Shape(
         len(vertices),
         [(vertex.index, arrow.target.index) for vertex in vertices for arrow in vertex.arrows],
@@ -224,8 +231,8 @@ def _place(vertices: tuple[Vertex, ...]) -> None:
 
 
 def _place_joins(vertices: tuple[Vertex, ...], around: dict[int, list[int]], shape: Shape) -> None:
-    """Say what each path to a join may set. Where several may set the same, what they set is told from what they
-    found by comparing with the scope from before they parted."""
+    """Set the variables that each path to a join may change. Where several paths may set the same one, the join finds
+    the changes by comparing with the scope from before the paths parted."""
     joined: dict[int, list[Arrow]] = {}
     for vertex in vertices:
         for arrow in vertex.arrows:
@@ -236,7 +243,7 @@ def _place_joins(vertices: tuple[Vertex, ...], around: dict[int, list[int]], sha
         outside = {*around[parting.index], parting.index}
         for arrow in arrows:
             part = shape.since_parting(arrow.source.index, index)
-            # What an item of a spread sets is its own: behind the aggregate it is not there.
+            # Variables that an item of a spread sets do not exist behind the aggregate.
             passed = [
                 vertices[each] for each in part if _spreads(vertices, around[each]) <= outside
             ]
@@ -255,7 +262,7 @@ def _spreads(vertices: tuple[Vertex, ...], around: list[int]) -> set[int]:
 
 
 def _place_loops(vertices: tuple[Vertex, ...], loops: dict[int, list[int]], shape: Shape) -> None:
-    """Say what leads out of each loop, and what decides about its turns. `loops` are those around each vertex."""
+    """Set the arrows out of each loop, and the cycle activities that decide whether it repeats. `loops`: by vertex."""
     for vertex in vertices:
         around = sorted(loops[vertex.index], key=lambda hook: -vertices[hook].depth)
         for arrow in vertex.arrows:
@@ -275,13 +282,13 @@ def _place_loops(vertices: tuple[Vertex, ...], loops: dict[int, list[int]], shap
 
 
 def _counts(hook: Vertex, behind: list[Vertex]) -> tuple[int, int]:
-    """How many of these decide about the turns of a loop, and how many of their arrows lead out of it."""
+    """How many of these vertices decide whether the loop repeats, and how many of their arrows leave it."""
     exits = sum(hook in arrow.leaves for vertex in behind for arrow in vertex.arrows)
     return sum(hook in vertex.decides for vertex in behind), exits
 
 
 def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]:
-    """The places whose planes a vertex is in."""
+    """The vertices whose planes contain the vertex."""
     found = []
     for opener in shape.ancestors(index):
         vertex = vertices[opener]
@@ -298,8 +305,8 @@ def _around(vertices: tuple[Vertex, ...], index: int, shape: Shape) -> list[int]
 def _loops_around(
     vertices: tuple[Vertex, ...], index: int, around: dict[int, list[int]], shape: Shape
 ) -> list[int]:
-    """The hooks of the loops that a vertex is in. Between a spread and its aggregate they are those around the
-    spread: an item leaves no loop."""
+    """The hooks of the loops around a vertex. Between a spread and its aggregate these are the loops around the spread:
+    an item leaves no loop."""
     spreads = _spreads(vertices, around[index])
     index = min(spreads, key=lambda each: vertices[each].depth, default=index)
     before = shape.ancestors(index) | {index}
@@ -308,21 +315,21 @@ def _loops_around(
 
 
 def _leads_back(vertices: tuple[Vertex, ...], index: int, hook: int, shape: Shape) -> bool:
-    """Whether a path leads back to the hook without leaving its loop: by a cycle activity of its own, or of hooks
-    behind it."""
+    """Whether a path returns to the hook without leaving its loop: by its own cycle activity, or one of hooks behind
+    it."""
     seen: set[int] = set()
     waiting = [index]
     while waiting:
         each = waiting.pop()
         for below in shape.descendants(each) | {each}:
-            turn = vertices[below].returns_to
-            if turn is None or turn.index in seen:
+            target = vertices[below].returns_to
+            if target is None or target.index in seen:
                 continue
-            if turn.index == hook:
+            if target.index == hook:
                 return True
-            if hook in shape.ancestors(turn.index):
-                seen.add(turn.index)
-                waiting.append(turn.index)
+            if hook in shape.ancestors(target.index):
+                seen.add(target.index)
+                waiting.append(target.index)
     return False
 
 
@@ -343,7 +350,7 @@ def _reads(vertex: Vertex) -> set[str]:
 
 
 def _sets(vertex: Vertex) -> Iterable[str]:
-    """Variables that passing the vertex may set."""
+    """Variables that the vertex may set."""
     yield from (name for name, _ in vertex.assigns)
     if vertex.output is None and vertex.primitive is not None:
         yield vertex.name

@@ -1,15 +1,15 @@
-"""The model of a graph: what every way of writing one leads to, what is deployed, and what is checked.
+"""The model of a graph: YAML, builder and decorator all produce it; it is checked and deployed.
 
 A graph is nodes and edges. *Activities* have a ledger and are durable steps: trigger, worker, await, hook, signal,
 cycle, interrupt, aggregate. The others are *inline*: they are evaluated in memory, in the transition that reaches
 them: assign, branch, spread, output.
 
 Data flows along the edges as a *scope* of variables. A run begins with the fields of its input as variables (and
-`input`, all of them at once); a node adds what its `output` maps; where paths join, their scopes do: what each path
-changed since they parted counts, that of the later edge last. Inside `output`, `job` and the conditions of a node's
-edges, `result` is what it responded with, `code` the response's code (or the error's) and `error` the failure, if that
-is what it was, as {"type": ..., "message": ...}. `job` is the run's own data, one for all planes: whatever maps to it
-is visible everywhere as `job`, and it is the run's result if there is no output.
+`input`, all of them together); a node adds the variables of its `output`. Where paths join, their scopes are merged:
+changes since the paths parted win, of several the one of the later edge. In `output`, `job` and the conditions of a
+node's edges, `result` is the node's result, `code` the code of its response or error, and `error` the failure, if any,
+as {"type": ..., "message": ...}. `job` is the run's own data, shared by all planes; every expression can read it, and
+it is the run's result if there is no output.
 
 Every expression is text in the subset of Python of `core/expressions`; names of variables are identifiers.
 """
@@ -19,7 +19,7 @@ from typing import Final, Literal
 import msgspec
 
 Maps = dict[str, str]
-"""Names and the expressions that they get their values from."""
+"""Expressions by name."""
 
 DONE: Final = "done"
 ERROR: Final = "error"
@@ -28,7 +28,7 @@ PENDING: Final = "pending"
 
 
 class RetryRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How often and how patiently a worker's failed attempts are repeated; instead of its task's own rule."""
+    """Attempts and backoff: of a worker, instead of its task's own policy, or of an await, with a new run each."""
 
     attempts: int = 1
     first: float = 1.0
@@ -42,11 +42,11 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_fi
     name: str
 
 
-class Trigger(Node, frozen=True, tag="trigger"):
-    """Where a run begins: exactly one in a graph.
+class TriggerNode(Node, frozen=True, tag="trigger"):
+    """The start of a run: exactly one in a graph.
 
-    `keys` are search keys: by them runs are found, counted, and signalled together. `emit` is an expression whose value
-    clients may read from the birth of the run on, as the published value `emitted`; with `persist` the run's
+    `keys` are search keys, by which runs are found, counted and signalled together. `emit` is an expression whose value
+    clients can read from the start of the run, as the published value `emitted`; with `persist` the run's
     job data is published too, as `job`.
     """
 
@@ -56,10 +56,14 @@ class Trigger(Node, frozen=True, tag="trigger"):
     persist: bool = False
 
 
-class Worker(Node, frozen=True, tag="worker"):
-    """Calls a task; `input` maps its arguments. `pending` says that it may respond with 202 and again later."""
+class WorkerNode(Node, frozen=True, tag="worker"):
+    """Calls a task; `input` maps its arguments. With `pending` it may respond with 202 and again later.
 
-    task: str
+    `task_from` is an expression for the task's name, in place of `task`.
+    """
+
+    task: str = ""
+    task_from: str | None = None
     input: Maps = {}
     output: Maps | None = None
     job: Maps = {}
@@ -68,29 +72,34 @@ class Worker(Node, frozen=True, tag="worker"):
     pending: bool = False
 
 
-class Await(Node, frozen=True, tag="await"):
+class AwaitNode(Node, frozen=True, tag="await"):
     """Starts another program, a workflow or a graph, as a child run.
 
-    Without `wait` it responds at once, with the id of the run, which is on its own then.
+    Without `wait` it responds at once with the id of the run, which is independent then. `retry` starts another run
+    after a failed one. `program_from` is an expression for the program's name, in place of `program`.
     """
 
-    program: str
+    program: str = ""
+    program_from: str | None = None
     input: Maps = {}
     output: Maps | None = None
     job: Maps = {}
     wait: bool = True
+    retry: RetryRule | None = None
 
 
-class Hook(Node, frozen=True, tag="hook"):
+class HookNode(Node, frozen=True, tag="hook"):
     """Waits: for a time, a signal, a signal but not longer than a time; or for nothing.
 
-    `sleep` is an expression for seconds. `topic` names the signal. Without a `key` it is sent to the run; with one,
-    to topic and key, by somebody who does not know the run. `cycle` makes one that waits for nothing a place that cycle
-    activities return to. `pending` says that signals with code 202 are taken, and the hook stays.
+    `sleep` is an expression for seconds. `topic` names the signal. Without a `key` senders address the run; with one,
+    topic and key, without knowing the run. With `cycle` the hook waits for nothing, and cycle activities return to
+    it. With `pending` the hook takes signals with code 202 and stays open. `topic_from` is an
+    expression for the topic, in place of `topic`.
     """
 
     sleep: str | None = None
     topic: str | None = None
+    topic_from: str | None = None
     key: str | None = None
     output: Maps | None = None
     job: Maps = {}
@@ -98,12 +107,15 @@ class Hook(Node, frozen=True, tag="hook"):
     pending: bool = False
 
 
-class Signal(Node, frozen=True, tag="signal"):
-    """Sends a signal: to who waits for `topic` and `key`; to the run whose id is `run`; or to every open run whose
-    search key `all` has the value of `key`. `scrub` takes those runs out of the index of that key.
+class SignalNode(Node, frozen=True, tag="signal"):
+    """Sends a signal: to the hook that waits for `topic` and `key`; to the run with id `run`; or to every open run
+    whose search key `all` has the value of `key`. With `scrub` later signals by that key do not find those runs;
+    statistics still count them. `topic_from` is an expression for the topic, in
+    place of `topic`.
     """
 
-    topic: str
+    topic: str = ""
+    topic_from: str | None = None
     data: str = "None"
     key: str | None = None
     run: str | None = None
@@ -113,19 +125,19 @@ class Signal(Node, frozen=True, tag="signal"):
     job: Maps = {}
 
 
-class Cycle(Node, frozen=True, tag="cycle"):
-    """Goes back to a hook, in a new dimension. `input` maps variables that are other there; the rest is as it was
-    when the hook was first passed."""
+class CycleNode(Node, frozen=True, tag="cycle"):
+    """Returns to a hook, in a new plane. `input` maps the variables that change; the others have the values from when
+    the hook was first passed."""
 
     to: str
     input: Maps = {}
 
 
-class Interrupt(Node, frozen=True, tag="interrupt"):
+class InterruptNode(Node, frozen=True, tag="interrupt"):
     """Ends a run: this one, or the one whose id is `target`.
 
     With `throw` the run fails with the code and the reason, else it is cancelled. With `descend` its children are
-    cancelled too, else they are left alone.
+    cancelled too, else they continue.
     """
 
     target: str | None = None
@@ -136,9 +148,9 @@ class Interrupt(Node, frozen=True, tag="interrupt"):
     job: Maps = {}
 
 
-class Aggregate(Node, frozen=True, tag="aggregate"):
-    """Waits for every item of a spread. `collect` is evaluated for each, where its paths join; the values are in the
-    order of the items, as the variable `into`. Items whose every path was skipped are left out."""
+class AggregateNode(Node, frozen=True, tag="aggregate"):
+    """Waits for every item of a spread. `collect` is evaluated for each item; `into` is the list of values,
+    in the order of the items. Items whose paths were all skipped are left out."""
 
     of: str
     collect: str
@@ -146,36 +158,35 @@ class Aggregate(Node, frozen=True, tag="aggregate"):
     job: Maps = {}
 
 
-class Assign(Node, frozen=True, tag="assign"):
+class AssignNode(Node, frozen=True, tag="assign"):
     """Sets variables, one after the other."""
 
     set: Maps
     job: Maps = {}
 
 
-class Branch(Node, frozen=True, tag="branch"):
-    """Goes one way: along the first of its edges whose condition holds."""
+class BranchNode(Node, frozen=True, tag="branch"):
+    """Takes the first of its edges whose condition holds."""
 
 
-class Spread(Node, frozen=True, tag="spread"):
-    """Goes on once for each item, side by side, up to the aggregate. Each has `item` as a variable of its own, and its
-    number as `index`, if that is named."""
+class SpreadNode(Node, frozen=True, tag="spread"):
+    """Runs the nodes up to the aggregate once for each item, concurrently. Each has the variable `item`, and its number
+    as `index`, if that is named."""
 
     items: str
     item: str
     index: str | None = None
 
 
-class Output(Node, frozen=True, tag="output"):
-    """What the run results in. The first that is reached counts; the run ends when all paths have."""
+class OutputNode(Node, frozen=True, tag="output"):
+    """The result of the run. The first output that is reached counts; the run ends when all paths have ended."""
 
     value: str
 
 
-class Raise(Node, frozen=True, tag="raise"):
-    """Fails: with the error of that name ('module:qualified.name') and message, or, `again`, with the one that is
-    bound to that variable. `bases` names the types above an error of the user's. It goes along the error edges, or
-    the run fails."""
+class RaiseNode(Node, frozen=True, tag="raise"):
+    """Raises the error of that name ('module:qualified.name') and message, or the error bound to the variable `again`.
+    `bases` names the base types of a user error. The error follows the error edges, or the run fails."""
 
     error: str = ""
     message: str = "''"
@@ -183,8 +194,8 @@ class Raise(Node, frozen=True, tag="raise"):
     bases: tuple[str, ...] = ()
 
 
-class Call(Node, frozen=True, tag="call"):
-    """Another graph, expanded in place: its nodes become `name/inner`. What it outputs is `result` here."""
+class CallNode(Node, frozen=True, tag="call"):
+    """Another graph, expanded in place: its nodes become `name/inner`. `result` is its output."""
 
     graph: str
     input: Maps = {}
@@ -192,31 +203,31 @@ class Call(Node, frozen=True, tag="call"):
 
 
 AnyNode = (
-    Trigger
-    | Worker
-    | Await
-    | Hook
-    | Signal
-    | Cycle
-    | Interrupt
-    | Aggregate
-    | Assign
-    | Branch
-    | Spread
-    | Output
-    | Raise
-    | Call
+    TriggerNode
+    | WorkerNode
+    | AwaitNode
+    | HookNode
+    | SignalNode
+    | CycleNode
+    | InterruptNode
+    | AggregateNode
+    | AssignNode
+    | BranchNode
+    | SpreadNode
+    | OutputNode
+    | RaiseNode
+    | CallNode
 )
 
-INLINE: Final = (Assign, Branch, Spread, Output, Raise)
+INLINE: Final = (AssignNode, BranchNode, SpreadNode, OutputNode, RaiseNode)
 
 
 class Edge(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From a node to the next. It is taken if the node ended so, and `when` holds.
+    """From a node to the next. It is taken if the node ended as `on` says and `when` holds.
 
     `on` is `done`, `error`, `timeout`, `pending` (a 202), or a response's code as digits. An error edge may be for
     some `errors` only, named as 'module:qualified.name'; 'builtins:' may be left out. Subclasses count. A node's
-    edges of one kind are judged in their order; an error goes along the first that fits and no other. `bind` names
+    edges of one kind are tried in order; an error follows only the first that matches. `bind` names
     a variable for the error, on edges for errors, timeouts and codes from 400 on.
     """
 
@@ -232,7 +243,7 @@ Type = Literal["any", "str", "int", "float", "bool", "list", "dict", "none"]
 
 
 class FieldType(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A field of a graph's input or output. One that is not required is `default` if it is missing."""
+    """A field of a graph's input or output. A missing optional field has the value `default`."""
 
     type: Type = "any"
     required: bool = True
@@ -240,9 +251,10 @@ class FieldType(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A graph as it is written, before it is checked. `input` and `output` are None if nothing is said of them.
+    """A graph as it is written, before it is checked. `input` and `output` are None if they are not declared.
 
-    `source` says where it was written, for people; it is no part of the digest.
+    `source` says where it was written; it is not part of the digest. The run completes with the first step
+    after which exactly `threshold` obligations are open, or none; steps still open are abandoned.
     """
 
     name: str
@@ -252,10 +264,11 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
     input: dict[str, FieldType] | None = None
     output: dict[str, FieldType] | None = None
     source: str = ""
+    threshold: int = 0
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
-    """Where something is written: lines and columns count from 1. `file` is as it was given."""
+class SourceLocation(msgspec.Struct, frozen=True, order=True):
+    """A place in a source file: lines and columns count from 1. `file` is as the caller gave it."""
 
     file: str
     line: int
@@ -266,18 +279,18 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with a graph, where, and what to do. `node` and `field` lead to the place: '' for the graph
-    itself, `edge 3` for its fourth edge. `where` is the place in the text, if the graph was one. `variable` is the one
-    in the field's expression that it is about, if it is about one."""
+    """A problem of a graph, and its remedy. `node` and `field` say where: '' for the graph itself, `edge 3` for its
+    fourth edge. `where` is the place in the source text, if there is one. `variable` is the variable in the field's
+    expression that the problem is about, if any."""
 
     node: str
     field: str
     what: str
     remedy: str
-    where: Place | None = None
+    where: SourceLocation | None = None
     variable: str = ""
 
     def __str__(self) -> str:
         place = f"{self.node}.{self.field}" if self.node and self.field else self.node or self.field
-        told = f"{place}: {self.what}; {self.remedy}" if place else f"{self.what}; {self.remedy}"
-        return told if self.where is None else f"{self.where}: {told}"
+        text = f"{place}: {self.what}; {self.remedy}" if place else f"{self.what}; {self.remedy}"
+        return text if self.where is None else f"{self.where}: {text}"

@@ -1,10 +1,10 @@
-"""What paths lead to."""
+"""Reachability in a graph."""
 
 from collections.abc import Callable, Iterable
 
 
 def reached(starts: Iterable[str], after: Callable[[str], Iterable[str]]) -> set[str]:
-    """The starts, and what is after any of them, near or far."""
+    """The starts, and all that is reachable from them."""
     found = set(starts)
     waiting = list(found)
     while waiting:

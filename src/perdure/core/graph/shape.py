@@ -1,4 +1,4 @@
-"""The shape of a graph: what comes before what. Vertices are numbers; edges form no cycle."""
+"""The order of a graph's vertices. Vertices are numbers; edges form no cycle."""
 
 from functools import cached_property
 
@@ -6,7 +6,7 @@ from perdure.core.errors import InputError
 
 
 class Shape:
-    """An acyclic graph, asked often about a few hundred vertices."""
+    """An acyclic graph with precomputed ancestors, for a few hundred vertices and many queries."""
 
     def __init__(self, size: int, edges: list[tuple[int, int]]) -> None:
         self.before: list[list[int]] = [[] for _ in range(size)]
@@ -23,7 +23,7 @@ class Shape:
 
     @cached_property
     def order(self) -> list[int]:
-        """Every vertex after those that lead to it."""
+        """Topological order."""
         missing = [len(before) for before in self.before]
         ready = [index for index, count in enumerate(missing) if not count]
         for index in ready:  # grows
@@ -32,15 +32,15 @@ class Shape:
                 if not missing[target]:
                     ready.append(target)
         if len(ready) < len(missing):
-            raise InputError("the edges form a cycle", "go back by a cycle activity")
+            raise InputError("the edges form a cycle", "return with a cycle activity")
         return ready
 
     def ancestors(self, index: int) -> frozenset[int]:
-        """All that lead to it."""
+        """All vertices with a path to it."""
         return self._ancestors[index]
 
     def descendants(self, index: int) -> frozenset[int]:
-        """All that it leads to."""
+        """All vertices reachable from it."""
         return self._descendants[index]
 
     @cached_property
@@ -53,7 +53,7 @@ class Shape:
 
     @cached_property
     def _dominators(self) -> list[frozenset[int]]:
-        """Of each vertex: those that every path to it passes, itself among them."""
+        """By vertex: the vertices on every path to it, itself included."""
         found: list[frozenset[int]] = [frozenset()] * len(self.after)
         for index in self.order:
             ways = [found[each] for each in self.before[index]]
@@ -66,10 +66,10 @@ class Shape:
         return one in self._dominators[other]
 
     def parting(self, join: int) -> int:
-        """Where the paths parted that join there: the last that every path to it passes."""
+        """The last vertex, other than the join, on every path to it: where the paths part."""
         shared = self._dominators[join] - {join}
         return max(shared, key=lambda each: len(self._dominators[each]))
 
     def since_parting(self, source: int, join: int) -> frozenset[int]:
-        """What lies on the way by `source` to `join`, since the paths parted that join there."""
+        """The vertices on paths through `source` to `join`, behind the vertex where the paths part."""
         return (self._ancestors[source] | {source}) & self.descendants(self.parting(join))

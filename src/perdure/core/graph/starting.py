@@ -1,31 +1,31 @@
-"""Where a run begins, if nobody said so."""
+"""Adds a trigger to graphs without one."""
 
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from perdure.core.graph.model import Edge, Graph, Trigger
+from perdure.core.graph.model import Edge, Graph, TriggerNode
 from perdure.core.graph.reaching import reached
 
 START: Final = "start"
 
 
-def started(graph: Graph) -> Graph:
-    """The graph; if it has no trigger, with one that leads to every node that a run may begin with."""
+def with_trigger(graph: Graph) -> Graph:
+    """The graph; if it has no trigger, with one that leads to every start node."""
     names = {node.name for node in graph.nodes}
-    if START in names or not names or any(isinstance(node, Trigger) for node in graph.nodes):
+    if START in names or not names or any(isinstance(node, TriggerNode) for node in graph.nodes):
         return graph
     first = beginnings(graph)
     return msgspec.structs.replace(
         graph,
-        nodes=(Trigger(name=START), *graph.nodes),
+        nodes=(TriggerNode(name=START), *graph.nodes),
         edges=(*graph.edges, *(Edge(START, name) for name in first)),
     )
 
 
 def beginnings(graph: Graph) -> tuple[str, ...]:
-    """The nodes that nothing leads to; of a circle that nothing leads into, its first, so that it is seen."""
+    """Nodes without incoming edges; of an unreachable cycle its first node, so that checks see it."""
     targets: dict[str, list[str]] = {node.name: [] for node in graph.nodes}
     for edge in graph.edges:
         targets.setdefault(edge.source, []).append(edge.target)

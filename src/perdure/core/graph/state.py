@@ -1,99 +1,99 @@
-"""What a graph run knows beside its open steps: joins that wait, loops under way, the job's data, the output."""
+"""State of a graph run beside its open steps: waiting joins, loop iterations, job data, the output."""
 
 from typing import Any, Final, TypeAlias
 
-from perdure.core.graph.trouble import Trouble
+from perdure.core.graph.step_error import StepError
 from perdure.core.graph.vertex import Arrow, Plane
 from perdure.core.ids import StepId
 
-Scope: TypeAlias = dict[str, Any]
-"""Variables, as one path sees them. Never changed: each step makes its own."""
+VariableScope: TypeAlias = dict[str, Any]
+"""The variables of one path. Immutable by convention: each step makes a new one."""
 
 NO_OUTPUT: Final = object()
 
 
 class Join:
-    """A vertex in a plane that some of its arrows have reached. `scope` is what a spread began with."""
+    """A vertex in a plane, some of whose arrows are resolved. `scope` is the scope in front of a spread."""
 
     __slots__ = (
+        "error",
         "held",
+        "indexed",
         "items",
         "parts",
         "required",
         "resolved",
         "scope",
         "scopes",
-        "told",
-        "trouble",
     )
 
-    def __init__(self, required: int, scope: Scope | None = None) -> None:
+    def __init__(self, required: int, scope: VariableScope | None = None) -> None:
         self.required = required
         self.resolved = 0
-        self.told = 0
-        """How many of them the index knows of: what may yet be taken back is not told."""
-        self.scopes: dict[int, tuple[Arrow, Scope]] = {}
-        """Of the arrows that were taken."""
-        self.held: tuple[Loop, ...] = ()
-        """Turns of loops that skipped arrows led out of."""
+        self.indexed = 0
+        """How many resolved arrows the index has. Skips that a repeating loop may revoke are not indexed."""
+        self.scopes: dict[int, tuple[Arrow, VariableScope]] = {}
+        """By arrow order: the arrows that were taken, with their scopes."""
+        self.held: tuple[LoopIteration, ...] = ()
+        """Loop iterations that skipped arrows left."""
         self.parts: dict[int, Join] = {}
-        """Of a spread: items that some of their arrows have brought to the end."""
+        """For an aggregate: items, some of whose arrows are resolved."""
         self.items: dict[int, tuple[str, Any]] = {}
-        """What the items of a spread came to, each with the vertex that it came from last."""
-        self.scope: Scope = scope or {}
-        self.trouble: Trouble | None = None
-        """Of a spread: why an item has come to nothing."""
+        """For an aggregate: the collected value of each item, with the vertex that it came from."""
+        self.scope: VariableScope = scope or {}
+        self.error: StepError | None = None
+        """For an aggregate: the first error in collecting an item."""
 
 
-class Loop:
-    """One turn of a loop: whether it goes round again is decided by its cycle activities, and by those of loops
-    inside it, which bring more of its own."""
+class LoopIteration:
+    """One iteration of a loop. Its cycle activities decide whether the loop repeats; iterations of inner loops bring
+    more of these activities."""
 
-    __slots__ = ("has_turned", "held", "undecided", "unresolved")
+    __slots__ = ("held", "repeats", "undecided", "unresolved")
 
     def __init__(self, cycles: int, exits: int) -> None:
         self.undecided = cycles
         self.unresolved = exits
-        """Arrows out of it of which it is not known whether they are taken."""
-        self.has_turned = False
-        self.held: list[tuple[StepId, tuple[Loop, ...]]] = []
-        """Steps behind it that were skipped: told if it does not turn."""
+        """Arrows out of the loop that are not resolved yet."""
+        self.repeats = False
+        self.held: list[tuple[StepId, tuple[LoopIteration, ...]]] = []
+        """Skipped steps behind the loop; recorded as skipped if the iteration does not repeat."""
 
 
 class CycleHook:
-    """A hook in a plane, as long as a cycle activity may come back to it."""
+    """A hook in a plane, while a cycle activity may still return to it."""
 
     __slots__ = ("entries", "scope", "undecided")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: VariableScope) -> None:
         self.scope = scope
-        """What it began with."""
+        """The scope when the hook was first passed."""
         self.entries = 1
         self.undecided = 1
-        """Turns, those that are to begin among them, of which it is not known whether they come back."""
+        """Iterations, those about to begin included, that may still return to the hook."""
 
 
 class GraphState:
-    """One run's. It is a fold of the journal's facts: whoever replays them gets the same."""
+    """State of one graph run: a fold of its journal, so replay rebuilds it."""
 
     __slots__ = ("hooks", "job", "joins", "loops", "result", "semaphore")
 
     def __init__(self) -> None:
         self.joins: dict[tuple[int, Plane], Join] = {}
-        self.loops: dict[tuple[int, Plane], Loop] = {}
+        self.loops: dict[tuple[int, Plane], LoopIteration] = {}
         self.hooks: dict[tuple[int, Plane], CycleHook] = {}
         self.job: dict[str, Any] = {}
         self.result: Any = NO_OUTPUT
         self.semaphore = 0
 
     def output(self, value: Any) -> None:
-        """The first that is reached counts."""
+        """Set the output; the first one counts."""
         if self.result is NO_OUTPUT:
             self.result = value
 
     @property
     def outcome(self) -> Any:
-        """What the run returns: its output, else what its steps said of the job."""
+        """The run's result: its output, else its job data, else None."""
         if self.result is not NO_OUTPUT:
             return self.result
         return self.job or None

@@ -1,4 +1,4 @@
-"""What somebody may have meant: the known name that is nearest to the one that was written."""
+"""Suggestions for misspelled names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -7,7 +7,7 @@ _MOST = 20
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is most likely a slip of the pen for."""
+    """The known name that `name` most likely misspells."""
     likely = [
         each
         for each in dict.fromkeys(known)
@@ -19,6 +19,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """A remedy: the nearest name, or else what `otherwise` says."""
+    """A remedy: the nearest name, or else `otherwise`."""
     meant = nearest(name, known)
     return otherwise if meant is None else f"did you mean {meant!r}?"

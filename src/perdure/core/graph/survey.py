@@ -1,4 +1,4 @@
-"""A graph seen as a whole, however wrong it is: what the rules have in common."""
+"""An indexed view of a graph, valid or not, for the rules."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -29,8 +29,8 @@ class NumberedEdge(NamedTuple):
 class Survey:
     """A graph with its nodes by name, the edges that lead somewhere, and its shape.
 
-    Of several nodes of one name the first counts. Edges from or to nowhere are left out. The shape has neither the
-    edges that close a circle nor what the trigger does not lead to, so that each fault is told once.
+    Of several nodes with one name the first counts. Edges from or to unknown nodes are left out. The shape has neither
+    edges that close a cycle nor unreachable nodes, so that each fault is reported once.
     """
 
     def __init__(self, graph: m.Graph, gaps: Gaps = NO_GAPS) -> None:
@@ -58,17 +58,17 @@ class Survey:
 
     @cached_property
     def beginnings(self) -> tuple[str, ...]:
-        """The triggers; or, if there is none, what a run may begin with."""
-        triggers = tuple(node.name for node in self.of_kind(m.Trigger))
+        """The triggers, or the start nodes if there are none."""
+        triggers = tuple(node.name for node in self.of_kind(m.TriggerNode))
         return triggers or beginnings(self.graph)
 
     @cached_property
     def reached(self) -> frozenset[str]:
-        """Nodes that a run may come to."""
+        """Nodes that a run may reach."""
         return self.reach(self.beginnings)
 
     def reach(self, names: Iterable[str], without: str | None = None) -> frozenset[str]:
-        """The nodes that paths from `names` lead to, and these, past `without` or not."""
+        """`names`, and all nodes reachable from them without passing `without`."""
 
         def after(name: str) -> Iterator[str]:
             targets = (numbered.edge.target for numbered in self.outgoing[name])
@@ -78,7 +78,7 @@ class Survey:
 
     @cached_property
     def returning(self) -> tuple[NumberedEdge, ...]:
-        """Edges that lead back to where their path has come by."""
+        """Edges that close a cycle."""
         found = []
         done: set[str] = set()
         for start in (*self.beginnings, *self.names):
@@ -112,7 +112,7 @@ class Survey:
         return Shape(len(self.names), pairs)
 
     def in_order(self) -> Iterator[str]:
-        """The nodes that a run may come to, each after those that lead to it."""
+        """The reachable nodes in topological order."""
         names = (self.names[index] for index in self.shape.order)
         return (name for name in names if name in self.reached)
 
@@ -130,7 +130,7 @@ class Survey:
         return found
 
     def before(self, name: str) -> tuple[str, ...]:
-        """What leads to it directly, each once."""
+        """Its direct predecessors, each once."""
         indices = dict.fromkeys(self.shape.before[self.number[name]])
         return tuple(self.names[index] for index in indices)
 
@@ -146,6 +146,6 @@ class Survey:
         return found
 
     def reads(self, text: str) -> frozenset[str]:
-        """The variables that an expression reads: none if it is not one."""
+        """The variables that an expression reads; none if the text is invalid."""
         found = self.parsed(text)
         return frozenset() if isinstance(found, ExpressionProblem) else frozenset(found.names)

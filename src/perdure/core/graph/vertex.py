@@ -1,10 +1,10 @@
-"""A graph as it is executed: vertices and arrows, and what each vertex asks for. No source kind is left.
+"""An executable graph: vertices and arrows. The kinds of nodes are gone.
 
-A vertex is an *activity*, lowered to one of six primitives, or *inline*. Its address tells its place: the activity's
-name and a number for each activity on the way to it. All numbers are 0 but those of *planes*. A place opens planes if
-what follows it may happen more than once: a hook that is cycled back to, a step that responds more than once, a spread.
-The number there says which time it is. So a plane is the numbers of the places around a vertex, from
-the outermost; the ledgers, scopes and joins of two planes never meet.
+A vertex is an *activity*, lowered to one of six primitives, or *inline*. Its address is its name and a number
+for each activity on the path to it. All numbers are 0 except those of *planes*. A vertex opens planes if the vertices
+behind it may run more than once: a hook that a cycle returns to, a step that responds more than once, a spread. Its
+number counts these repetitions. A plane is thus the tuple of the numbers of the openers around a vertex, outermost
+first; planes never share ledgers, scopes or joins.
 """
 
 from enum import Enum
@@ -23,29 +23,29 @@ NO_PLANE: Final[Plane] = ()
 
 
 class Primitive(Enum):
-    """All that the engine can do for an activity."""
+    """What the engine does for an activity."""
 
     RESPOND_LATER = "respond later"
-    """Ask somebody (leg 1), take the answer (leg 2): a task, a child run, a timer, a signal."""
+    """Send a request (leg 1), take the response (leg 2): a task, a child run, a timer, a signal."""
 
     PASS_THROUGH = "pass through"  # noqa: S105 - no password
-    """Go on at once."""
+    """Continue at once."""
 
     SEND = "send"
-    """Tell other runs something, and go on at once."""
+    """Send messages to other runs, and continue at once."""
 
     RE_ENTER = "re-enter"
-    """Go back to a place that was passed before."""
+    """Return to a hook."""
 
     BARRIER = "barrier"
-    """Go on when all items of a spread are through."""
+    """Continue when all items of a spread have arrived."""
 
     END = "end"
     """End this run."""
 
 
 class Inline(Enum):
-    """What is evaluated in memory, on the way to the next activities."""
+    """What is evaluated in memory, between activities."""
 
     ASSIGN = "assign"
     BRANCH = "branch"
@@ -54,18 +54,23 @@ class Inline(Enum):
     RAISE = "raise"
 
 
-# What somebody is asked for
+# Requests
 
 
 class TaskRequest(msgspec.Struct, frozen=True):
+    """`named_by`, here and below, is the expression for a computed name."""
+
     task: str
     retry: RetryRule | None = None
     timeout: float | None = None
+    named_by: Expression | None = None
 
 
 class ChildRequest(msgspec.Struct, frozen=True):
     program: str
     waits: bool = True
+    retry: RetryRule | None = None
+    named_by: Expression | None = None
 
 
 class TimerRequest(msgspec.Struct, frozen=True):
@@ -73,26 +78,28 @@ class TimerRequest(msgspec.Struct, frozen=True):
 
 
 class SignalRequest(msgspec.Struct, frozen=True):
-    """`key` makes it one that is sent to topic and key; `timeout` is in seconds."""
+    """With `key` the signal is addressed to topic and key, else to the run; `timeout` is in seconds."""
 
     topic: str
     key: Expression | None = None
     timeout: Expression | None = None
+    named_by: Expression | None = None
 
 
 Request = TaskRequest | ChildRequest | TimerRequest | SignalRequest
 
 
-# What others are told
+# Messages to other runs
 
 
 class ToTopic(msgspec.Struct, frozen=True):
-    """Whoever waits for topic and key, now or later."""
+    """To the hook that waits for topic and key, now or later."""
 
     topic: str
     key: Expression
     data: Expression
     code: int
+    named_by: Expression | None = None
 
 
 class ToRun(msgspec.Struct, frozen=True):
@@ -100,10 +107,11 @@ class ToRun(msgspec.Struct, frozen=True):
     run: Expression
     data: Expression
     code: int
+    named_by: Expression | None = None
 
 
 class ToAll(msgspec.Struct, frozen=True):
-    """Every open run with that value of a search key."""
+    """To every open run with that value of a search key."""
 
     topic: str
     name: str
@@ -111,10 +119,11 @@ class ToAll(msgspec.Struct, frozen=True):
     data: Expression
     code: int
     scrubs: bool
+    named_by: Expression | None = None
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Ends a run: another one by `target`, or this one."""
+    """Ends the run `target`, or this one."""
 
     target: Expression | None
     reason: Expression
@@ -123,11 +132,11 @@ class Stop(msgspec.Struct, frozen=True):
     descends: bool
 
 
-Sending = ToTopic | ToRun | ToAll | Stop
+SendRequest = ToTopic | ToRun | ToAll | Stop
 
 
-class Fault(msgspec.Struct, frozen=True):
-    """What an inline vertex raises: an error by its name, or one that was bound to a variable, `again`."""
+class RaisedError(msgspec.Struct, frozen=True):
+    """What a raise vertex raises: an error by name, or the error bound to the variable `again`."""
 
     error: str
     message: Expression | None
@@ -136,7 +145,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Arrow:
-    """An edge, with what a transition needs to know of it."""
+    """An edge, with precomputed data for transitions."""
 
     __slots__ = (
         "bind",
@@ -168,19 +177,19 @@ class Arrow:
         self.errors = errors
         self.bind = bind
         self.order = 0
-        """Its number among those that lead to its target."""
+        """Its number among the arrows to its target."""
         self.leaves: tuple[Vertex, ...] = ()
-        """The hooks whose loops it leads out of, from the innermost."""
+        """The hooks of the loops that it leaves, innermost first."""
         self.variables: frozenset[str] = frozenset()
-        """What may be set on the way, since the paths parted that its target joins."""
+        """Variables that may be set between the vertex where the paths part and the join at its target."""
         self.keeps: str | None = None
-        """The name under which the scope that it begins with goes along: paths that part here may set the same."""
+        """If paths that part here may set the same variable: the key under which the scope from before is kept."""
         self.since: str | None = None
-        """The name that such a scope has where they join."""
+        """At a join: the key of the scope from before the paths parted."""
 
 
 class Vertex:
-    """A node of an executable graph. What it does not have is empty."""
+    """A node of an executable graph. Fields that do not apply are empty."""
 
     __slots__ = (
         "_segments",
@@ -224,13 +233,13 @@ class Vertex:
         self.inline: Inline | None = None
         self.arrows: list[Arrow] = []
         self.required = 0
-        """How many arrows lead to it; of an aggregate, for each item."""
+        """Number of arrows to it; for an aggregate, for each item."""
         self.depth = 0
         self.positions: tuple[int, ...] = ()
-        """Where in its address the numbers of its plane stand."""
+        """Positions of its plane's numbers in its address."""
         self.opens_planes = False
         self.is_reentrant = False
-        """Whether it takes more than one answer, and is never finalized."""
+        """Whether cycle activities return to it, so that it is never finalized."""
         self.needs: frozenset[str] = frozenset()
         """Variables that it or anything after it reads."""
         self.arguments: Mapped = ()
@@ -238,15 +247,15 @@ class Vertex:
         """None: the result is a variable of the vertex's name."""
         self.job: Mapped = ()
         self.request: Request | None = None
-        self.sending: Sending | None = None
+        self.sending: SendRequest | None = None
         self.returns_to: Vertex | None = None
         self.cycles = self.exits = 0
-        """How many cycle activities decide about a turn of its loop, and how many arrows lead out of that."""
+        """For a hook: the cycle activities that decide whether its loop repeats, and the arrows out of the loop."""
         self.decides: tuple[Vertex, ...] = ()
-        """Of a cycle activity: the hooks of the loops about whose turns it decides."""
+        """For a cycle activity: the hooks of the loops that it helps to decide."""
         self.again: tuple[tuple[Vertex, int, int], ...] = ()
-        """The hooks of loops around a place that opens planes, with how many cycle activities and exits of theirs
-        each plane brings."""
+        """For a vertex that opens planes: the hooks of the loops around it, with the number of their cycle activities
+        and exits in one plane."""
         self.assigns: Mapped = ()
         self.items: Expression | None = None
         self.item = ""
@@ -256,11 +265,11 @@ class Vertex:
         self.collect: Expression | None = None
         self.into = ""
         self.value: Expression | None = None
-        self.fault: Fault | None = None
+        self.fault: RaisedError | None = None
         self._segments: tuple[str, ...] = ()
 
     def place(self, depth: int, positions: tuple[int, ...]) -> None:
-        """Say where it stands; its address is prepared then."""
+        """Set its depth and positions, and prepare its address."""
         self.depth = depth
         self.positions = positions
         segments = [self.name]
@@ -273,7 +282,7 @@ class Vertex:
         self._segments = tuple(segments)
 
     def step(self, plane: Plane) -> StepId:
-        """Its id in a plane: name and address."""
+        """Its step id in a plane: name and address."""
         segments = self._segments
         if len(segments) == 1:
             return StepId(segments[0])
@@ -297,6 +306,7 @@ class Lowered(msgspec.Struct, frozen=True):
     keys: Mapped = ()
     emit: Expression | None = None
     persists: bool = False
+    threshold: int = 0
 
     def find(self, name: str) -> Vertex | None:
         return next((vertex for vertex in self.vertices if vertex.name == name), None)

@@ -1,139 +1,135 @@
-"""What follows from a step: which activities begin, which are skipped, which joins wait for more.
+"""What follows from a step: which activities begin, which are skipped, which joins wait for more predecessors.
 
-Pure: a walk goes from one vertex along its arrows, evaluates what is inline, and stops at activities. An arrow that is
-not taken carries a *skip*, so that every arrow of a plane is resolved once and no join waits for what never
-comes. What the walk finds is committed by whoever asked for it; the plan of a run is its sequence of walks.
+A walk is pure. It follows the arrows of one vertex, evaluates inline vertices and stops at activities. An arrow that is
+not taken carries a *skip*, so every arrow of a plane is resolved exactly once and no join waits for ever. The engine
+commits what a walk found.
 """
 
 from collections import deque
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
 from perdure.core.codec import Codec
 from perdure.core.errors import ReadinessOverflow
-from perdure.core.expressions import Expression
-from perdure.core.graph.joining import joined, joined_variables, stored_form
+from perdure.core.expressions import Expression, Meter
+from perdure.core.graph.identity import require_computed_name
+from perdure.core.graph.joining import (
+    join_item,
+    joined,
+    joined_variables,
+    spread_items,
+    stored_form,
+)
 from perdure.core.graph.model import DONE, ERROR, PENDING, TIMEOUT
-from perdure.core.graph.state import GraphState, Join, Loop, Scope
-from perdure.core.graph.trouble import Trouble, bound_trouble, named_trouble, trouble_of
-from perdure.core.graph.vertex import Arrow, Fault, Inline, Mapped, Plane, Primitive, Vertex
+from perdure.core.graph.state import GraphState, Join, LoopIteration, VariableScope
+from perdure.core.graph.step_error import (
+    StepError,
+    bound_step_error,
+    named_step_error,
+    step_error_from,
+)
+from perdure.core.graph.transition import (
+    PASSED,
+    InboxValue,
+    PendingItems,
+    StartingStep,
+    StepResponse,
+)
+from perdure.core.graph.vertex import Arrow, Inline, Mapped, Plane, Primitive, RaisedError, Vertex
 from perdure.core.ids import StepId
 
 NOT_AN_ITEM: Final = -1
 _NO_SPECIALS: Final[dict[str, Any]] = {}
 
-Held: TypeAlias = tuple[Loop, ...]
-"""The turns of loops that a skip has led out of: if one of them turns, what it leads to is not skipped but still to
-come, in a plane of its own."""
+ARROW_WORK: Final = 50
+"""Cost of resolving one arrow, in expression operations; the arrow's own expressions count separately."""
 
-
-class Answer(msgspec.Struct, frozen=True):
-    """How a step ended, this time: with a result under a code, or in trouble."""
-
-    result: Any = None
-    code: int = 200
-    trouble: Trouble | None = None
-    is_timeout: bool = False
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether it says that more will come. The walk tells whether the step stays for that."""
-        return self.trouble is None and self.code == 202
-
-    def specials(self) -> dict[str, Any]:
-        """What only the step's own expressions see."""
-        if self.trouble is None:
-            return {"result": self.result, "code": self.code, "error": None}
-        return {"result": self.result, "code": self.trouble.code, "error": self.trouble.value}
-
-
-PASSED: Final = Answer()
-
-
-class Begun(msgspec.Struct, frozen=True, gc=False):
-    """An activity that is to begin, with its arguments evaluated."""
-
-    vertex: Vertex
-    plane: Plane
-    scope: Scope
-    arguments: Any
-
-
-class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """What a join has been given, for the index of inboxes."""
-
-    step: StepId
-    source: str
-    variable: str
-    position: int
-    value: bytes
+LeftIterations: TypeAlias = tuple[LoopIteration, ...]
+"""Loop iterations that a skip has left. If one of them repeats, the steps behind it are not skipped: the next iteration
+reaches them, in a plane of its own."""
 
 
 class Walk:
-    """One transition. `trouble` is set if it can't go on, and the run fails by it."""
+    """One transition. `error` is set if no arrow handles an error: the run fails with it.
+
+    `leave` takes the step's response; `advance` then resolves arrows up to a limit on work. The division into calls of
+    `advance` does not change the result.
+    """
 
     def __init__(self, state: GraphState, codec: Codec) -> None:
         self._state = state
         self._codec = codec
-        self.begun: list[Begun] = []
+        self.begun: list[StartingStep] = []
         self.skipped: list[StepId] = []
         self.tracked: dict[StepId, tuple[int, int]] = {}
-        """Joins that are not ready: what they require, and how much of it this walk has resolved."""
-        self.delivered: list[Delivered] = []
+        """Joins that are not ready: arrows required, and arrows that this walk resolved."""
+        self._delivered: dict[StepId, list[InboxValue]] = {}
         self.ready: list[StepId] = []
-        """Joins that were waiting, and are not any more."""
-        self.trouble: Trouble | None = None
+        """Joins that had index rows and are ready now."""
+        self.error: StepError | None = None
         self.stays = False
-        """Whether the step that it left stays open for another answer."""
-        self._queue: deque[tuple[Arrow, Plane, Scope | None, Held]] = deque()
+        """Whether the step stays open for another response."""
+        self._queue: deque[
+            tuple[Arrow, Plane, VariableScope | None, LeftIterations] | PendingItems
+        ] = deque()
+        self._meter = Meter()
 
-    # The way on
+    @property
+    def delivered(self) -> list[InboxValue]:
+        """Values that this walk brought to joins that are not ready."""
+        return [each for given in self._delivered.values() for each in given]
 
-    def leave(self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer) -> None:
-        """The step at `vertex` has its answer. `plane` is that of what follows it.
+    # The response and its arrows
 
-        What goes wrong with the answer ends the step as an error does, whether or not more were to come.
+    def leave(
+        self, vertex: Vertex, plane: Plane, scope: VariableScope, response: StepResponse
+    ) -> None:
+        """Take the response of the step at `vertex`. `plane` is the plane of the vertices behind it.
+
+        An expression that fails on the response ends the step with that error, even if the step was to respond again.
         """
-        if answer.trouble is not None:
-            self._go_wrong(vertex, plane, scope, answer, answer.trouble)
+        if response.error is not None:
+            self._follow_error(vertex, plane, scope, response, response.error)
         else:
             try:
-                scope = self._take_in(vertex, scope, answer)
-                chosen = self._choose(vertex, scope, answer)
-            except Exception as error:  # whatever an expression raises is the step's own failure
-                trouble = trouble_of(error)
-                self._go_wrong(vertex, plane, scope, Answer(trouble=trouble), trouble)
+                scope = self._apply_response(vertex, scope, response)
+                chosen = self._choose(vertex, scope, response)
+            except Exception as error:  # an expression of the step raised: the step fails
+                step_error = step_error_from(error)
+                self._follow_error(vertex, plane, scope, StepResponse(error=step_error), step_error)
             else:
-                self.stays = answer.is_pending
-                self._go(vertex, plane, scope, answer, chosen)
-        self._run()
+                self.stays = response.is_pending
+                self._enqueue_arrows(vertex, plane, scope, response, chosen)
 
-    def _take_in(self, vertex: Vertex, scope: Scope, answer: Answer) -> Scope:
-        """The scope after the step: its outputs are set, and what it says of the job."""
+    def _apply_response(
+        self, vertex: Vertex, scope: VariableScope, response: StepResponse
+    ) -> VariableScope:
+        """The scope after the step, with its outputs; sets job data."""
         if vertex.output is None:
-            scope = {**scope, vertex.name: answer.result}
+            scope = {**scope, vertex.name: response.result}
         elif vertex.output or vertex.job:
-            specials = answer.specials()
+            specials = response.specials()
             scope = self._map(vertex.output, scope, specials)
-            self._tell_job(vertex.job, scope, specials)
+            self.set_job_data(vertex.job, scope, specials)
             return scope
         if vertex.job:
-            self._tell_job(vertex.job, scope, answer.specials())
+            self.set_job_data(vertex.job, scope, response.specials())
         return scope
 
-    def _map(self, mapped: Mapped, scope: Scope, specials: dict[str, Any]) -> Scope:
+    def _map(self, mapped: Mapped, scope: VariableScope, specials: dict[str, Any]) -> VariableScope:
         if not mapped:
             return scope
         found = {name: self.value(text, scope, specials) for name, text in mapped}
         return {**scope, **found}
 
-    def _tell_job(self, mapped: Mapped, scope: Scope, specials: dict[str, Any]) -> None:
+    def set_job_data(self, mapped: Mapped, scope: VariableScope, specials: dict[str, Any]) -> None:
+        """Set job data."""
         for name, text in mapped:
             self._state.job = {**self._state.job, name: self.value(text, scope, specials)}
 
-    def value(self, text: Expression, scope: Scope, specials: dict[str, Any] = _NO_SPECIALS) -> Any:
-        """What an expression says here. `job` is the run's; other names are variables."""
+    def value(
+        self, text: Expression, scope: VariableScope, specials: dict[str, Any] = _NO_SPECIALS
+    ) -> Any:
+        """Evaluate an expression. `job` is the run's job data; other names are variables."""
         seen = {}
         for name in text.names:
             if name in specials:
@@ -142,72 +138,116 @@ class Walk:
                 seen[name] = self._state.job
             elif name in scope:
                 seen[name] = scope[name]
-        return text.evaluate(seen)
+        return text.evaluate(seen, self._meter)
 
-    def _choose(self, vertex: Vertex, scope: Scope, answer: Answer) -> list[Arrow]:
-        """The arrows along which it goes on."""
-        accepted = (PENDING, "202") if answer.is_pending else (DONE, str(answer.code))
+    def _choose(self, vertex: Vertex, scope: VariableScope, response: StepResponse) -> list[Arrow]:
+        """The arrows that the response takes."""
+        accepted = (PENDING, "202") if response.is_pending else (DONE, str(response.code))
         is_exclusive = vertex.inline is Inline.BRANCH
         chosen = []
         for arrow in vertex.arrows:
             if arrow.on in accepted:
-                if arrow.when is None or self.value(arrow.when, scope, answer.specials()):
+                if arrow.when is None or self.value(arrow.when, scope, response.specials()):
                     chosen.append(arrow)
                     if is_exclusive:
                         break
         return chosen
 
-    def _go_wrong(
-        self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, trouble: Trouble
+    def _follow_error(
+        self,
+        vertex: Vertex,
+        plane: Plane,
+        scope: VariableScope,
+        response: StepResponse,
+        step_error: StepError,
     ) -> None:
-        """Along the one arrow that is for this trouble; or the run fails."""
+        """Follow the one arrow that handles the error; if there is none, the run fails."""
         try:
-            arrow = self._handler(vertex, scope, answer, trouble)
-        except Exception as error:  # a condition's own failure, which no arrow is for
-            arrow, trouble = None, trouble_of(error)
+            arrow = self._handler(vertex, scope, response, step_error)
+        except Exception as error:  # the condition raised: no arrow handles that
+            arrow, step_error = None, step_error_from(error)
         if arrow is None:
-            self.trouble = self.trouble or trouble
+            self.error = self.error or step_error
             return
         if arrow.bind is not None:
-            scope = {**scope, arrow.bind: trouble.bound}
-        self._go(vertex, plane, scope, answer, [arrow])
+            scope = {**scope, arrow.bind: step_error.bound}
+        self._enqueue_arrows(vertex, plane, scope, response, [arrow])
 
     def _handler(
-        self, vertex: Vertex, scope: Scope, answer: Answer, trouble: Trouble
+        self, vertex: Vertex, scope: VariableScope, response: StepResponse, step_error: StepError
     ) -> Arrow | None:
-        """The first arrow that is for this trouble; one for its code goes before one for any."""
-        specials = answer.specials()
-        for on in (*((TIMEOUT,) if answer.is_timeout else ()), str(trouble.code), ERROR):
+        """The first arrow that handles the error. Order: timeout, the error's code, any error."""
+        specials = response.specials()
+        for on in (*((TIMEOUT,) if response.is_timeout else ()), str(step_error.code), ERROR):
             for arrow in vertex.arrows:
-                if arrow.on == on and trouble.is_one_of(arrow.errors):
+                if arrow.on == on and step_error.is_one_of(arrow.errors):
                     if arrow.when is None or self.value(arrow.when, scope, specials):
                         return arrow
         return None
 
-    def _go(
-        self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer, chosen: list[Arrow]
+    def _enqueue_arrows(
+        self,
+        vertex: Vertex,
+        plane: Plane,
+        scope: VariableScope,
+        response: StepResponse,
+        chosen: list[Arrow],
     ) -> None:
-        if answer.is_pending:
+        if response.is_pending:
             if not chosen:
-                return  # it stays, and nothing follows from it yet
-            self._expect_another(vertex, plane)
+                return  # the step stays open, and nothing follows yet
+            self._expect_iteration(vertex, plane)
         for arrow in vertex.arrows:
             self._queue.append((arrow, plane, scope if arrow in chosen else None, ()))
 
-    def _run(self) -> None:
-        while self._queue and self.trouble is None:
-            arrow, plane, scope, held = self._queue.popleft()
-            if scope is not None and arrow.keeps is not None:
-                scope = {**scope, arrow.keeps: scope}
-            for hook in arrow.leaves:
-                turn = self._leave_loop(hook, plane)
-                if scope is None and (turn.undecided or turn.has_turned):
-                    held = (*held, turn)
-            self._arrive(arrow, plane, scope, held)
+    def advance(self, limit: int | None = None) -> int:
+        """Resolve arrows until none is left or `limit` operations are spent. Returns the operations spent."""
+        queue, meter = self._queue, self._meter
+        meter.spent = 0
+        while queue and self.error is None and (limit is None or meter.spent < limit):
+            first = queue[0]
+            if isinstance(first, PendingItems):
+                self._send_item(first)
+            else:
+                queue.popleft()
+                self._follow(*first)
+        return meter.spent
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every arrow is resolved, or an error ended the walk."""
+        return not self._queue or self.error is not None
+
+    def _follow(
+        self, arrow: Arrow, plane: Plane, scope: VariableScope | None, held: LeftIterations
+    ) -> None:
+        self._meter.spent += ARROW_WORK + (0 if scope is None else len(scope))
+        if scope is not None and arrow.keeps is not None:
+            scope = {**scope, arrow.keeps: scope}
+        for hook in arrow.leaves:
+            iteration = self._leave_loop(hook, plane)
+            if scope is None and (iteration.undecided or iteration.repeats):
+                held = (*held, iteration)
+        self._arrive(arrow, plane, scope, held)
+
+    def _send_item(self, spreading: PendingItems) -> None:
+        """Send one item along the spread's arrows. The queue keeps the order that sending all at once would have."""
+        number, vertex = spreading.next, spreading.spread
+        spreading.next += 1
+        if spreading.next == len(spreading.items):
+            self._queue.popleft()
+        inner = {**spreading.scope, vertex.item: spreading.items[number]}
+        if vertex.item_index is not None:
+            inner[vertex.item_index] = number
+        for arrow in vertex.arrows:
+            if self.error is None:
+                self._follow(arrow, (*spreading.plane, number), inner, ())
 
     # Arrivals
 
-    def _arrive(self, arrow: Arrow, plane: Plane, scope: Scope | None, held: Held) -> None:
+    def _arrive(
+        self, arrow: Arrow, plane: Plane, scope: VariableScope | None, held: LeftIterations
+    ) -> None:
         target = arrow.target
         if target.primitive is Primitive.BARRIER:
             self._arrive_at_barrier(arrow, plane, scope)
@@ -221,8 +261,8 @@ class Walk:
         if join is None:
             join = self._state.joins[key] = Join(target.required)
         step = target.step(plane)
-        self._count(join, step, is_told=not held)
-        join.held = (*join.held, *(turn for turn in held if turn not in join.held))
+        self._count(join, step, is_indexed=not held)
+        join.held = (*join.held, *(iteration for iteration in held if iteration not in join.held))
         if scope is not None:
             join.scopes[arrow.order] = arrow, scope
             if join.resolved < join.required:
@@ -232,27 +272,26 @@ class Walk:
             self._forget(join, step)
             self._resolve(target, plane, joined(join), join.held)
 
-    def _count(self, join: Join, step: StepId, *, is_told: bool = True) -> None:
+    def _count(self, join: Join, step: StepId, *, is_indexed: bool = True) -> None:
         if join.resolved >= join.required:
             raise ReadinessOverflow(
-                f"step {step!r} has all {join.required} of its predecessors, and one more has come",
-                "this is a defect: nothing was changed",
+                f"step {step!r} has all {join.required} of its predecessors, and another one was resolved",
+                "report a bug: the transition was not committed",
             )
         join.resolved += 1
-        if is_told:
+        if is_indexed:
             required, resolved = self.tracked.get(step, (join.required, 0))
-            self.tracked[step] = required, resolved + join.resolved - join.told
-            join.told = join.resolved
+            self.tracked[step] = required, resolved + join.resolved - join.indexed
+            join.indexed = join.resolved
 
     def _forget(self, join: Join, step: StepId) -> None:
-        """The join is ready: those of its rows that are stored go, and those of this walk are never written."""
+        """Drop a ready join: its stored index rows are deleted, those of this walk are never written."""
         _, resolved = self.tracked.pop(step, (0, 0))
-        if self.delivered:
-            self.delivered = [each for each in self.delivered if each.step != step]
-        if resolved < join.told:
+        self._delivered.pop(step, None)
+        if resolved < join.indexed:
             self.ready.append(step)
 
-    def _deliver_variables(self, arrow: Arrow, step: StepId, scope: Scope) -> None:
+    def _deliver_variables(self, arrow: Arrow, step: StepId, scope: VariableScope) -> None:
         source = arrow.source.name
         for name in joined_variables(arrow, scope):
             self._deliver(step, source, name, NOT_AN_ITEM, scope[name])
@@ -260,20 +299,22 @@ class Walk:
     def _deliver(self, step: StepId, source: str, name: str, position: int, value: Any) -> None:
         stored = stored_form(self._codec, value)
         if stored is not None:
-            self.delivered.append(Delivered(step, source, name, position, stored))
+            self._meter.spent += len(stored) >> 4
+            given = InboxValue(step, source, name, position, stored)
+            self._delivered.setdefault(step, []).append(given)
 
-    def _arrive_at_barrier(self, arrow: Arrow, plane: Plane, scope: Scope | None) -> None:
+    def _arrive_at_barrier(self, arrow: Arrow, plane: Plane, scope: VariableScope | None) -> None:
         target = arrow.target
         outer, item = plane[: len(target.positions)], plane[len(target.positions)]
         key, step = (target.index, outer), target.step(outer)
         join = self._state.joins[key]
         self._count(join, step)
-        inner = self._arrived(join, arrow, item, scope)
+        inner = join_item(join, arrow, item, scope)
         if inner is not None and target.collect is not None:
             try:
                 value = self.value(target.collect, inner)
-            except Exception as error:  # the expression's own failure is the aggregate's
-                join.trouble = join.trouble or trouble_of(error)
+            except Exception as error:  # the aggregate fails
+                join.error = join.error or step_error_from(error)
             else:
                 join.items[item] = arrow.source.name, value
                 if join.resolved < join.required:
@@ -283,29 +324,17 @@ class Walk:
             self._forget(join, step)
             values = [join.items[item][1] for item in sorted(join.items)]
             scope = {**join.scope, target.into: values}
-            if join.trouble is None:
+            if join.error is None:
                 self._resolve(target, outer, scope)
             else:
-                self._stumble(target, outer, scope, join.trouble)
+                self._fail_at(target, outer, scope, join.error)
 
-    def _arrived(self, join: Join, arrow: Arrow, item: int, scope: Scope | None) -> Scope | None:
-        """With what an item has come to its end, once all of its arrows are known."""
-        required = arrow.target.required
-        if required == 1:
-            return scope
-        part = join.parts.setdefault(item, Join(required))
-        part.resolved += 1
-        if scope is not None:
-            part.scopes[arrow.order] = arrow, scope
-        if part.resolved < required:
-            return None
-        del join.parts[item]
-        return joined(part)
-
-    def _resolve(self, vertex: Vertex, plane: Plane, scope: Scope | None, held: Held = ()) -> None:
-        """All that leads to the vertex is known: it begins, or is skipped."""
+    def _resolve(
+        self, vertex: Vertex, plane: Plane, scope: VariableScope | None, held: LeftIterations = ()
+    ) -> None:
+        """Begin or skip a vertex whose incoming arrows are all resolved."""
         if vertex.returns_to is not None:
-            self._turn(vertex, plane, is_live=scope is not None)
+            self._decide_iterations(vertex, plane, is_live=scope is not None)
         if scope is None:
             self._skip(vertex, plane, held)
         elif vertex.inline is not None:
@@ -313,53 +342,61 @@ class Walk:
         else:
             self._begin(vertex, plane, scope)
 
-    def _skip(self, vertex: Vertex, plane: Plane, held: Held) -> None:
+    def _skip(self, vertex: Vertex, plane: Plane, held: LeftIterations) -> None:
         if vertex.inline is Inline.SPREAD and vertex.aggregate is not None:
             self._skip(vertex.aggregate, plane, held)
             return
         if vertex.primitive is not None:
-            self._tell_skip(vertex.step(plane), held)
+            self._record_skip(vertex.step(plane), held)
         inner = (*plane, 0) if vertex.opens_planes else plane
         for arrow in vertex.arrows:
             self._queue.append((arrow, inner, None, held))
 
-    def _tell_skip(self, step: StepId, held: Held) -> None:
-        """A step is skipped for good unless it is behind a loop that turns."""
-        if any(turn.has_turned for turn in held):
+    def _record_skip(self, step: StepId, held: LeftIterations) -> None:
+        """Record a skip, unless a loop iteration before the step repeats; postpone it while that is undecided."""
+        if any(iteration.repeats for iteration in held):
             return
-        undecided = next((turn for turn in held if turn.undecided), None)
+        undecided = next((iteration for iteration in held if iteration.undecided), None)
         if undecided is None:
             self.skipped.append(step)
         else:
             undecided.held.append((step, held))
 
-    def _begin(self, vertex: Vertex, plane: Plane, scope: Scope) -> None:
+    def _begin(self, vertex: Vertex, plane: Plane, scope: VariableScope) -> None:
         try:
             arguments = self._prepare(vertex, scope)
-        except Exception as error:  # the activity never begins; its error edges are for this, too
-            self._stumble(vertex, plane, scope, trouble_of(error))
+            name = self._name(vertex, scope)
+        except Exception as error:  # the activity never begins; its error edges apply
+            self._fail_at(vertex, plane, scope, step_error_from(error))
             return
-        self.begun.append(Begun(vertex, plane, scope, arguments))
+        self.begun.append(StartingStep(vertex, plane, scope, arguments, name))
 
-    def _prepare(self, vertex: Vertex, scope: Scope) -> Any:
-        """What the activity asks for, evaluated: names and values of its arguments, or of its parts."""
+    def _prepare(self, vertex: Vertex, scope: VariableScope) -> Any:
+        """The evaluated arguments of an activity, or the evaluated fields of its request."""
         part = vertex.request or vertex.sending
         found = {name: self.value(text, scope) for name, text in vertex.arguments}
         if part is None or vertex.arguments:
             return found
         for name in part.__struct_fields__:
             text = getattr(part, name)
-            if isinstance(text, Expression):
+            if isinstance(text, Expression) and name != "named_by":
                 found[name] = self.value(text, scope)
         return found
 
-    def _stumble(self, vertex: Vertex, plane: Plane, scope: Scope, trouble: Trouble) -> None:
+    def _name(self, vertex: Vertex, scope: VariableScope) -> str:
+        """The computed name of a task, program or topic, else empty. Raises `InputError` for an invalid one."""
+        text = getattr(vertex.request or vertex.sending, "named_by", None)
+        return "" if text is None else require_computed_name(vertex.name, self.value(text, scope))
+
+    def _fail_at(
+        self, vertex: Vertex, plane: Plane, scope: VariableScope, step_error: StepError
+    ) -> None:
         inner = (*plane, 0) if vertex.opens_planes else plane
-        self._go_wrong(vertex, inner, scope, Answer(trouble=trouble), trouble)
+        self._follow_error(vertex, inner, scope, StepResponse(error=step_error), step_error)
 
     # Inline
 
-    def _evaluate(self, vertex: Vertex, plane: Plane, scope: Scope) -> None:
+    def _evaluate(self, vertex: Vertex, plane: Plane, scope: VariableScope) -> None:
         try:
             if vertex.inline is Inline.SPREAD:
                 self._spread(vertex, plane, scope)
@@ -369,103 +406,90 @@ class Walk:
                 return
             for name, text in vertex.assigns:
                 scope = {**scope, name: self.value(text, scope)}
-            self._tell_job(vertex.job, scope, _NO_SPECIALS)
+            self.set_job_data(vertex.job, scope, _NO_SPECIALS)
             if vertex.fault is not None:
-                self._stumble(vertex, plane, scope, self._raised(vertex.fault, scope))
+                self._fail_at(vertex, plane, scope, self._raised(vertex.fault, scope))
                 return
             chosen = self._choose(vertex, scope, PASSED)
-        except Exception as error:  # whatever an expression raises
-            self._stumble(vertex, plane, scope, trouble_of(error))
+        except Exception as error:
+            self._fail_at(vertex, plane, scope, step_error_from(error))
         else:
-            self._go(vertex, plane, scope, PASSED, chosen)
+            self._enqueue_arrows(vertex, plane, scope, PASSED, chosen)
 
-    def _raised(self, fault: Fault, scope: Scope) -> Trouble:
+    def _raised(self, fault: RaisedError, scope: VariableScope) -> StepError:
         if fault.again is not None:
-            bound = bound_trouble(scope.get(fault.again))
+            bound = bound_step_error(scope.get(fault.again))
             if bound is not None:
                 return bound
         message = "" if fault.message is None else self.value(fault.message, scope)
-        return named_trouble(fault.error or "RuntimeError", str(message), fault.bases)
+        return named_step_error(fault.error or "RuntimeError", str(message), fault.bases)
 
-    def _spread(self, vertex: Vertex, plane: Plane, scope: Scope) -> None:
+    def _spread(self, vertex: Vertex, plane: Plane, scope: VariableScope) -> None:
         aggregate = vertex.aggregate
         assert vertex.items is not None and aggregate is not None  # noqa: S101, PT018 - lowered so
-        items = self.value(vertex.items, scope)
-        if not isinstance(items, list | tuple):
-            items = _listed(items)
+        items = spread_items(self.value(vertex.items, scope))
         if not items:
             self._resolve(aggregate, plane, {**scope, aggregate.into: []})
             return
         key, step = (aggregate.index, plane), aggregate.step(plane)
         self._state.joins[key] = Join(len(items) * aggregate.required, scope)
         self.tracked[step] = len(items) * aggregate.required, 0
-        for number, item in enumerate(items):
-            inner = {**scope, vertex.item: item}
-            if vertex.item_index is not None:
-                inner[vertex.item_index] = number
-            for arrow in vertex.arrows:
-                self._queue.append((arrow, (*plane, number), inner, ()))
+        self._queue.append(PendingItems(vertex, plane, scope, items))
 
     # Loops
 
-    def _loop(self, hook: Vertex, plane: Plane) -> Loop:
+    def _iteration(self, hook: Vertex, plane: Plane) -> LoopIteration:
         key = hook.index, plane[: len(hook.positions) + 1]
-        turn = self._state.loops.get(key)
-        if turn is None:
-            turn = self._state.loops[key] = Loop(hook.cycles, hook.exits)
-        return turn
+        iteration = self._state.loops.get(key)
+        if iteration is None:
+            iteration = self._state.loops[key] = LoopIteration(hook.cycles, hook.exits)
+        return iteration
 
-    def _leave_loop(self, hook: Vertex, plane: Plane) -> Loop:
-        """Of an arrow that leads out of the loop it is known whether it is taken."""
-        turn = self._loop(hook, plane)
-        turn.unresolved -= 1
-        self._drop_if_done(hook, plane, turn)
-        return turn
+    def _leave_loop(self, hook: Vertex, plane: Plane) -> LoopIteration:
+        """Count an arrow out of the loop as resolved."""
+        iteration = self._iteration(hook, plane)
+        iteration.unresolved -= 1
+        self._drop_if_done(hook, plane, iteration)
+        return iteration
 
-    def _drop_if_done(self, hook: Vertex, plane: Plane, turn: Loop) -> None:
-        """Nothing more is asked of a turn whose way and exits are all known."""
-        if not turn.undecided and not turn.unresolved:
+    def _drop_if_done(self, hook: Vertex, plane: Plane, iteration: LoopIteration) -> None:
+        """Forget an iteration whose cycle activities and exits are all resolved."""
+        if not iteration.undecided and not iteration.unresolved:
             del self._state.loops[hook.index, plane[: len(hook.positions) + 1]]
 
-    def _turn(self, cycle: Vertex, plane: Plane, *, is_live: bool) -> None:
-        """A cycle activity is reached, or skipped: that decides about its loop's turn, and those around it."""
+    def _decide_iterations(self, cycle: Vertex, plane: Plane, *, is_live: bool) -> None:
+        """A cycle activity was reached or skipped, which helps to decide its loop and the loops around it."""
         hook = cycle.returns_to
         assert hook is not None  # noqa: S101 - asked before
         if is_live:
-            turn = self._loop(hook, plane)
-            turn.has_turned = True
-            turn.held = []
-            self._count_turns(hook, plane, 1)
-            self._expect_another(hook, plane)
+            iteration = self._iteration(hook, plane)
+            iteration.repeats = True
+            iteration.held = []
+            self._count_iterations(hook, plane, 1)
+            self._expect_iteration(hook, plane)
         for around in cycle.decides:
-            turn = self._loop(around, plane)
-            turn.undecided -= 1
-            self._drop_if_done(around, plane, turn)
-            if not turn.undecided:
-                self._count_turns(around, plane, -1)
-                told, turn.held = turn.held, []
-                for step, held in told:
-                    self._tell_skip(step, held)
+            iteration = self._iteration(around, plane)
+            iteration.undecided -= 1
+            self._drop_if_done(around, plane, iteration)
+            if not iteration.undecided:
+                self._count_iterations(around, plane, -1)
+                undecided_skips, iteration.held = iteration.held, []
+                for step, held in undecided_skips:
+                    self._record_skip(step, held)
 
-    def _count_turns(self, hook: Vertex, plane: Plane, more: int) -> None:
-        """So many more turns may come back to the hook. Where none is left that may, it is forgotten."""
+    def _count_iterations(self, hook: Vertex, plane: Plane, more: int) -> None:
+        """Change how many undecided iterations the hook has; forget the hook when there are none."""
         key = hook.index, plane[: len(hook.positions)]
         entered = self._state.hooks.get(key)
         if entered is None:
-            return  # it was skipped, and this with it
+            return  # the hook was skipped
         entered.undecided += more
         if not entered.undecided:
             del self._state.hooks[key]
 
-    def _expect_another(self, vertex: Vertex, plane: Plane) -> None:
-        """One more plane of the vertex will come, with cycle activities and exits of the loops around it."""
+    def _expect_iteration(self, vertex: Vertex, plane: Plane) -> None:
+        """Expect one more plane of the vertex, which brings cycle activities and exits to the loops around it."""
         for hook, cycles, exits in vertex.again:
-            turn = self._loop(hook, plane)
-            turn.undecided += cycles
-            turn.unresolved += exits
-
-
-def _listed(items: Any) -> list[Any]:
-    if isinstance(items, dict | str):
-        return list(items)
-    raise TypeError(f"a spread over {type(items).__name__}, which has no items")
+            iteration = self._iteration(hook, plane)
+            iteration.undecided += cycles
+            iteration.unresolved += exits

@@ -1,1 +1,1 @@
-"""Pure decisions of hosts about each other: who is gone, who takes how many of its runs, who may begin a body."""
+"""Pure decisions about hosts: which are dead, how many of their runs a host takes over, clock offsets."""

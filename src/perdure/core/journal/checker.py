@@ -1,6 +1,6 @@
-"""The 20 invariants for one append: is this event, at this place, legal after that state?
+"""The 20 invariants, checked for one append: may this event follow this state?
 
-Each question is a lookup in the state's indexes, so an append costs O(1) however long the journal is.
+Each check is a lookup in the state's indexes, so an append costs O(1) however long the journal is.
 `invariants` has the definitions; here they are arranged by the event that can break them.
 """
 
@@ -11,7 +11,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal.state import State, Status, payload_digest
 
 Broken = Sequence[tuple[str, str]]
-"""Names of invariants, and the values at fault."""
+"""Broken invariants: name, and the values at fault."""
 
 _NONE: Broken = ()
 _SIGNAL: Final = e.AwaitKind.SIGNAL
@@ -20,7 +20,7 @@ _SIGNAL: Final = e.AwaitKind.SIGNAL
 def _cancelled(state: State, _: e.ExecutionCancelled) -> Broken:
     if state.cancel_requested:
         return _NONE
-    return [("S-5 cancelled_requires_requested", "cancelled, but nobody requested it")]
+    return [("S-5 cancelled_requires_requested", "cancelled without a request")]
 
 
 def _started(state: State, event: e.InvokeStarted) -> Broken:
@@ -80,14 +80,10 @@ def _received(state: State, event: e.SignalReceived) -> Broken:
 
 
 def _awaiting(_: State, event: e.ExecutionAwaiting) -> Broken:
-    signal = event.signal
-    if event.kind is _SIGNAL:
-        agrees = signal is not None and event.waiting_on == (signal.promise_id,)
-    else:
-        agrees = signal is None
-    if agrees:
+    if (event.signal is None and event.kind is not _SIGNAL) or event.is_consistent:
         return _NONE
-    return [("CF-4 await_signal_consistent", f"awaits {signal}, but waits on {event.waiting_on}")]
+    what = f"awaits {event.signal}, but waits on {event.waiting_on}"
+    return [("CF-4 await_signal_consistent", what)]
 
 
 def _submitted(state: State, event: e.JoinSetSubmitted) -> Broken:
@@ -118,7 +114,7 @@ def _awaited(state: State, event: e.JoinSetAwaited) -> Broken:
         broken.append(("JS-5 no_double_consume", f"{step} of set {set_id} is consumed twice"))
     submitted, awaited = state.set_counts.get(set_id, (0, 0))
     if awaited >= submitted:
-        what = f"set {set_id} gives more results than it was given"
+        what = f"set {set_id} gives more results than it has members"
         broken.append(("JS-6 consume_bounded", what))
     return broken
 
@@ -139,7 +135,7 @@ BEGUN_AND_OPEN: Final = frozenset((Status.RUNNING, Status.BLOCKED, Status.CANCEL
 
 
 def broken_by(state: State, expected_seq: int, seq: int, event: e.Event) -> Broken:
-    """The invariants that appending `event` as entry `seq` would break; empty if it may stand."""
+    """The invariants that appending `event` as entry `seq` would break; empty if the event is legal."""
     by_event = BY_EVENT.get(type(event))
     broken = _NONE if by_event is None else by_event(state, event)
     if seq == expected_seq and state.status in BEGUN_AND_OPEN:
@@ -148,7 +144,7 @@ def broken_by(state: State, expected_seq: int, seq: int, event: e.Event) -> Brok
 
 
 def _out_of_place(state: State, expected_seq: int, seq: int, event: e.Event) -> Broken:
-    """Structure: sequence numbers, the beginning and the end."""
+    """The structural invariants: sequence numbers, first event, terminal event."""
     broken = []
     name = type(event).__name__
     if seq != expected_seq:

@@ -1,7 +1,6 @@
-"""The run contract's names and idempotency keys, computed from the same entries.
+"""Event names and idempotency keys of the run contract, computed from the journal's entries.
 
-A contract reader sees the same journal with the same sequence numbers under other names; entries
-that the contract has no name for pass under their own.
+Sequence numbers are the same. Events that the contract has no name for keep their own.
 """
 
 from collections import Counter
@@ -14,7 +13,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal.invariants import Recorded
 
 RUN_STEP: Final = "RUN"
-"""The step under which events of the run itself are keyed."""
+"""The step in the keys of run-level events."""
 
 _NAMES: Final[dict[type[e.Event], str]] = {
     e.ExecutionStarted: "RunStarted",
@@ -26,7 +25,7 @@ _NAMES: Final[dict[type[e.Event], str]] = {
 
 
 def contract_name(event: e.Event) -> str:
-    """What the run contract calls this event."""
+    """The event's name in the run contract."""
     if isinstance(event, e.InvokeCompleted):
         return "StepCompleted" if event.ok else "StepFailed"
     return _NAMES.get(type(event), type(event).__name__)
@@ -40,15 +39,15 @@ def step_of(event: e.Event) -> str:
 def idempotency_key(
     run_id: RunId, step: str, logical_attempt: int, event_type: str, plan_version: str
 ) -> str:
-    """The key of one event: the same for every physical repetition of one logical attempt."""
+    """The key of one event: the same for every engine attempt of one logical attempt."""
     text = f"{run_id}|{step}|{logical_attempt}|{event_type}|{plan_version}"
     return sha256(text.encode()).hexdigest()
 
 
 def keys(run_id: RunId, plan_version: str, journal: Iterable[Recorded]) -> Iterator[str]:
-    """The key of each entry, in order. The n-th event of a type under one step adds `#n` to it.
+    """The key of each entry, in order. The n-th event of one type and step adds `#n` to the type.
 
-    Terminal step events occur once per logical attempt, so they never carry a number.
+    Terminal step events occur once per logical attempt, so they have no number.
     """
     seen: Counter[tuple[str, str]] = Counter()
     for entry in journal:

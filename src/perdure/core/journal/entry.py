@@ -56,10 +56,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def event(self) -> Event:
-        """The event with its payload, or without it once that is erased."""
+        """The event; without its payload if that was erased."""
         try:
             event = _decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
             raise CorruptJournal(
                 f"entry {self.seq} can't be read ({error})",
                 "run `verify` to find what was changed, and restore the row from a backup",
@@ -75,16 +75,16 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 def genesis(run_id: RunId) -> bytes:
-    """The hash that stands before a run's first entry: a journal can't pass for another run's."""
+    """The hash in front of a run's first entry. It depends on the run, so one run's journal can't replace another's."""
     return sha256(b"perdure journal " + run_id.encode()).digest()
 
 
 def seal(
     seq: int, at_ms: int, events: Iterable[Event], head: bytes, entropy: bytes
 ) -> tuple[tuple[Entry, ...], bytes]:
-    """Events at their places from `seq` on, after the hash `head`; and the hash of the last.
+    """Entries for the events, numbered from `seq` and chained to the hash `head`; and the hash of the last entry.
 
-    `entropy` holds a nonce for each, which is used only if there is a payload.
+    `entropy` holds one nonce for each event; only events with a payload use theirs.
     """
     entries: list[Entry] = []
     for event in events:
@@ -101,7 +101,7 @@ def seal(
 
 
 def body_of(event: Event, seq: int) -> str:
-    """The event's JSON without its payload, as entry `seq` has it."""
+    """The event's JSON without its payload, for entry `seq`."""
     if isinstance(event, Carrier) and event.payload is not None:
         event = _replace(event, payload=None)
     try:

@@ -1,15 +1,14 @@
-"""The facts that a journal can hold: 28 immutable structures with a stable JSON form.
+"""Journal events: 28 immutable structures with a stable JSON form.
 
 Twenty describe an execution, in five groups; seven more serve the run contract (approval, pause,
 skips, authorization, continuation); `Posted` records digits that change no state. The name of a
-class is the `type` in its JSON form and never changes; a new field has a default, and is left out
-of the JSON while it has it.
+class is the `type` in its JSON form and never changes; a new field has a default, and JSON omits
+fields that have their default.
 
-`payload` holds what a user put in (an input, a result, an error, a signal's value) as codec bytes.
-It is kept apart from the rest of the event, so that it can be erased later without breaking the
-hash chain.
+`payload` holds user data (an input, a result, an error, a signal's value) as codec bytes. It is
+stored apart from the rest of the event, so that it can be erased without breaking the hash chain.
 
-`guid` names the message by which a fact arrived. `staged` marks an event of the three-step
+`guid` names the message that brought the event. `staged` marks an event of the three-step
 protocol: it posts its own digit only, because the step's entry and the spawning of children have
 entries of their own.
 """
@@ -25,11 +24,11 @@ from perdure.core.ledger import AccountId
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, gc=False):
-    """One fact."""
+    """Base of all events."""
 
 
 class Carrier(Event, frozen=True, kw_only=True):
-    """A fact with a payload; `None` means that it has none, or that it was erased."""
+    """An event with a payload; `None` means that there is none, or that it was erased."""
 
     payload: bytes | None = None
 
@@ -38,10 +37,10 @@ class Carrier(Event, frozen=True, kw_only=True):
 
 
 class ExecutionStarted(Carrier, frozen=True):
-    """Always the first, save for an approval. The payload is the input; the body is an open obligation.
+    """The first event; only an approval may precede it. The payload is the input; the program is an open obligation.
 
-    `root` is the promise root in hex. A graph names its `trigger` and the `guid` that began the run. A run that
-    `continues` another one has `inherited` so many facts, which follow: the program begins after them.
+    `root` is the promise root in hex. A graph names its `trigger` and the `guid` that started the run. A run that
+    `continues` another one begins with `inherited` entries for events of that run; the program starts after them.
     """
 
     program: str
@@ -57,9 +56,9 @@ class ExecutionStarted(Carrier, frozen=True):
 
 
 class Terminal(Carrier, frozen=True, kw_only=True):
-    """The last entry. `released` obligations close with it, so that the semaphore ends at 0.
+    """The last event. It closes `released` obligations, so that the semaphore ends at 0.
 
-    In a graph `guid` is the message that closed the run, and `step` the step that it finalizes.
+    In a graph `guid` is the message that closed the run, and `step` the step that is finalized.
     """
 
     released: int
@@ -76,9 +75,9 @@ class ExecutionFailed(Terminal, frozen=True):
 
 
 class CancelRequested(Event, frozen=True):
-    """Somebody wants the run to stop; clean-up steps may still run.
+    """A client or a graph asked the run to stop; clean-up steps may still run.
 
-    A graph that is interrupted with a `code` fails with it; `descends` says whether its children stop, too.
+    A graph that is interrupted with a `code` fails with it; `descends`: its children stop too.
     """
 
     reason: str = ""
@@ -102,8 +101,13 @@ class InvokeKind(StrEnum):
     BRANCH = "branch"
 
 
+class InvokePlace(StrEnum):
+    QUEUE = "queue"
+    RUN = "run"
+
+
 class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How often and how patiently a failed attempt is repeated."""
+    """Number of attempts and backoff of a step."""
 
     attempts: int = 1
     first_ms: int = 1000
@@ -116,13 +120,18 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class InvokeScheduled(Carrier, frozen=True):
-    """The intent, durable before the effect. The payload is the input."""
+    """The intent, durable before the effect. The payload is the input.
+
+    `place` says what the same commit wrote besides: work for a queue (`queue`), a child run (`run`), or nothing.
+    Entries older than this field have `None`.
+    """
 
     promise_id: StepId
     function_name: str
     kind: InvokeKind = InvokeKind.FUNCTION
     retry_policy: RetryPolicy | None = None
     staged: bool = False
+    place: InvokePlace | None = None
 
 
 class InvokeStarted(Event, frozen=True):
@@ -133,7 +142,7 @@ class InvokeStarted(Event, frozen=True):
 class InvokeCompleted(Carrier, frozen=True):
     """The outcome, cached for replay. The payload is the result, or the error if not `ok`.
 
-    A queued attempt is executed once per claim of its work; `claim` is the one whose outcome this is.
+    A queued attempt is executed once per claim of its work; `claim` is the claim that gave this outcome.
     """
 
     promise_id: StepId
@@ -145,7 +154,7 @@ class InvokeCompleted(Carrier, frozen=True):
 
 
 class InvokeRetrying(Carrier, frozen=True):
-    """An attempt failed and there will be another. The payload is the error."""
+    """An attempt failed and another follows. The payload is the error."""
 
     promise_id: StepId
     failed_attempt: int
@@ -184,7 +193,7 @@ class TimerFired(Event, frozen=True):
 class SignalDelivered(Carrier, frozen=True):
     """A signal reached the run and is buffered. `delivery_id` counts from 1 for each name.
 
-    A staged one posts nothing yet: its digits are those of the step that takes it.
+    A staged one posts nothing: the step that consumes it posts the digits.
     """
 
     signal_name: str
@@ -196,7 +205,7 @@ class SignalDelivered(Carrier, frozen=True):
 class SignalReceived(Carrier, frozen=True):
     """The program consumed the oldest buffered delivery of that name.
 
-    A staged one, of a graph's hook, has the `guid` of the delivery. If the hook `stays` it takes more of them.
+    A staged one belongs to a graph's hook and has the `guid` of the delivery. A hook that `stays` takes more signals.
     """
 
     promise_id: StepId
@@ -214,23 +223,50 @@ class AwaitKind(StrEnum):
     SIGNAL = "signal"
 
 
-class AwaitSignal(msgspec.Struct, frozen=True):
-    """What an await of kind `signal` waits for."""
+class AwaitSignal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A signal that the program waits for. `timer`, if set, ends the wait too."""
 
     name: str
     promise_id: StepId
+    timer: StepId | None = None
 
 
 class ExecutionAwaiting(Event, frozen=True):
-    """The program can't go on before what it waits for has happened."""
+    """The program is blocked until the steps in `waiting_on` complete: any of them, or all.
+
+    For kind `signal`, `signal` is the awaited signal. For other kinds it names the signals among `waiting_on`; older
+    entries of these kinds name none.
+    """
 
     waiting_on: tuple[StepId, ...]
     kind: AwaitKind = AwaitKind.SINGLE
-    signal: AwaitSignal | None = None
+    signal: AwaitSignal | tuple[AwaitSignal, ...] | None = None
+
+    @property
+    def signals(self) -> tuple[AwaitSignal, ...]:
+        """The named signals as a tuple."""
+        signal = self.signal
+        if signal is None:
+            return ()
+        return signal if isinstance(signal, tuple) else (signal,)
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether `waiting_on` contains all named signals; for kind `signal`, exactly that one."""
+        if self.kind is AwaitKind.SIGNAL:
+            signal = self.signal
+            return isinstance(signal, AwaitSignal) and self.waiting_on == (signal.promise_id,)
+        if isinstance(self.signal, AwaitSignal):
+            return False
+        return all(
+            signal.promise_id in self.waiting_on
+            and (signal.timer is None or signal.timer in self.waiting_on)
+            for signal in self.signals
+        )
 
 
 class ExecutionResumed(Event, frozen=True):
-    """The wait is satisfied and the program goes on."""
+    """The wait is satisfied and the program resumes."""
 
 
 # Concurrency: which result was consumed, in which order
@@ -246,8 +282,8 @@ class JoinSetSubmitted(Event, frozen=True):
 
 
 class JoinSetAwaited(Event, frozen=True):
-    """A replay marker. The result is that of the promise's `InvokeCompleted`: it is not stored
-    twice, so erasing it there erases it everywhere."""
+    """The program consumed this member's result. The result is only in the member's `InvokeCompleted`, so erasing it
+    there erases it everywhere."""
 
     join_set_id: SetId
     promise_id: StepId
@@ -257,19 +293,19 @@ class JoinSetAwaited(Event, frozen=True):
 
 
 class RunApproved(Event, frozen=True):
-    """Admitted, not begun. The only event that may stand before `ExecutionStarted`."""
+    """The run is admitted but not started. The only event that may precede `ExecutionStarted`."""
 
     by: str = ""
 
 
 class RunPaused(Event, frozen=True):
-    """The program is held: facts still arrive, but it takes no step."""
+    """The program is paused: the run still takes in results and signals, but the program does not advance."""
 
     reason: str = ""
 
 
 class RunResumed(Event, frozen=True):
-    """The program is no longer held."""
+    """The program is no longer paused."""
 
 
 class StepSkipped(Event, frozen=True):
@@ -298,12 +334,12 @@ class SignalRejected(Event, frozen=True):
 
 
 class RunContinued(Terminal, frozen=True):
-    """The run ends here and goes on as `next_run`, with a fresh journal."""
+    """The run ends, and `next_run` continues it with a fresh journal."""
 
     next_run: RunId
 
 
-# Digits without a state
+# Digits without a state change
 
 
 class Posting(msgspec.Struct, frozen=True, array_like=True):
@@ -316,7 +352,7 @@ class Posting(msgspec.Struct, frozen=True, array_like=True):
 class Posted(Event, frozen=True):
     """Digits that certify work without changing the state: an entry attempt, a spawn.
 
-    `semaphore` is the change in open obligations that goes with them.
+    `semaphore` is the change in open obligations.
     """
 
     label: str

@@ -1,17 +1,18 @@
-"""State guards: what a run may do next, enforced by the function that appends.
+"""State guards: which event may follow in which state, enforced by the function that appends.
 
-Invariants speak about any journal; guards speak about the life of a run: the program acts only
-while it runs, facts are taken in while the run is open, nothing happens twice. A refused event
-changes nothing.
+Invariants hold for any journal; guards describe the life of a run: the program acts only while it
+runs, results and signals arrive while the run is open, nothing happens twice. A refused event changes
+nothing.
 """
 
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from perdure.core.errors import IllegalAppend
-from perdure.core.ids import StepId
+from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.state import State, Status
+from perdure.core.ledger import MessageLedger, message_account
 
 _ACTIVE: Final = frozenset((Status.RUNNING, Status.CANCELLING))
 
@@ -21,9 +22,9 @@ def _refuse(guard: str, event: e.Event, why: str, remedy: str) -> NoReturn:
 
 
 def _program_runs(state: State, event: e.Event) -> None:
-    """Only a program that runs can act: it is not blocked, not held, not over.
+    """Only a running program can act: not blocked, not paused, not ended.
 
-    While cancelling it runs too: its clean-up steps are steps like others.
+    A cancelling program runs too: its clean-up steps are ordinary steps.
     """
     if state.wait is not None or state.status not in _ACTIVE:
         why = f"the run is {state.status}" + (" and waits" if state.wait is not None else "")
@@ -48,13 +49,26 @@ def _fail(state: State, event: e.ExecutionFailed) -> None:
 
 
 def _finish(state: State, event: e.ExecutionCompleted | e.RunContinued) -> None:
-    """Complete and continue with no step open: at most the program itself is released."""
+    """Completing and continuing require that no step is open: at most the program's own obligation is released.
+
+    A graph may complete at a threshold above 0: its terminal entry then names the message that reached it and
+    releases the open obligations.
+    """
     _program_runs(state, event)
+    if _reached_threshold(state, event):
+        _close_books(state, event)
+        return
     if event.released > 1:
         _steps_are_open(event, event.released - 1)
     _close_books(state, event)
     if state.open_steps:
         _steps_are_open(event, state.open_steps)
+
+
+def _reached_threshold(state: State, event: e.Terminal) -> bool:
+    if event.guid is None:
+        return False
+    return MessageLedger(state.balances.get(message_account(event.guid), 0)).closed
 
 
 def _steps_are_open(event: e.Event, count: int) -> NoReturn:
@@ -78,7 +92,7 @@ def _cancel(state: State, event: e.CancelRequested) -> None:
 
 
 def _free_place(state: State, event: e.Event, place: str) -> None:
-    """A place in the call tree is taken once, by one operation; a skip takes it too."""
+    """One operation takes one id of the call tree; a skip takes it too."""
     if (
         place in state.scheduled
         or place in state.timers
@@ -124,16 +138,16 @@ def _end_attempt(state: State, event: e.Event, step: StepId, attempt: int) -> No
 
 
 def _same_manner(event: e.Event, staged: bool, planned: bool | None) -> None:
-    """A step is staged from its first leg to its last, or not at all: digits depend on it."""
+    """Both legs of a step are staged, or neither is: its digits depend on it."""
     if planned is not None and staged != planned:
         why = f"the step was scheduled {'staged' if planned else 'whole'}"
-        _refuse("one_manner", event, why, "settle a step in the manner in which it was scheduled")
+        _refuse("one_manner", event, why, "end a step staged exactly if it was scheduled staged")
 
 
 def _complete(state: State, event: e.InvokeCompleted) -> None:
     step = event.promise_id
     is_fit = state.scheduled.get(step) is event.staged and state.started.get(step) == event.attempt
-    if is_fit and step not in state.completed:  # as most are
+    if is_fit and step not in state.completed:  # the common case
         return
     _same_manner(event, event.staged, state.scheduled.get(event.promise_id))
     _settle_once(state, event, event.promise_id)
@@ -155,7 +169,7 @@ def _fire(state: State, event: e.TimerFired) -> None:
 
 
 def _skip(state: State, event: e.StepSkipped) -> None:
-    """A step that is open closes its one obligation with the skip; any other has none to close."""
+    """Skipping an open step closes its one obligation; any other step has none."""
     step = event.promise_id
     _settle_once(state, event, step)
     held = int(step in state.scheduled or step in state.timers)
@@ -186,13 +200,14 @@ def _receive(state: State, event: e.SignalReceived) -> None:
     if wait is not None and event.promise_id not in wait.waiting_on:
         why = f"the run waits on {', '.join(wait.waiting_on)}"
         _refuse("program_runs", event, why, "append ExecutionResumed first")
-    if wait is not None and wait.signal is not None and wait.signal.name != event.signal_name:
-        why = f"{event.promise_id} waits for {wait.signal.name!r}"
-        _refuse("receives_what_it_awaits", event, why, "consume a delivery of that name")
+    for signal in () if wait is None else wait.signals:
+        if signal.promise_id == event.promise_id and signal.name != event.signal_name:
+            why = f"{event.promise_id} waits for {signal.name!r}"
+            _refuse("receives_what_it_awaits", event, why, "consume a delivery of that name")
 
 
 def _answer_of_invoke_or_hook(state: State, event: e.SignalReceived) -> None:
-    """A graph's hook may have a timer at its place; an invoke that responded with 202 has ended there before."""
+    """A staged signal may end a hook that has a timer, or follow an invoke that responded with 202."""
     step = event.promise_id
     if step in state.completed and step not in state.scheduled:
         _settle_once(state, event, step)
@@ -202,6 +217,11 @@ def _wait(state: State, event: e.ExecutionAwaiting) -> None:
     _program_runs(state, event)
     if not event.waiting_on:
         _refuse("waits_for_something", event, "it waits on nothing", "name what it waits for")
+    if state.set_counts:
+        for step in event.waiting_on:
+            if SetId(step) in state.set_counts:
+                why = f"{step} is a join set, which never completes"
+                _refuse("waits_for_promises", event, why, "wait for its members")
 
 
 def _resume(state: State, event: e.ExecutionResumed) -> None:
@@ -253,4 +273,4 @@ GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None] | None]] = {
     e.RunContinued: _finish,
     e.Posted: None,
 }
-"""`None` for what is taken in any state that is not terminal, which S-2 and S-4 see to."""
+"""`None`: allowed in every state that is not terminal, which S-2 and S-4 check."""

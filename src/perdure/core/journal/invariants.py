@@ -1,8 +1,7 @@
-"""The 20 invariants of a journal, each a function of its own over the whole journal.
+"""The 20 invariants of a journal, each a function over the whole journal.
 
-These are the definitions: plain, and written for reading. `checker` decides the same questions for
-one append in O(1), and the tests prove that both agree. A step that was skipped counts as
-completed.
+These are the definitions, written for reading. `checker` checks the same invariants for one append in
+O(1), and tests prove that both agree. A skipped step counts as completed.
 """
 
 from collections import Counter
@@ -14,7 +13,7 @@ from perdure.core.journal.state import payload_digest
 
 
 class Recorded(Protocol):
-    """An event at its place."""
+    """An event with its sequence number."""
 
     @property
     def seq(self) -> int: ...
@@ -23,7 +22,7 @@ class Recorded(Protocol):
 
 
 class Violation(NamedTuple):
-    """`name` as in the list below, the entry that broke it, and the values at fault."""
+    """A broken invariant: its name as in `INVARIANTS`, the offending entry, the values at fault."""
 
     name: str
     seq: int
@@ -33,14 +32,15 @@ class Violation(NamedTuple):
         return f"{self.name}: {self.detail} (entry {self.seq})"
 
 
-Journal = Sequence[Recorded]
-Finding = Iterator[tuple[int, str]]
+RecordedEntries = Sequence[Recorded]
+Breaches = Iterator[tuple[int, str]]
+"""Sequence number of each offending entry, and the values at fault."""
 
 
 # Structure
 
 
-def monotonic_sequence(journal: Journal) -> Finding:
+def monotonic_sequence(journal: RecordedEntries) -> Breaches:
     """S-1: sequence numbers count up from 0 without a gap."""
     for expected, entry in enumerate(journal):
         if entry.seq != expected:
@@ -48,7 +48,7 @@ def monotonic_sequence(journal: Journal) -> Finding:
             return
 
 
-def starts_with_started(journal: Journal) -> Finding:
+def starts_with_started(journal: RecordedEntries) -> Breaches:
     """S-2: the first event is ExecutionStarted; only an approval may stand before it."""
     for entry in journal:
         if not isinstance(entry.event, e.RunApproved):
@@ -57,14 +57,14 @@ def starts_with_started(journal: Journal) -> Finding:
             return
 
 
-def single_terminal(journal: Journal) -> Finding:
+def single_terminal(journal: RecordedEntries) -> Breaches:
     """S-3: at most one terminal event."""
     terminals = [entry for entry in journal if isinstance(entry.event, e.Terminal)]
     for entry in terminals[1:]:
         yield entry.seq, f"{type(entry.event).__name__} is a second terminal event"
 
 
-def terminal_is_last(journal: Journal) -> Finding:
+def terminal_is_last(journal: RecordedEntries) -> Breaches:
     """S-4: nothing that is not terminal follows a terminal event."""
     ended = False
     for entry in journal:
@@ -74,20 +74,20 @@ def terminal_is_last(journal: Journal) -> Finding:
             yield entry.seq, f"{type(entry.event).__name__} follows the terminal event"
 
 
-def cancelled_requires_requested(journal: Journal) -> Finding:
+def cancelled_requires_requested(journal: RecordedEntries) -> Breaches:
     """S-5: ExecutionCancelled requires a preceding CancelRequested."""
     requested = False
     for entry in journal:
         if isinstance(entry.event, e.CancelRequested):
             requested = True
         elif isinstance(entry.event, e.ExecutionCancelled) and not requested:
-            yield entry.seq, "cancelled, but nobody requested it"
+            yield entry.seq, "cancelled without a request"
 
 
 # Side effects
 
 
-def started_requires_scheduled(journal: Journal) -> Finding:
+def started_requires_scheduled(journal: RecordedEntries) -> Breaches:
     """SE-1: InvokeStarted(pid) requires a preceding InvokeScheduled(pid)."""
     scheduled = set()
     for entry in journal:
@@ -97,7 +97,7 @@ def started_requires_scheduled(journal: Journal) -> Finding:
             yield entry.seq, f"{entry.event.promise_id} started, but was not scheduled"
 
 
-def completed_requires_started(journal: Journal) -> Finding:
+def completed_requires_started(journal: RecordedEntries) -> Breaches:
     """SE-2: InvokeCompleted(pid) requires a preceding InvokeStarted(pid)."""
     started = set()
     for entry in journal:
@@ -107,7 +107,7 @@ def completed_requires_started(journal: Journal) -> Finding:
             yield entry.seq, f"{entry.event.promise_id} completed, but was not started"
 
 
-def retrying_requires_started(journal: Journal) -> Finding:
+def retrying_requires_started(journal: RecordedEntries) -> Breaches:
     """SE-3: InvokeRetrying(pid, attempt) requires a preceding InvokeStarted(pid, attempt)."""
     started = set()
     for entry in journal:
@@ -120,7 +120,7 @@ def retrying_requires_started(journal: Journal) -> Finding:
                 yield entry.seq, f"{what} is retried, but was not started"
 
 
-def no_events_after_completed(journal: Journal) -> Finding:
+def no_events_after_completed(journal: RecordedEntries) -> Breaches:
     """SE-4: no InvokeStarted or InvokeRetrying after InvokeCompleted for the same pid."""
     completed = set()
     for entry in journal:
@@ -135,7 +135,7 @@ def no_events_after_completed(journal: Journal) -> Finding:
 # Control flow
 
 
-def timer_fired_requires_scheduled(journal: Journal) -> Finding:
+def timer_fired_requires_scheduled(journal: RecordedEntries) -> Breaches:
     """CF-1: TimerFired(pid) requires a preceding TimerScheduled(pid)."""
     scheduled = set()
     for entry in journal:
@@ -145,10 +145,10 @@ def timer_fired_requires_scheduled(journal: Journal) -> Finding:
             yield entry.seq, f"timer {entry.event.promise_id} fired, but was not scheduled"
 
 
-def signal_received_requires_delivered(journal: Journal) -> Finding:
+def signal_received_requires_delivered(journal: RecordedEntries) -> Breaches:
     """CF-2: SignalReceived requires a preceding SignalDelivered of that name, id and payload.
 
-    An erased payload can't be compared any more, and passes.
+    An erased payload can't be compared, and passes.
     """
     delivered: dict[tuple[str, int], bytes | None] = {}
     for entry in journal:
@@ -165,7 +165,7 @@ def signal_received_requires_delivered(journal: Journal) -> Finding:
                     yield entry.seq, f"{what} is received with another payload"
 
 
-def signal_consumed_once(journal: Journal) -> Finding:
+def signal_consumed_once(journal: RecordedEntries) -> Breaches:
     """CF-3: each delivery is consumed by at most one SignalReceived."""
     consumed = set()
     for entry in journal:
@@ -177,23 +177,17 @@ def signal_consumed_once(journal: Journal) -> Finding:
             consumed.add(key)
 
 
-def await_signal_consistent(journal: Journal) -> Finding:
-    """CF-4: an await of kind signal waits on exactly that signal's promise."""
+def await_signal_consistent(journal: RecordedEntries) -> Breaches:
+    """CF-4: an await of kind signal waits on exactly that signal's promise; others on every signal that they name."""
     for entry in journal:
-        if isinstance(entry.event, e.ExecutionAwaiting) and not _await_agrees(entry.event):
+        if isinstance(entry.event, e.ExecutionAwaiting) and not entry.event.is_consistent:
             yield entry.seq, f"awaits {entry.event.signal}, but waits on {entry.event.waiting_on}"
-
-
-def _await_agrees(event: e.ExecutionAwaiting) -> bool:
-    if event.kind is not e.AwaitKind.SIGNAL:
-        return event.signal is None
-    return event.signal is not None and event.waiting_on == (event.signal.promise_id,)
 
 
 # Join sets
 
 
-def submit_requires_created(journal: Journal) -> Finding:
+def submit_requires_created(journal: RecordedEntries) -> Breaches:
     """JS-1: JoinSetSubmitted(js) requires a preceding JoinSetCreated(js)."""
     created = set()
     for entry in journal:
@@ -204,7 +198,7 @@ def submit_requires_created(journal: Journal) -> Finding:
                 yield entry.seq, f"set {entry.event.join_set_id} was not created"
 
 
-def no_submit_after_await(journal: Journal) -> Finding:
+def no_submit_after_await(journal: RecordedEntries) -> Breaches:
     """JS-2: no JoinSetSubmitted(js) after any JoinSetAwaited(js)."""
     awaited = set()
     for entry in journal:
@@ -214,7 +208,7 @@ def no_submit_after_await(journal: Journal) -> Finding:
             yield entry.seq, f"set {entry.event.join_set_id} is closed by its first await"
 
 
-def awaited_requires_member(journal: Journal) -> Finding:
+def awaited_requires_member(journal: RecordedEntries) -> Breaches:
     """JS-3: JoinSetAwaited(js, pid) requires a preceding JoinSetSubmitted(js, pid)."""
     members = set()
     for entry in journal:
@@ -226,7 +220,7 @@ def awaited_requires_member(journal: Journal) -> Finding:
                 yield entry.seq, f"{event.promise_id} is not in set {event.join_set_id}"
 
 
-def awaited_requires_completed(journal: Journal) -> Finding:
+def awaited_requires_completed(journal: RecordedEntries) -> Breaches:
     """JS-4: JoinSetAwaited(_, pid) requires a preceding InvokeCompleted(pid)."""
     completed = set()
     for entry in journal:
@@ -237,7 +231,7 @@ def awaited_requires_completed(journal: Journal) -> Finding:
                 yield entry.seq, f"{entry.event.promise_id} is awaited, but not complete"
 
 
-def no_double_consume(journal: Journal) -> Finding:
+def no_double_consume(journal: RecordedEntries) -> Breaches:
     """JS-5: no two JoinSetAwaited for the same (js, pid)."""
     awaited = set()
     for entry in journal:
@@ -249,7 +243,7 @@ def no_double_consume(journal: Journal) -> Finding:
             awaited.add(pair)
 
 
-def consume_bounded(journal: Journal) -> Finding:
+def consume_bounded(journal: RecordedEntries) -> Breaches:
     """JS-6: per set, no more JoinSetAwaited than JoinSetSubmitted. Implied by JS-3 and JS-5."""
     open_members: Counter[str] = Counter()
     for entry in journal:
@@ -259,10 +253,10 @@ def consume_bounded(journal: Journal) -> Finding:
         elif isinstance(event, e.JoinSetAwaited):
             open_members[event.join_set_id] -= 1
             if open_members[event.join_set_id] < 0:
-                yield entry.seq, f"set {event.join_set_id} gives more results than it was given"
+                yield entry.seq, f"set {event.join_set_id} gives more results than it has members"
 
 
-def promise_single_owner(journal: Journal) -> Finding:
+def promise_single_owner(journal: RecordedEntries) -> Breaches:
     """JS-7: a promise is in at most one join set."""
     owner: dict[str, str] = {}
     for entry in journal:
@@ -273,7 +267,7 @@ def promise_single_owner(journal: Journal) -> Finding:
                 yield entry.seq, f"{event.promise_id} is in set {first} already"
 
 
-INVARIANTS: Final[dict[str, Callable[[Journal], Finding]]] = {
+INVARIANTS: Final[dict[str, Callable[[RecordedEntries], Breaches]]] = {
     "S-1 monotonic_sequence": monotonic_sequence,
     "S-2 starts_with_started": starts_with_started,
     "S-3 single_terminal": single_terminal,
@@ -297,8 +291,8 @@ INVARIANTS: Final[dict[str, Callable[[Journal], Finding]]] = {
 }
 
 
-def violations(journal: Journal) -> list[Violation]:
-    """Everything that is wrong with a whole journal, in the order of the list above."""
+def violations(journal: RecordedEntries) -> list[Violation]:
+    """All violations in a whole journal, in the order of `INVARIANTS`."""
     return [
         Violation(name, seq, detail)
         for name, invariant in INVARIANTS.items()

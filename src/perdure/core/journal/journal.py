@@ -1,4 +1,4 @@
-"""The journal of one run: the only function that appends, and what an append hands to the store."""
+"""The journal of one run: the only function that appends, and the result that the store commits."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -25,9 +25,9 @@ from perdure.core.limits import MAX_SEQUENCE
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """What one append adds to the books; it is committed whole or not at all.
+    """What one append adds to the books, committed as a whole or not at all.
 
-    `semaphore_before` is what the decision was made on: the store compares it with the locked row.
+    The decision was made on `semaphore_before`: the store compares it with the locked row.
     """
 
     run_id: RunId
@@ -41,7 +41,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def head_before(self) -> bytes:
-        """The hash that the first entry continues."""
+        """The hash that the first entry is chained to."""
         return self.entries[0].prev if self.entries else self.head
 
     @property
@@ -50,9 +50,9 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
 
 class Journal:
-    """A run's journal, in memory: its state and its end, not its entries.
+    """A run's journal in memory: its state and its head, not its entries.
 
-    `seq` is the number of entries, and so the sequence number of the next; `head` is the hash of the last.
+    `seq` is the number of entries and the sequence number of the next one; `head` is the hash of the last.
     """
 
     __slots__ = ("head", "run_id", "seq", "state")
@@ -64,7 +64,7 @@ class Journal:
         self.head = genesis(run_id)
 
     def append(self, events: Sequence[e.Event], at_ms: int, entropy: bytes) -> Appended:
-        """Append all the events, or refuse them all and change nothing.
+        """Append all events, or raise and change nothing.
 
         `entropy` holds at least 16 fresh random bytes for each event.
         """
@@ -78,7 +78,7 @@ class Journal:
         return _append(self, events, at_ms, entropy)
 
     def _admit(self, event: e.Event, seq: int, postings: dict[AccountId, int], remedy: str) -> None:
-        """Judge an event and fold it in: invariants, guards, digits, semaphore."""
+        """Check an event and fold it in: invariants, guards, digits, semaphore."""
         state = self.state
         check, guard, effect, fold = _RULES[type(event)]
         broken: Broken = ()
@@ -111,7 +111,7 @@ class Journal:
             postings[account] = postings.get(account, 0) + increment
 
     def _take_back(self, mark: tuple[Any, ...], postings: dict[AccountId, int]) -> None:
-        """Undo what was admitted since the mark, and posted with it."""
+        """Undo the events and postings since the mark."""
         self.state.roll_back(mark)
         balances = self.state.balances
         for account, increment in postings.items():
@@ -120,12 +120,12 @@ class Journal:
                 del balances[account]
 
     def _miscounted(self, event: e.Event, delta: int) -> LedgerError:
-        """Why the number of open obligations can't change like this."""
+        """The error for a semaphore outside its range."""
         if delta < 0:
             return SemaphoreUnderflow(
                 f"{type(event).__name__} closes {-delta} obligations of run {self.run_id!r}, "
                 f"but {self.state.semaphore} are open",
-                "an obligation is closed once, by what opened it",
+                "close each obligation once",
             )
         return LedgerOverflow(
             f"run {self.run_id!r} would have {self.state.semaphore + delta} open obligations",
@@ -135,13 +135,13 @@ class Journal:
     def _located(self, error: LedgerError, account: AccountId) -> LedgerError:
         kind, _, name = account.partition(":")
         place = f"{kind} {name!r} of run {self.run_id!r}"
-        return located(error, place, f"see 'perdure explain {self.run_id}'")
+        return located(error, place, f"see engine.handle('{self.run_id}').describe()")
 
     def replay(self, entries: Iterable[Entry]) -> list[e.Event]:
-        """Fold stored entries back in, judging each as when it was appended. Returns their events.
+        """Fold stored entries in, with the checks of `append`. Returns their events.
 
-        Raises on the first entry that does not continue the chain, and stays at the one before it:
-        readers halt on a gap. A change to the last entry shows in `head` only.
+        Raises on the first entry that does not continue the chain, and keeps the state before it: readers halt on
+        a gap. A change to the last entry shows only in `head`.
         """
         events: list[e.Event] = []
         for entry in entries:
@@ -168,10 +168,10 @@ class Journal:
         return events
 
 
-def append_plainly(
+def append_reference(
     journal: Journal, events: Sequence[e.Event], at_ms: int, entropy: bytes
 ) -> Appended:
-    """Judge all the events, then seal them all; or take back what was done."""
+    """The reference implementation of appending: check all events, then seal them; undo everything on an error."""
     state = journal.state
     mark, semaphore_before = state.mark(), state.semaphore
     postings: dict[AccountId, int] = {}
@@ -201,9 +201,9 @@ def append_plainly(
 _RULES: Final = {
     event: (BY_EVENT.get(event), GUARDS[event], TABLE[event], FOLD[event]) for event in e.EVENTS
 }
-"""What is asked of each event, and what it does, in one lookup, `None` for nothing: this is the hot path."""
+"""Checker, guard, postings and fold of each event in one lookup, for the hot path; `None`: nothing to do."""
 
-_ENGINE_BUG: Final = "nothing was appended; an engine that asks for this has a bug"
+_ENGINE_BUG: Final = "report a bug of the engine; nothing was appended"
 _CHANGED: Final = "run `verify` to find what was changed, and restore the row from a backup"
 
 
@@ -218,9 +218,10 @@ def _violation(
     )
 
 
-def names(*, instructions: bool = True) -> dict[str, object]:
-    """What the quick way knows of the law: classes, statuses, digits. And whether it may use the processor's
-    `instructions` for hashes.
+def native_names(*, instructions: bool = True) -> dict[str, object]:
+    """What the native append looks up in the reference implementation: classes, statuses, digits.
+
+    `instructions`: it may use the processor's SHA-256 instructions.
     """
     return {
         "instructions": instructions,
@@ -234,7 +235,7 @@ def names(*, instructions: bool = True) -> dict[str, object]:
         "Entry": Entry,
         "Appended": Appended,
         "function_kind": e.InvokeKind.FUNCTION,
-        "append_plainly": append_plainly,
+        "append_reference": append_reference,
         "body_of": body_of,
         "absent": ABSENT,
         "remedy": _ENGINE_BUG,
@@ -247,18 +248,18 @@ def names(*, instructions: bool = True) -> dict[str, object]:
     }
 
 
-def _admit_none(*_: object) -> bool:
-    """The quick way where there is none: every event goes the other one."""
+def _never_admit(*_: object) -> bool:
+    """Without the native module every event takes the reference implementation."""
     return False
 
 
-_append: Callable[[Journal, Sequence[e.Event], int, bytes], Appended] = append_plainly
-_is_admitted: Callable[[State, e.Event, dict[AccountId, int]], bool] = _admit_none
+_append: Callable[[Journal, Sequence[e.Event], int, bytes], Appended] = append_reference
+_is_admitted: Callable[[State, e.Event, dict[AccountId, int]], bool] = _never_admit
 try:
+    # `_quick` is the native append, compiled from `compiled/`.
     from perdure.core.journal import _quick
 except ImportError:
-    # It was not compiled here. The plain way does the same.
-    pass
+    pass  # not compiled here; the reference implementation does the same
 else:
-    _quick.adopt(names())
+    _quick.adopt(native_names())
     _append, _is_admitted = _quick.append, _quick.admit

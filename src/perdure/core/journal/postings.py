@@ -1,10 +1,10 @@
-"""The table between the two books: what each event posts to the ledger, and to the semaphore.
+"""The table between the two books: what each event posts to the ledger and to the semaphore.
 
-It is a function of the event alone. The committer posts by it, and the audit recomputes by it.
+Postings depend on the event alone. The journal posts by this table, and the audit recomputes by it.
 
 A workflow's step is whole: scheduling posts its entry and its first leg, completing posts its second leg.
 A staged step posts one digit per event, because its entry and its spawn are `Posted` entries.
-Values and join sets are not steps; they certify no effect and post nothing.
+Values and join sets are not steps and post nothing.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from perdure.core.ledger import (
 
 Postings: TypeAlias = tuple[tuple[AccountId, int], ...]
 Effect: TypeAlias = tuple[Postings, int]
-"""Postings and the change in open obligations."""
+"""Postings, and the change in open obligations."""
 
 FIRST_LEG = ATTEMPT + LEG1_DONE
 WHOLE_MESSAGE = WORK_DONE + SPAWNED
@@ -130,6 +130,6 @@ TABLE: dict[type[e.Event], Callable[[Any], Effect] | None] = {
 
 
 def effect_of(event: e.Event) -> Effect:
-    """What `event` posts, and by how much it changes the number of open obligations."""
+    """What `event` posts, and its change in open obligations."""
     effect = TABLE[type(event)]
     return _NOTHING if effect is None else effect(event)

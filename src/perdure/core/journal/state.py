@@ -1,7 +1,7 @@
 """The state of a run: a fold over its events.
 
-Seven events of an execution change the status, and pausing holds it; every other event only adds to
-the indexes in which guards, invariants and replay look things up, so that each of them costs O(1).
+Seven events change the status, and pausing sets a flag; all other events only add to the indexes that
+guards, invariants and replay use, so that each check costs O(1).
 """
 
 from collections.abc import Callable, Iterable
@@ -29,17 +29,17 @@ class Status(StrEnum):
 TERMINAL: Final = frozenset((Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.CONTINUED))
 
 ABSENT: Final = object()
-"""What an index held where it held nothing."""
+"""Marks, in the undo log, a key that the index did not have."""
 
 _ANY: Final = e.AwaitKind.ANY
 
 
 class State:
-    """What a journal says is the case now.
+    """The current state of a run, by its journal.
 
-    `wait` is what the program is blocked on. It may be set while cancelling: clean-up steps block too, and
-    cancelling stays. The indexes are plain dicts, and a failed append is taken back: what is certainly new in one
-    that grows with every step is at its end, all else is in an undo log.
+    `wait` is what the program is blocked on. It may be set while cancelling: clean-up steps block too, and the status
+    stays cancelling. A failed append is rolled back: the indexes that grow with every step (`scheduled`, `attempts`,
+    `completed`) are truncated to their former size, all other changes are in an undo log.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class State:
         self.cancel_requested = False
         self.semaphore = 0
         self.open_steps = 0
-        """Invokes and timers, not staged, that are scheduled and not settled."""
+        """Number of scheduled, unsettled invokes and timers that are not staged."""
         self.balances: dict[AccountId, int] = {}
         self.scheduled: dict[StepId, bool] = {}
         """Whether the step is staged."""
@@ -81,10 +81,10 @@ class State:
         """The last attempt that started."""
         self.attempts: dict[tuple[StepId, int], bool] = {}
         self.completed: dict[StepId, bool] = {}
-        """Invokes, timers and signal waits that are over; true for an invoke."""
+        """Settled invokes, timers and signal waits; true for an invoke."""
         self.timers: dict[StepId, bool] = {}
         self.allocated: dict[str, bool] = {}
-        """Places in the call tree that are neither invoke nor timer: values, signal waits, join sets."""
+        """Ids of the call tree that are neither invoke nor timer: values, signal waits, join sets."""
         self.deliveries: dict[tuple[str, int], bytes | None] = {}
         """Digest of each delivered signal; `None` once the payload is erased."""
         self.consumed: dict[tuple[str, int], bool] = {}
@@ -103,7 +103,7 @@ class State:
 
     @property
     def wait_is_satisfied(self) -> bool:
-        """Whether what the program waits for has happened; false if it waits for nothing."""
+        """Whether the program's wait is satisfied; false if it does not wait."""
         wait = self.wait
         if wait is None:
             return False
@@ -114,12 +114,12 @@ class State:
         return all(map(self.completed.__contains__, wait.waiting_on))
 
     def put(self, index: dict[Any, Any], key: Any, value: Any) -> None:
-        """Set `index[key]`, and remember what was there."""
+        """Set `index[key]`, and log the old value for a rollback."""
         self.undo.append((index, key, index.get(key, ABSENT)))
         index[key] = value
 
     def mark(self) -> tuple[Any, ...]:
-        """A point to roll back to; what happened before it is settled."""
+        """A point to roll back to. Changes before it become final."""
         self.undo.clear()
         return (
             self.status,
@@ -134,7 +134,7 @@ class State:
         )
 
     def settle(self) -> None:
-        """What happened since the last mark stands. Its undo log would only keep the collector busy."""
+        """Make the changes since the last mark final. A long undo log would burden the garbage collector."""
         self.undo.clear()
 
     def roll_back(self, mark: tuple[Any, ...]) -> None:
@@ -182,7 +182,7 @@ def _end_as(status: Status) -> Callable[[State, e.Terminal], None]:
 
 
 def _cancel_requested(state: State, _: e.CancelRequested) -> None:
-    # The program is woken to clean up, whatever it waited for, and even if it was held.
+    # The program resumes to clean up, whatever it waits for and even if it is paused.
     state.status = Status.CANCELLING
     state.cancel_requested = True
     state.wait = None
@@ -224,7 +224,7 @@ def _invoke_completed(state: State, event: e.InvokeCompleted) -> None:
 
 
 def _settle(state: State, step: StepId) -> None:
-    """A timer or a signal wait is over."""
+    """Settle a timer or a signal wait."""
     state.put(state.completed, step, state.completed.get(step, False))
 
 
@@ -316,17 +316,17 @@ FOLD: dict[type[e.Event], Callable[[State, Any], None] | None] = {
 }
 
 
-def apply(state: State, event: e.Event) -> None:
-    """Fold one event into the state. Does not judge it: guards and invariants do."""
+def apply_event(state: State, event: e.Event) -> None:
+    """Fold one event into the state, without checks: guards and invariants do these."""
     step = FOLD[type(event)]
     if step is not None:
         step(state, event)
 
 
 def fold(events: Iterable[e.Event]) -> State:
-    """The state that a journal's events lead to, balances aside."""
+    """The state after these events, without balances."""
     state = State()
     for event in events:
-        apply(state, event)
+        apply_event(state, event)
     state.undo.clear()
     return state

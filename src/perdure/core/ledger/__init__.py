@@ -6,7 +6,7 @@ integers, for the journal's append path.
 
 from perdure.core.ledger.accounts import (
     AccountId,
-    kind_of,
+    layout_of,
     message_account,
     post_to,
     step_account,
@@ -15,8 +15,8 @@ from perdure.core.ledger.activity import ActivityLedger
 from perdure.core.ledger.digits import (
     ACTIVITY,
     MESSAGE,
+    DigitLayout,
     Field,
-    Layout,
     digits_of,
     read,
     read_all,
@@ -37,7 +37,7 @@ from perdure.core.ledger.message import MessageLedger
 from perdure.core.ledger.posting import post
 from perdure.core.ledger.rules import located, require_possible
 from perdure.core.ledger.semaphore import Settlement, settle
-from perdure.core.ledger.spell import diagram, spell
+from perdure.core.ledger.spell import diagram, spell_balance
 
 __all__ = [
     "ACTIVITY",
@@ -54,13 +54,13 @@ __all__ = [
     "WORK_DONE",
     "AccountId",
     "ActivityLedger",
+    "DigitLayout",
     "Field",
-    "Layout",
     "MessageLedger",
     "Settlement",
     "diagram",
     "digits_of",
-    "kind_of",
+    "layout_of",
     "located",
     "message_account",
     "post",
@@ -69,6 +69,6 @@ __all__ = [
     "read_all",
     "require_possible",
     "settle",
-    "spell",
+    "spell_balance",
     "step_account",
 ]

@@ -4,7 +4,7 @@ from typing import Final, NewType
 
 from perdure.core.errors import InvalidId
 from perdure.core.ids import Guid, StepId
-from perdure.core.ledger.digits import ACTIVITY, MESSAGE, Layout
+from perdure.core.ledger.digits import ACTIVITY, MESSAGE, DigitLayout
 from perdure.core.ledger.posting import post, post_activity
 
 AccountId = NewType("AccountId", str)
@@ -26,7 +26,7 @@ def message_account(guid: Guid) -> AccountId:
     return AccountId(_MESSAGE + guid)
 
 
-def kind_of(account: AccountId) -> Layout:
+def layout_of(account: AccountId) -> DigitLayout:
     """The layout by which the account's digits are read."""
     if account[:5] == _STEP and account != _STEP:
         return ACTIVITY
@@ -42,4 +42,4 @@ def post_to(account: AccountId, balance: int, increment: int) -> int:
     """`post`, by the layout that the account's name tells."""
     if account[:5] == _STEP and account != _STEP:
         return post_activity(balance, increment)
-    return post(balance, increment, kind_of(account))
+    return post(balance, increment, layout_of(account))

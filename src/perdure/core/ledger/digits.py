@@ -41,7 +41,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DigitLayout:
     """The fields of one kind of account, from left to right; together they cover every digit."""
 
     name: str
@@ -63,12 +63,12 @@ SPAWN_MARKER: Final = Field("spawned", 6, 1, 1_000_000_000, 1, "step 2 committed
 COMPLETION_MARKER: Final = Field("completed", 7, 1, 100_000_000, 1, "step 3 committed")
 ORDINAL: Final = Field("ordinal", 8, 8, 1, MAX_ENTRIES, "which leg-2 entry the message made")
 
-ACTIVITY: Final = Layout(
+ACTIVITY: Final = DigitLayout(
     "activity", (FINALIZE_DIGIT, ATTEMPTS, LEG1_MARKER, ACTIVITY_RESERVED, ENTRIES)
 )
 """A step's account."""
 
-MESSAGE: Final = Layout(
+MESSAGE: Final = DigitLayout(
     "message",
     (MESSAGE_RESERVED, CLOSED_BIT, WORK_MARKER, SPAWN_MARKER, COMPLETION_MARKER, ORDINAL),
 )
@@ -81,7 +81,7 @@ def read(balance: int, field: Field) -> int:
     return balance // field.weight % modulus
 
 
-def read_all(balance: int, layout: Layout) -> dict[str, int]:
+def read_all(balance: int, layout: DigitLayout) -> dict[str, int]:
     """Every field of `balance` by name, from left to right."""
     return {field.name: read(balance, field) for field in layout.fields}
 

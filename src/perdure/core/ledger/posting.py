@@ -1,14 +1,13 @@
 """Posting to an account: the one way in which a balance changes.
 
-`post` runs once per account and commit. A quick test of a few divisions accepts the postings of
-ordinary operation; whatever it does not accept goes to `rules.judge`, which decides. The quick test
-may only ever accept what the judge would accept.
+`post` runs once per account and commit. A fast check of a few divisions accepts the postings of
+normal operation; all others go to `rules.judge`. The fast check accepts only what `judge` accepts.
 """
 
 from functools import lru_cache
 from typing import Final
 
-from perdure.core.ledger.digits import ACTIVITY, Layout
+from perdure.core.ledger.digits import ACTIVITY, DigitLayout
 from perdure.core.ledger.increments import TRIGGER_SEED
 from perdure.core.ledger.rules import judge
 
@@ -44,7 +43,7 @@ _MESSAGE_MOVES: Final = frozenset(
 """Moves of a message: digits 4 to 7 of the balance, then those of the increment."""
 
 
-def post(balance: int, increment: int, layout: Layout) -> int:
+def post(balance: int, increment: int, layout: DigitLayout) -> int:
     """The balance after posting `increment`, any sum of named increments.
 
     Refuses, without any change, what would overflow a field, decrease, or break the order.

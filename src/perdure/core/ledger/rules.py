@@ -1,6 +1,6 @@
-"""The law of the digits: what an account may hold, and which posting it takes next.
+"""The rules of the digits: which balances are possible, and which postings an account takes.
 
-This is the thorough judge: it knows every rule and words every refusal. `posting` has a quick test
+This is the reference implementation, with every rule and every error text. `posting` has a fast check
 in front of it.
 
 Two families of rules:
@@ -29,8 +29,8 @@ from perdure.core.ledger.digits import (
     ATTEMPTS,
     ENTRIES,
     FINALIZE_DIGIT,
+    DigitLayout,
     Field,
-    Layout,
     digits_of,
     read,
     read_all,
@@ -38,10 +38,10 @@ from perdure.core.ledger.digits import (
 from perdure.core.limits import LEDGER_DIGITS, MAX_BALANCE
 
 
-def require_possible(balance: int, layout: Layout) -> None:
+def require_possible(balance: int, layout: DigitLayout) -> None:
     """Refuse a balance that no sequence of postings could have produced."""
     shown = digits_of(balance)
-    remedy = "the account is damaged: run 'perdure audit' and restore it from the journal"
+    remedy = "the account is damaged: find all damage with perdure.audit(url), and restore the row"
     if balance < 0:
         raise LedgerDecrement(f"an account below zero ({balance})", remedy)
     if balance > MAX_BALANCE:
@@ -59,7 +59,7 @@ def require_possible(balance: int, layout: Layout) -> None:
         raise LedgerOrder(f"{flaw[0]} ({shown})", remedy)
 
 
-def judge(balance: int, increment: int, layout: Layout) -> int:
+def judge(balance: int, increment: int, layout: DigitLayout) -> int:
     """The balance after posting `increment`; raises, before anything changes, if it is refused."""
     require_possible(balance, layout)
     if increment < 0:
@@ -74,7 +74,7 @@ def judge(balance: int, increment: int, layout: Layout) -> int:
         )
     for field in layout.fields:
         _require_room(balance, increment, field, layout)
-    _require_turn(balance, increment, layout)
+    _require_sequence(balance, increment, layout)
     flaw = _flaw_of(balance + increment, layout)
     if flaw is not None:
         what, remedy = flaw
@@ -97,7 +97,7 @@ def _named(field: Field) -> str:
     return f"digits {field.position}-{field.last_position} ({field.name})"
 
 
-def _require_room(balance: int, increment: int, field: Field, layout: Layout) -> None:
+def _require_room(balance: int, increment: int, field: Field, layout: DigitLayout) -> None:
     held, added = read(balance, field), read(increment, field)
     if field.is_marker and held and added:
         raise LedgerOrder(
@@ -127,7 +127,7 @@ def _require_room(balance: int, increment: int, field: Field, layout: Layout) ->
     )
 
 
-def _require_turn(balance: int, increment: int, layout: Layout) -> None:
+def _require_sequence(balance: int, increment: int, layout: DigitLayout) -> None:
     """Order that the result can't show: what may not follow, though it may come together."""
     held, added = read_all(balance, layout), read_all(increment, layout)
     shown = digits_of(balance)
@@ -155,7 +155,7 @@ def _require_turn(balance: int, increment: int, layout: Layout) -> None:
         )
 
 
-def _flaw_of(balance: int, layout: Layout) -> tuple[str, str] | None:
+def _flaw_of(balance: int, layout: DigitLayout) -> tuple[str, str] | None:
     """What is out of order in a balance and what to do instead; `None` if nothing is."""
     held = read_all(balance, layout)
     return _activity_flaw(held) if layout is ACTIVITY else _message_flaw(held)

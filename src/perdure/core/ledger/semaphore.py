@@ -1,4 +1,4 @@
-"""The semaphore of a run: how many obligations are open, and who closed the last one."""
+"""The semaphore of a run: the number of open obligations, and which message closed the last one."""
 
 from dataclasses import dataclass
 

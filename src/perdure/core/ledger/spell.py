@@ -1,6 +1,6 @@
-"""Ledgers for people: the digits, and what each of them says.
+"""Balances as text: the digits, and the meaning of each.
 
-Damaged balances are spelled too, digit by digit: that is when somebody needs to read them.
+Damaged balances are spelled too, digit by digit, for diagnosis.
 """
 
 from typing import Final
@@ -17,8 +17,8 @@ from perdure.core.ledger.digits import (
     ORDINAL,
     SPAWN_MARKER,
     WORK_MARKER,
+    DigitLayout,
     Field,
-    Layout,
     digits_of,
     read,
 )
@@ -41,23 +41,23 @@ _LINE_ORDER: Final = {
 }
 
 
-def spell(balance: int, layout: Layout) -> str:
+def spell_balance(balance: int, layout: DigitLayout) -> str:
     """One line: `001100000000001  active · attempt 1 · leg 1 done · 1 entry`.
 
-    A message's steps are told as far as they came.
+    A message's steps are listed as far as they committed.
     """
     if not 0 <= balance <= MAX_BALANCE:
         return _out_of_range(balance)
-    told = [
+    parts = [
         _say(field, read(balance, field))
         for field in _LINE_ORDER[layout]
         if layout is ACTIVITY or field is ORDINAL or read(balance, field)
     ]
     strays = [_say(field, read(balance, field)) for field in _strays(balance, layout)]
-    return f"{digits_of(balance)}  {' · '.join(told + strays)}"
+    return f"{digits_of(balance)}  {' · '.join(parts + strays)}"
 
 
-def diagram(balance: int, layout: Layout) -> str:
+def diagram(balance: int, layout: DigitLayout) -> str:
     """The digits, and under each group of them a pointer to its weight and meaning."""
     if not 0 <= balance <= MAX_BALANCE:
         return _out_of_range(balance)
@@ -100,8 +100,8 @@ def _say(field: Field, value: int) -> str:
     )
 
 
-def _strays(balance: int, layout: Layout) -> list[Field]:
-    """Reserved digits that hold something, which those of a sound account never do."""
+def _strays(balance: int, layout: DigitLayout) -> list[Field]:
+    """Reserved digits that are not 0, as in a damaged account."""
     return [field for field in layout.fields if field.is_reserved and read(balance, field)]
 
 

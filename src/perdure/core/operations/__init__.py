@@ -1,1 +1,1 @@
-"""Participants, calls and their frames: who is alive, what a crash means, and who cleans up."""
+"""Operations: liveness of participants, crashes of calls, and clean-up, as pure functions."""

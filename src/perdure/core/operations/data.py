@@ -1,7 +1,7 @@
-"""What an operation's ledger holds, as values, and its JSON form.
+"""The content of an operation's ledger, and its JSON form.
 
-The JSON has camelCase names, so that programs in other languages read and write the same files. A name that is
-not known here is dropped when a file is written again.
+The JSON has camelCase names, so that programs in other languages read and write the same files. Unknown names are
+dropped when a file is rewritten.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from perdure.core.errors import CorruptOperation, InputError
 
 
 class OperationState(StrEnum):
-    """Where an operation stands: from running to completed, or by way of the clean-up to failed."""
+    """State of an operation: running, then completed; or clean-up, then failed."""
 
     RUNNING = "running"
     CLEANUP = "cleanup"
@@ -24,7 +24,7 @@ class OperationState(StrEnum):
 
 
 class FrameState(StrEnum):
-    """Where a call stands. Those of the coordinator of a clean-up are `cleaningUp`."""
+    """State of a call. The frames of a clean-up's coordinator are `cleaningUp`."""
 
     ACTIVE = "active"
     CRASHED = "crashed"
@@ -33,11 +33,11 @@ class FrameState(StrEnum):
 
 
 LIVE = (FrameState.ACTIVE, FrameState.CLEANING_UP)
-"""Frames whose owner must be heard of."""
+"""Frames whose owner must send heartbeats."""
 
 
 class Participant(NamedTuple):
-    """Who takes part. `session` tells apart processes of one name and one pid, in containers or one after another."""
+    """A participant. `session` distinguishes processes with the same name and pid (containers, reused pids)."""
 
     participant_id: str
     pid: int
@@ -48,7 +48,7 @@ class Participant(NamedTuple):
 
 
 class StackFrame(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A call that is under way. `beats` counts heartbeats, so that each one changes the frame, whatever clocks say."""
+    """An open call. `beats` counts heartbeats, so that each one changes the frame even if the clock stands still."""
 
     call_id: str
     participant_id: str
@@ -72,9 +72,9 @@ class StackFrame(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class LedgerData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """An operation as its ledger has it.
+    """The ledger of an operation.
 
-    `crashed_call_ids` and `failure_reason` outlive the frames that they tell of.
+    `crashed_call_ids` and `failure_reason` stay when the frames are removed.
     """
 
     operation_id: str
@@ -99,18 +99,18 @@ class LedgerData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def coordinator(self) -> Participant | None:
-        """Who coordinates the clean-up."""
+        """The participant that coordinates the clean-up, if any."""
         owners = (f.owner for f in self.stack if f.state is FrameState.CLEANING_UP)
         return next(owners, None)
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether there is a clean-up that nobody coordinates."""
+        """Whether a clean-up has no coordinator."""
         return self.operation_state is OperationState.CLEANUP and self.coordinator is None
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody, dead or alive, has yet to clean up after itself."""
+        """Whether some participant, dead or alive, has not cleaned up its calls."""
         return any(frame.state is FrameState.ACTIVE for frame in self.stack)
 
     @property
@@ -122,7 +122,7 @@ _Part = TypeVar("_Part", StackFrame, LedgerData)
 
 
 class OperationFailedInfo(msgspec.Struct, frozen=True):
-    """Why an operation failed, as far as its ledger tells."""
+    """Why an operation failed, by its ledger."""
 
     operation_id: str
     reason: str
@@ -131,7 +131,7 @@ class OperationFailedInfo(msgspec.Struct, frozen=True):
     detected_at: datetime | None = None
 
 
-def failure_of(data: LedgerData) -> OperationFailedInfo:
+def failure_info(data: LedgerData) -> OperationFailedInfo:
     return OperationFailedInfo(
         data.operation_id,
         data.failure_reason or ("aborted" if data.aborted else "its clean-up has begun"),
@@ -152,7 +152,7 @@ def wall_time(now_ms: int) -> datetime:
 
 
 def encode(data: LedgerData) -> bytes:
-    """JSON for people and programs. What could not be read again would be lost for all, and is refused."""
+    """Indented JSON. A ledger that could not be decoded again is refused."""
     try:
         raw = msgspec.json.encode(data)
         _decode(raw)
@@ -170,12 +170,12 @@ def decode(raw: bytes, where: str) -> LedgerData:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptOperation(
             f"{where} is not the ledger of an operation ({error})",
-            "restore it, or remove it by hand: its participants will take the operation for failed",
+            "restore it, or remove it by hand: its participants then treat the operation as failed",
         ) from error
 
 
 def _decode(raw: bytes) -> LedgerData:
-    """A time without a zone, as other programs may write it, is of UTC."""
+    """Decode; a time without a zone, as other programs may write it, is UTC."""
     data = msgspec.json.decode(raw, type=LedgerData)
     return _in_utc(with_frames(data, map(_in_utc, data.stack)))
 

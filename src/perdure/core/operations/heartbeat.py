@@ -1,4 +1,4 @@
-"""One heartbeat: say that you are alive, see who is not, and learn what is yours to do."""
+"""One heartbeat: refresh the participant's frames, detect crashed peers, and decide what to do next."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -10,35 +10,41 @@ from msgspec.structs import replace
 
 from perdure.core.operations.data import FrameState, LedgerData, OperationState, Participant
 from perdure.core.operations.log import LogLine
-from perdure.core.operations.transitions import Change, detect, is_fenced, refreshed, take_over
-from perdure.core.operations.watch import Watch
+from perdure.core.operations.transitions import (
+    LedgerChange,
+    detect,
+    is_fenced,
+    refreshed,
+    take_over,
+)
+from perdure.core.operations.watch import ParticipantWatch
 
 
 class Duty(Enum):
-    """What follows from a heartbeat, for the participant whose it is."""
+    """What the participant has to do after its heartbeat."""
 
     NONE = auto()
     STOP = auto()
-    """It was taken for dead: stop."""
+    """This participant was declared dead: stop."""
     SWEEP = auto()
     """Clean up after contained crashes."""
     CLEAN_SELF = auto()
-    """The operation has failed: clean up your own calls."""
+    """The operation has failed: clean up the participant's own calls."""
     REMOVE = auto()
-    """You coordinate, and everybody had time: clean up what is left, and remove the frames."""
+    """As coordinator, after the time for self clean-up: clean up for the others, and remove the frames."""
     BACK_UP = auto()
     """Move the operation to the backups."""
 
 
 class Moment(NamedTuple):
-    """Now: for people, and by the observer's own clock that only goes forward."""
+    """Now: wall-clock time, and the observer's monotonic clock."""
 
     at: datetime
     ms: int
 
 
-class Beat(NamedTuple):
-    """The ledger after a heartbeat, what the log says, and what to do next."""
+class BeatOutcome(NamedTuple):
+    """The ledger after a heartbeat, its log lines, and the next duty."""
 
     data: LedgerData
     lines: tuple[LogLine, ...]
@@ -46,7 +52,7 @@ class Beat(NamedTuple):
 
 
 class HeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a heartbeat found and did. Ages are by this participant's own clock, since it first saw each heartbeat."""
+    """What a heartbeat found and did. Ages count from when this participant first saw each heartbeat."""
 
     abort_flag: bool = False
     ledger_exists: bool = True
@@ -63,24 +69,24 @@ class HeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
     data_after: LedgerData | None = None
 
 
-def beat(
-    data: LedgerData, me: Participant, held: Collection[str], watch: Watch, now: Moment
-) -> Beat:
-    """`held` are the calls that the participant believes to be under way."""
+def apply_beat(
+    data: LedgerData, me: Participant, held: Collection[str], watch: ParticipantWatch, now: Moment
+) -> BeatOutcome:
+    """The heartbeat of `me`. `held` are the calls that it believes to be open."""
     watch.observe(data, now.ms)
     if is_fenced(data, me, held):
-        return Beat(data, (), Duty.STOP)
+        return BeatOutcome(data, (), Duty.STOP)
     if data.operation_state is OperationState.RUNNING:
         return _beat_running(data, me, held, watch, now)
     if data.operation_state is OperationState.CLEANUP:
         return _beat_in_cleanup(data, me, held, watch, now)
-    return Beat(data, (), Duty.BACK_UP if watch.is_backup_due(now.ms) else Duty.NONE)
+    return BeatOutcome(data, (), Duty.BACK_UP if watch.is_backup_due(now.ms) else Duty.NONE)
 
 
 def _beat_running(
-    data: LedgerData, me: Participant, held: Collection[str], watch: Watch, now: Moment
-) -> Beat:
-    change = Change(replace(refreshed(data, me, held, now.at), last_heartbeat=now.at))
+    data: LedgerData, me: Participant, held: Collection[str], watch: ParticipantWatch, now: Moment
+) -> BeatOutcome:
+    change = LedgerChange(replace(refreshed(data, me, held, now.at), last_heartbeat=now.at))
     stale = watch.stale(now.ms)
     if stale or data.aborted:
         change = detect(change.data, me, stale, now.at)
@@ -89,23 +95,25 @@ def _beat_running(
         duty = Duty.CLEAN_SELF
     elif any(frame.state is FrameState.CRASHED for frame in change.data.stack):
         duty = Duty.SWEEP
-    return Beat(change.data, change.lines, duty)
+    return BeatOutcome(change.data, change.lines, duty)
 
 
 def _beat_in_cleanup(
-    data: LedgerData, me: Participant, held: Collection[str], watch: Watch, now: Moment
-) -> Beat:
-    change = Change(refreshed(data, me, held, now.at))
+    data: LedgerData, me: Participant, held: Collection[str], watch: ParticipantWatch, now: Moment
+) -> BeatOutcome:
+    change = LedgerChange(refreshed(data, me, held, now.at))
     gone = [owner for owner in watch.stale(now.ms) if owner == data.coordinator]
     if gone or data.coordinator is None:
         change = take_over(change.data, me, gone, now.at)
     is_mine = change.data.coordinator == me
     duty = Duty.REMOVE if is_mine and watch.is_removal_due(now.ms) else Duty.CLEAN_SELF
-    return Beat(change.data, change.lines, duty)
+    return BeatOutcome(change.data, change.lines, duty)
 
 
-def report(before: LedgerData, after: LedgerData, watch: Watch, now: Moment) -> HeartbeatResult:
-    """What a heartbeat found, in full; to be asked before the watch observes the ledger after it."""
+def report(
+    before: LedgerData, after: LedgerData, watch: ParticipantWatch, now: Moment
+) -> HeartbeatResult:
+    """The full result of a heartbeat. Call it before the watch observes the ledger again."""
     ages: dict[str, int] = {}
     for owner, age_ms in watch.ages_ms(now.ms).items():
         ages[owner.participant_id] = max(age_ms, ages.get(owner.participant_id, 0))

@@ -9,7 +9,7 @@ from perdure.core.operations.data import Participant
 
 
 class LogLevel(StrEnum):
-    """How much a line matters. The debug log has all lines, the log those that are not `debug`."""
+    """Level of a line. The debug log has all lines, the log those above `debug`."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -18,7 +18,7 @@ class LogLevel(StrEnum):
 
 
 class LogEvent(StrEnum):
-    """What happens to an operation, as its log calls it."""
+    """Events in an operation's log."""
 
     OPERATION_CREATED = "OPERATION_CREATED"
     PARTICIPANT_JOINED = "PARTICIPANT_JOINED"
@@ -37,7 +37,7 @@ class LogEvent(StrEnum):
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One line. `text` never holds a line break: what is logged can't look like two lines."""
+    """One line. `text` never contains a line break, so that logged data can't forge a line."""
 
     at: datetime
     level: LogLevel
@@ -51,7 +51,7 @@ class LogLine(msgspec.Struct, frozen=True):
 def message_line(
     at: datetime, who: Participant, message: str, level: LogLevel, depth: int = 0
 ) -> LogLine:
-    """What a program says. `depth` sets it in, as deep as the call that it tells of."""
+    """A message of the program, indented by the `depth` of its call."""
     text = f"{'  ' * depth}[{who.participant_id}] {message}"
     return LogLine(at, level, _on_one_line(text))
 
@@ -63,7 +63,7 @@ def event_line(
     detail: str = "",
     level: LogLevel = LogLevel.INFO,
 ) -> LogLine:
-    """What happened, by whom."""
+    """An event, with its participant."""
     text = f"{event} participant={who.participant_id} pid={who.pid}"
     return LogLine(at, level, _on_one_line(f"{text} {detail}" if detail else text))
 

@@ -1,6 +1,6 @@
-"""Ids of operations, participants and calls: how they are made, and which are refused.
+"""Ids of operations, participants and calls.
 
-An operation's id is part of file names, so only what can't lead out of a directory is one.
+An operation's id is part of file names, so an id that could leave its directory is refused.
 """
 
 import re
@@ -25,7 +25,7 @@ def new_call_id(participant_id: str, number: int, entropy: bytes) -> str:
 
 
 def require_words(what: str, text: object) -> None:
-    """Refuse what is neither text that every program can read, nor `None`."""
+    """Refuse values other than UTF-8 text and `None`."""
     if text is None:
         return
     if not isinstance(text, str):

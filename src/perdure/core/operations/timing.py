@@ -1,4 +1,4 @@
-"""The constants of heartbeats and clean-up, each a setting."""
+"""Settings of heartbeats and clean-up."""
 
 import math
 
@@ -8,9 +8,9 @@ from perdure.core.errors import InputError
 
 
 class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How often participants are heard of, and how long each phase of a clean-up takes. Times are in seconds.
+    """Intervals of heartbeats and durations of the clean-up phases, in seconds.
 
-    All participants of an operation should have the same.
+    All participants of an operation should use the same settings.
     """
 
     heartbeat_shortest: float = 4.0
@@ -21,25 +21,25 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Between heartbeats a participant reads the ledger this often, and writes nothing unless something is wrong."""
 
     staleness: float = 10.0
-    """A participant whose heartbeat has not changed for longer is taken for dead."""
+    """A participant whose heartbeat has not changed for longer is declared dead."""
 
     notice: float = 10.0
-    """Two heartbeats: by then everybody has seen that the clean-up has begun."""
+    """Two heartbeats: by then every participant has seen that the clean-up has begun."""
 
     self_cleanup: float = 10.0
-    """Two heartbeats more, for everybody's own clean-up. Then the coordinator removes the frames."""
+    """Two more heartbeats for each participant's own clean-up. Then the coordinator removes the frames."""
 
     backup_delay: float = 10.0
-    """Two heartbeats, for everybody to see the end. Then the coordinator moves the operation to the backups."""
+    """Two heartbeats for every participant to see the end. Then the coordinator moves the operation to the backups."""
 
     lock_timeout: float = 30.0
-    """How long to wait for an operation's lock, which somebody holds for milliseconds."""
+    """How long to wait for an operation's lock, which participants hold for milliseconds."""
 
     kill_grace: float = 2.0
-    """From the signal TERM to the signal KILL, for processes of calls that are given up."""
+    """From SIGTERM to SIGKILL, for processes of abandoned calls."""
 
     auto_heartbeat: bool = True
-    """Heartbeats begin when an operation is created or joined. Otherwise with `start_heartbeat()`."""
+    """Start heartbeats when an operation is created or joined; otherwise `start_heartbeat()` does."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -69,7 +69,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def removal_ms(self) -> int:
-        """From the beginning of a clean-up to the removal of its frames."""
+        """Time from the start of a clean-up to the removal of its frames."""
         return round((self.notice + self.self_cleanup) * 1000)
 
     @property

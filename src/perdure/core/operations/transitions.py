@@ -1,6 +1,6 @@
-"""What can happen to an operation: functions from a ledger to the next one, and the lines that tell of it.
+"""Transitions of an operation: pure functions from a ledger to the next one and its log lines.
 
-Each is applied under the operation's lock and committed at once. What is refused raises and changes nothing.
+Each is applied under the operation's lock and committed at once. A refused transition raises and changes nothing.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -16,24 +16,24 @@ from perdure.core.operations.data import (
     OperationState,
     Participant,
     StackFrame,
-    failure_of,
+    failure_info,
     with_frames,
 )
 from perdure.core.operations.log import LogEvent, LogLevel, LogLine, event_line
 
 
-class Change(NamedTuple):
-    """The next state of a ledger, and what its log says about it."""
+class LedgerChange(NamedTuple):
+    """The next state of a ledger, and its log lines."""
 
     data: LedgerData
     lines: tuple[LogLine, ...] = ()
 
 
-Decide = Callable[[LedgerData], Change]
-"""A pure decision over what a ledger says. It may be asked again; what it raises changes nothing."""
+Decide = Callable[[LedgerData], LedgerChange]
+"""A pure decision over a ledger. It may be called again; if it raises, nothing changes."""
 
 
-class Changed(NamedTuple):
+class BeforeAfter(NamedTuple):
     """A ledger before and after a change."""
 
     before: LedgerData
@@ -50,7 +50,9 @@ class NewCall(NamedTuple):
     is_spawned: bool = False
 
 
-def create(operation_id: str, me: Participant, description: str | None, at: datetime) -> Change:
+def create(
+    operation_id: str, me: Participant, description: str | None, at: datetime
+) -> LedgerChange:
     data = LedgerData(
         operation_id=operation_id,
         initiator_id=me.participant_id,
@@ -60,52 +62,52 @@ def create(operation_id: str, me: Participant, description: str | None, at: date
         description=description,
     )
     detail = "" if description is None else f"description={description}"
-    return Change(data, (event_line(at, LogEvent.OPERATION_CREATED, me, detail),))
+    return LedgerChange(data, (event_line(at, LogEvent.OPERATION_CREATED, me, detail),))
 
 
-def join(data: LedgerData, me: Participant, at: datetime) -> Change:
-    require_open(data, me, ())
-    return Change(data, (event_line(at, LogEvent.PARTICIPANT_JOINED, me),))
+def join(data: LedgerData, me: Participant, at: datetime) -> LedgerChange:
+    require_running(data, me, ())
+    return LedgerChange(data, (event_line(at, LogEvent.PARTICIPANT_JOINED, me),))
 
 
 def is_fenced(data: LedgerData, me: Participant, held: Collection[str]) -> bool:
-    """Whether calls that a participant holds were taken from it."""
+    """Whether calls that the participant holds were marked as crashed or removed."""
     if data.operation_state is OperationState.RUNNING:
         mine = {frame.call_id for frame in data.frames_of(me) if frame.is_live}
         return not mine.issuperset(held)
     return not set(held).isdisjoint(data.crashed_call_ids)
 
 
-def require_heard_of(data: LedgerData, me: Participant, held: Collection[str]) -> None:
-    """Refuse a participant that was taken for dead."""
+def require_not_fenced(data: LedgerData, me: Participant, held: Collection[str]) -> None:
+    """Refuse a participant that was declared dead."""
     if is_fenced(data, me, held):
-        raise fenced(data, me)
+        raise participant_fenced(data, me)
 
 
-def require_open(data: LedgerData, me: Participant, held: Collection[str]) -> None:
-    """Refuse a participant that was taken for dead, and whatever comes after the end."""
-    require_heard_of(data, me, held)
+def require_running(data: LedgerData, me: Participant, held: Collection[str]) -> None:
+    """Refuse a participant that was declared dead, and any change of an operation that is not running."""
+    require_not_fenced(data, me, held)
     if data.operation_state is OperationState.COMPLETED:
-        raise over(data.operation_id)
+        raise operation_over(data.operation_id)
     if data.operation_state is not OperationState.RUNNING or data.aborted:
-        raise failed(data)
+        raise operation_failed(data)
 
 
-def fenced(data: LedgerData, me: Participant) -> ParticipantFenced:
-    info = failure_of(data)
+def participant_fenced(data: LedgerData, me: Participant) -> ParticipantFenced:
+    info = failure_info(data)
     if data.failure_reason is None and not data.aborted:
-        # The operation itself goes on, or went on to its end.
-        info = replace(info, reason=f"participant {me} was taken for dead")
+        # The operation itself has not failed.
+        info = replace(info, reason=f"participant {me} was declared dead")
     return ParticipantFenced(
-        f"participant {me} was silent for too long and taken for dead in operation"
-        f" {data.operation_id!r}: its calls were given up",
-        "stop its work, undo what must not stay, and join again for new calls",
+        f"participant {me} was silent for too long and declared dead in operation"
+        f" {data.operation_id!r}: its calls were abandoned",
+        "stop its work, undo its effects, and join again for new calls",
         info,
     )
 
 
-def failed(data: LedgerData) -> OperationFailed:
-    info = failure_of(data)
+def operation_failed(data: LedgerData) -> OperationFailed:
+    info = failure_info(data)
     return OperationFailed(
         f"operation {data.operation_id!r} failed: {info.reason}",
         "its participants clean up; create another one",
@@ -113,11 +115,11 @@ def failed(data: LedgerData) -> OperationFailed:
     )
 
 
-def over(operation_id: str) -> OperationOver:
+def operation_over(operation_id: str) -> OperationOver:
     return OperationOver(f"operation {operation_id!r} is completed", "create another one")
 
 
-def forgotten(operation_id: str) -> OperationOver:
+def operation_forgotten(operation_id: str) -> OperationOver:
     return OperationOver(
         f"operation {operation_id!r} is over; how it ended is not known, since no backup is kept",
         "create another one, with max_backups of 1 or more to know",
@@ -126,8 +128,8 @@ def forgotten(operation_id: str) -> OperationOver:
 
 def start_call(
     data: LedgerData, me: Participant, held: Collection[str], call: NewCall, at: datetime
-) -> Change:
-    require_open(data, me, held)
+) -> LedgerChange:
+    require_running(data, me, held)
     frame = StackFrame(
         call_id=call.call_id,
         participant_id=me.participant_id,
@@ -142,19 +144,19 @@ def start_call(
     event = LogEvent.CALL_SPAWNED if call.is_spawned else LogEvent.CALL_STARTED
     about = "" if call.description is None else f" description={call.description}"
     line = event_line(at, event, me, f"call={call.call_id}{about}")
-    return Change(with_frames(data, [*data.stack, frame]), (line,))
+    return LedgerChange(with_frames(data, [*data.stack, frame]), (line,))
 
 
 def end_call(
     data: LedgerData, me: Participant, held: Collection[str], call_id: str, line: LogLine
-) -> Change:
+) -> LedgerChange:
     """The call's frame leaves the stack, however the call ended; `line` says how."""
-    require_open(data, me, held)
-    return Change(with_frames(data, [f for f in data.stack if f.call_id != call_id]), (line,))
+    require_running(data, me, held)
+    return LedgerChange(with_frames(data, [f for f in data.stack if f.call_id != call_id]), (line,))
 
 
 def refreshed(data: LedgerData, me: Participant, held: Collection[str], at: datetime) -> LedgerData:
-    """The participant's own frames beat. One that it does not hold is of a start that was given up, and goes."""
+    """Refresh the participant's own frames. Frames that it does not hold come from an abandoned start: remove them."""
     frames = []
     for frame in data.stack:
         if frame.owner != me or not frame.is_live:
@@ -164,20 +166,20 @@ def refreshed(data: LedgerData, me: Participant, held: Collection[str], at: date
     return with_frames(data, frames)
 
 
-def hold(data: LedgerData, me: Participant, held: Collection[str], at: datetime) -> Change:
-    """The participant's calls, and what they hold, are its own: from now on for as long as nobody is missed."""
-    require_open(data, me, held)
-    return Change(refreshed(data, me, held, at))
+def hold(data: LedgerData, me: Participant, held: Collection[str], at: datetime) -> LedgerChange:
+    """Refresh the participant's calls, so that it owns them and their resources for another staleness period."""
+    require_running(data, me, held)
+    return LedgerChange(refreshed(data, me, held, at))
 
 
-def note(data: LedgerData, me: Participant, held: Collection[str], line: LogLine) -> Change:
-    """A line in the log, whatever became of the operation."""
-    require_heard_of(data, me, held)
-    return Change(data, (line,))
+def note(data: LedgerData, me: Participant, held: Collection[str], line: LogLine) -> LedgerChange:
+    """Write a log line, in any state of the operation."""
+    require_not_fenced(data, me, held)
+    return LedgerChange(data, (line,))
 
 
 class Resources(NamedTuple):
-    """Temporary resources to add to a call, or to the operation if there is no call, and those to let go."""
+    """Temporary resources to add to a call, or to the operation without a call, and those to release."""
 
     call_id: str | None
     added: tuple[str, ...] = ()
@@ -190,21 +192,23 @@ class Resources(NamedTuple):
 
 def keep_resources(
     data: LedgerData, me: Participant, held: Collection[str], resources: Resources
-) -> Change:
-    require_open(data, me, held)
+) -> LedgerChange:
+    require_running(data, me, held)
     if resources.call_id is None:
-        return Change(replace(data, temp_resources=resources.applied(data.temp_resources)))
+        return LedgerChange(replace(data, temp_resources=resources.applied(data.temp_resources)))
     frames = [
         replace(f, resources=resources.applied(f.resources))
         if f.call_id == resources.call_id
         else f
         for f in data.stack
     ]
-    return Change(with_frames(data, frames))
+    return LedgerChange(with_frames(data, frames))
 
 
-def complete(data: LedgerData, me: Participant, held: Collection[str], at: datetime) -> Change:
-    require_open(data, me, held)
+def complete_operation(
+    data: LedgerData, me: Participant, held: Collection[str], at: datetime
+) -> LedgerChange:
+    require_running(data, me, held)
     if data.stack:
         calls = ", ".join(f"{f.call_id} of {f.owner}" for f in data.stack)
         raise CallsOpen(
@@ -212,28 +216,48 @@ def complete(data: LedgerData, me: Participant, held: Collection[str], at: datet
             "end them, or wait until their participants have",
         )
     done = replace(data, operation_state=OperationState.COMPLETED, last_heartbeat=at)
-    return Change(done, (event_line(at, LogEvent.OPERATION_COMPLETED, me),))
+    return LedgerChange(done, (event_line(at, LogEvent.OPERATION_COMPLETED, me),))
 
 
-def abort(
+def request_abort(
     data: LedgerData, me: Participant, held: Collection[str], reason: str | None, at: datetime
-) -> Change:
-    """Ask for a clean-up; the first participant to see it begins it. Asked again, or too late, it changes nothing."""
-    require_heard_of(data, me, held)
+) -> LedgerChange:
+    """Request a clean-up; the first participant to see it starts it. A repeated or late request changes nothing."""
+    require_not_fenced(data, me, held)
     if data.aborted or data.operation_state is not OperationState.RUNNING:
-        return Change(data)
+        return LedgerChange(data)
     why = f"aborted by {me.participant_id!r}" + (f": {reason}" if reason else "")
     asked = replace(data, aborted=True, failure_reason=why)
     line = event_line(at, LogEvent.OPERATION_ABORTED, me, why, LogLevel.WARNING)
-    return Change(asked, (line,))
+    return LedgerChange(asked, (line,))
 
 
-def detect(data: LedgerData, me: Participant, stale: Sequence[Participant], at: datetime) -> Change:
-    """Phase 1. Mark what crashed. If that must not crash, or somebody aborted, coordinate the clean-up."""
+def give_up(data: LedgerData, me: Participant, held: Collection[str], at: datetime) -> LedgerChange:
+    """The initiator leaves an operation without completing it. Only the initiator can complete it, so it fails.
+
+    Participants with open calls see the abort and clean up; without any, the initiator does. The operation continues
+    if one of them has the initiator's name.
+    """
+    others = [frame for frame in data.stack if frame.is_live and frame.owner != me]
+    is_carried_on = any(frame.participant_id == me.participant_id for frame in others)
+    is_running = data.operation_state is OperationState.RUNNING
+    if not is_running or is_carried_on or is_fenced(data, me, held):
+        return LedgerChange(data)
+    asked = request_abort(data, me, held, "its initiator left without completing it", at)
+    if others:
+        return asked
+    begun = detect(asked.data, me, (), at)
+    return LedgerChange(begun.data, (*asked.lines, *begun.lines))
+
+
+def detect(
+    data: LedgerData, me: Participant, stale: Sequence[Participant], at: datetime
+) -> LedgerChange:
+    """Phase 1. Mark crashed calls. If one of them must not crash, or on an abort, coordinate the clean-up."""
     data, lines = _mark_crashed(data, me, stale, at)
     lost = [f for f in data.stack if f.state is FrameState.CRASHED and f.fail_on_crash]
     if not (lost or data.aborted):
-        return Change(data, tuple(lines))
+        return LedgerChange(data, tuple(lines))
     reason = data.failure_reason or _crash(lost) or "aborted"
     data = replace(
         _coordinated_by(data, me, at),
@@ -242,52 +266,54 @@ def detect(data: LedgerData, me: Participant, stale: Sequence[Participant], at: 
         failure_reason=reason,
     )
     line = event_line(at, LogEvent.CLEANUP_STARTED, me, f"reason={reason}", LogLevel.WARNING)
-    return Change(data, (*lines, line))
+    return LedgerChange(data, (*lines, line))
 
 
 def take_over(
     data: LedgerData, me: Participant, stale: Sequence[Participant], at: datetime
-) -> Change:
-    """The coordinator of a clean-up is gone, or has handed over: be it."""
+) -> LedgerChange:
+    """Become the coordinator of a clean-up whose coordinator is gone or has handed over."""
     data, lines = _mark_crashed(data, me, stale, at)
     line = event_line(at, LogEvent.COORDINATOR_REPLACED, me, "", LogLevel.WARNING)
-    return Change(_coordinated_by(data, me, at), (*lines, line))
+    return LedgerChange(_coordinated_by(data, me, at), (*lines, line))
 
 
-def clean_self(data: LedgerData, me: Participant, at: datetime) -> Change:
-    """Phase 2. This participant has cleaned up after itself. A coordinator's frames stay what they are."""
-    cleaned = _turned(data, me, FrameState.ACTIVE, FrameState.CLEANED_UP)
+def clean_self(data: LedgerData, me: Participant, at: datetime) -> LedgerChange:
+    """Phase 2. This participant has cleaned up its calls. A coordinator's frames keep their state."""
+    cleaned = _with_state(data, me, FrameState.ACTIVE, FrameState.CLEANED_UP)
     if data.operation_state is not OperationState.CLEANUP or cleaned == data:
-        return Change(data)
-    return Change(cleaned, (event_line(at, LogEvent.PARTICIPANT_CLEANED_UP, me),))
+        return LedgerChange(data)
+    return LedgerChange(cleaned, (event_line(at, LogEvent.PARTICIPANT_CLEANED_UP, me),))
 
 
-def hand_over(data: LedgerData, me: Participant) -> Change:
-    """The coordinator leaves: the next who looks takes over at once."""
-    return Change(_turned(data, me, FrameState.CLEANING_UP, FrameState.CLEANED_UP))
+def hand_over(data: LedgerData, me: Participant) -> LedgerChange:
+    """The coordinator leaves: the next participant that reads the ledger takes over."""
+    return LedgerChange(_with_state(data, me, FrameState.CLEANING_UP, FrameState.CLEANED_UP))
 
 
-def take_back(data: LedgerData, me: Participant, at: datetime) -> Change:
-    """What was handed over, and nobody took."""
-    return take_over(data, me, (), at) if data.is_handed_over else Change(data)
+def take_back(data: LedgerData, me: Participant, at: datetime) -> LedgerChange:
+    """Coordinate again if no other participant has taken over."""
+    return take_over(data, me, (), at) if data.is_handed_over else LedgerChange(data)
 
 
-def remove_frames(data: LedgerData, me: Participant, at: datetime) -> Change:
-    """Phase 3. Nothing of the operation is left but its end. Nothing changes if another coordinates by now."""
+def remove_frames(data: LedgerData, me: Participant, at: datetime) -> LedgerChange:
+    """Phase 3. Remove all frames; the operation has failed. Changes nothing if another participant coordinates now."""
     if data.operation_state is not OperationState.CLEANUP or data.coordinator != me:
-        return Change(data)
+        return LedgerChange(data)
     line = event_line(
         at, LogEvent.OPERATION_FAILED, me, f"reason={data.failure_reason}", LogLevel.ERROR
     )
     done = replace(data, operation_state=OperationState.FAILED, removal_timestamp=at, stack=())
-    return Change(done, (line,))
+    return LedgerChange(done, (line,))
 
 
-def sweep(data: LedgerData) -> Change:
-    """A contained crash: its frames are cleaned up, and go."""
+def sweep(data: LedgerData) -> LedgerChange:
+    """Remove the frames of contained crashes, after their clean-up."""
     if data.operation_state is not OperationState.RUNNING:
-        return Change(data)
-    return Change(with_frames(data, [f for f in data.stack if f.state is not FrameState.CRASHED]))
+        return LedgerChange(data)
+    return LedgerChange(
+        with_frames(data, [f for f in data.stack if f.state is not FrameState.CRASHED])
+    )
 
 
 def _mark_crashed(
@@ -312,7 +338,7 @@ def _crash(lost: Sequence[StackFrame]) -> str:
 
 
 def _coordinated_by(data: LedgerData, me: Participant, at: datetime) -> LedgerData:
-    """Its own frames mark the coordinator; one that has none gets one."""
+    """Mark the participant's frames as the coordinator's; without frames it gets one."""
     if not data.frames_of(me):
         marker = StackFrame(
             call_id=f"cleanup_{me.participant_id}_{me.session}",
@@ -325,11 +351,13 @@ def _coordinated_by(data: LedgerData, me: Participant, at: datetime) -> LedgerDa
             description="coordinates the clean-up",
         )
         data = with_frames(data, [*data.stack, marker])
-    data = _turned(data, me, FrameState.ACTIVE, FrameState.CLEANING_UP)
-    return _turned(data, me, FrameState.CLEANED_UP, FrameState.CLEANING_UP)
+    data = _with_state(data, me, FrameState.ACTIVE, FrameState.CLEANING_UP)
+    return _with_state(data, me, FrameState.CLEANED_UP, FrameState.CLEANING_UP)
 
 
-def _turned(data: LedgerData, me: Participant, before: FrameState, after: FrameState) -> LedgerData:
+def _with_state(
+    data: LedgerData, me: Participant, before: FrameState, after: FrameState
+) -> LedgerData:
     return with_frames(
         data,
         [replace(f, state=after) if f.owner == me and f.state is before else f for f in data.stack],

@@ -1,15 +1,15 @@
-"""What one participant has seen of an operation, and for how long, by its own clock that only goes forward."""
+"""What one participant has observed of an operation, with times of its monotonic clock."""
 
 from perdure.core.operations.data import LedgerData, OperationState, Participant
 from perdure.core.operations.liveness import Sightings
 from perdure.core.operations.timing import LedgerSettings
 
 
-class Watch:
-    """Tell it what the ledger says and when; ask it who is stale, and which phase is due.
+class ParticipantWatch:
+    """Observes the ledger; says which participants are stale and which clean-up phase is due.
 
-    An observer that was itself away for longer than the threshold (stopped, suspended, starved) can't tell whether
-    its peers were silent or it was deaf. It begins to count anew.
+    An observer that did not run for longer than the threshold (stopped, suspended, starved) can't know whether its
+    peers were silent. It restarts all ages.
     """
 
     def __init__(self, me: Participant, settings: LedgerSettings) -> None:
@@ -23,7 +23,7 @@ class Watch:
         self._coordinator: Participant | None = None
 
     def observe(self, data: LedgerData, now_ms: int) -> None:
-        """Take note of everybody's heartbeat and of the operation's own."""
+        """Record the heartbeats of all participants and of the operation."""
         if self._looked_ms is not None and now_ms - self._looked_ms > self._settings.staleness_ms:
             self._sightings = Sightings()
         self._looked_ms = now_ms
@@ -42,23 +42,23 @@ class Watch:
         self._sightings.observe(beats, now_ms)
 
     def stale(self, now_ms: int) -> list[Participant]:
-        """The peers that were not heard of for too long."""
+        """The peers without a heartbeat for too long."""
         names = self._sightings.stale(now_ms, self._settings.staleness_ms)
         owners = (self._owners[name] for name in names if name in self._owners)
         return [owner for owner in owners if owner != self.me]
 
     def is_alarming(self, data: LedgerData, now_ms: int) -> bool:
-        """Whether the ledger, which it has observed, is not to wait for the next heartbeat."""
-        is_sound = data.operation_state is OperationState.RUNNING and not data.aborted
-        return not is_sound or bool(self.stale(now_ms))
+        """Whether the observed ledger needs action before the next heartbeat."""
+        is_healthy = data.operation_state is OperationState.RUNNING and not data.aborted
+        return not is_healthy or bool(self.stale(now_ms))
 
     def ages_ms(self, now_ms: int) -> dict[Participant, int]:
-        """How long ago each participant with a call was heard of."""
+        """Age of the heartbeat of each participant with a call."""
         ages = self._sightings.age_ms
         return {owner: ages(name, now_ms) for name, owner in self._owners.items()}
 
     def operation_age_ms(self, now_ms: int) -> int:
-        """How long ago anybody was heard of, before this heartbeat."""
+        """Age of the operation's last heartbeat, before this one."""
         return self._sightings.age_ms(_OPERATION, now_ms)
 
     def is_too_old(self, age_ms: int) -> bool:
@@ -68,13 +68,13 @@ class Watch:
         return self._in_state_ms(now_ms) >= self._settings.removal_ms
 
     def is_backup_due(self, now_ms: int) -> bool:
-        """The coordinator moves first. Should it be gone, whoever still watches does it a threshold later."""
-        patience = 0 if self.has_coordinated else self._settings.staleness_ms
-        return self._in_state_ms(now_ms) >= self._settings.backup_ms + patience
+        """The coordinator moves the operation first; if it is gone, any other participant does, a threshold later."""
+        grace_ms = 0 if self.has_coordinated else self._settings.staleness_ms
+        return self._in_state_ms(now_ms) >= self._settings.backup_ms + grace_ms
 
     @property
     def has_coordinated(self) -> bool:
-        """Whether this participant was the last coordinator that it knows of."""
+        """Whether this participant is the last coordinator that it has seen."""
         return self._coordinator == self.me
 
     @property

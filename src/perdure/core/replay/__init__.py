@@ -1,1 +1,1 @@
-"""What replay decides: names that repeat themselves, whether a program did what it did before, retries."""
+"""Decisions of replay: deterministic ids, comparison of program and journal, retries, doubt."""

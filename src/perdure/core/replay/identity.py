@@ -1,7 +1,6 @@
-"""Names that a run's own place in the world gives: asked for twice, they are the same.
+"""Deterministic ids of messages and runs.
 
-Whatever a program sends is named by the run and the step that sent it, so that sending it again after a
-crash sends nothing new.
+Each message id depends on the run and the step that sends it, so sending it again after a crash sends nothing new.
 """
 
 from hashlib import sha256
@@ -22,7 +21,7 @@ def retry_guid(run_id: RunId, step: StepId, failed_attempt: int) -> Guid:
 
 
 def result_guid(run_id: RunId, step: StepId, attempt: int) -> Guid:
-    """The message that carries a result. Whoever executes the attempt, and however often: the same one."""
+    """The message that carries a result: the same for every host and every execution of the attempt."""
     return message_guid(run_id, "result", step, str(attempt))
 
 
@@ -32,14 +31,15 @@ def signal_guid(run_id: RunId, name: str, sender: str) -> Guid:
 
 
 def cancel_guid(run_id: RunId) -> Guid:
-    """The request to stop: a run, or the chain that began with it, is asked once, whoever asks."""
+    """The cancel request: one for a run, or for the chain that began with it, whichever process sends it."""
     return message_guid(run_id, "cancel")
 
 
-def child_run_id(parent: RunId, step: StepId) -> RunId:
-    """The run that a step of another run is. It sorts beside its parent."""
+def child_run_id(parent: RunId, step: StepId, attempt: int = 1) -> RunId:
+    """The id of the child run of a step's attempt. It sorts beside its parent."""
     at_ms = int(parent[2 : 2 + _V7_TIME_HEX], 16)
-    return new_run_id(at_ms, sha256(f"{parent}/{step}".encode()).digest()[:10])
+    address = parent_address(parent, step, attempt)
+    return new_run_id(at_ms, sha256(address.encode()).digest()[:10])
 
 
 def next_run_id(run_id: RunId) -> RunId:
@@ -48,14 +48,19 @@ def next_run_id(run_id: RunId) -> RunId:
     return new_run_id(at_ms, sha256(f"{run_id}/continued".encode()).digest()[:10])
 
 
-def parent_address(parent: RunId, step: StepId) -> str:
-    """How a child remembers whom to tell."""
-    return f"{parent}/{step}"
+def parent_address(parent: RunId, step: StepId, attempt: int = 1) -> str:
+    """The address of the step, and its attempt, that a child run reports to."""
+    return f"{parent}/{step}" if attempt == 1 else f"{parent}/{step}#{attempt}"
 
 
-def parse_parent(address: str) -> tuple[RunId, StepId]:
+def parse_parent(address: str) -> tuple[RunId, StepId, int]:
+    """The run, the step and the attempt that an address names."""
     run_id, _, step = address.partition("/")
-    return RunId(run_id), StepId(step)
+    name, _, attempt = step.rpartition("#")
+    # A step's id ends with its numbers, so a `#` of its name is never before digits alone.
+    if name and attempt.isdigit():
+        return RunId(run_id), StepId(name), int(attempt)
+    return RunId(run_id), StepId(step), 1
 
 
 def idempotency_text(run_id: RunId, step: StepId) -> str:

@@ -1,13 +1,14 @@
-"""Did the program do again what the journal says it did?"""
+"""Compares the events of a replayed program with its journal."""
 
 import msgspec
 
 from perdure.core.journal import events as e
+from perdure.core.replay.shapes import revealed, shape
 
 _IGNORED: dict[type[e.Event], frozenset[str]] = {
-    # When a timer fires was decided once; how patient a retry is may change with the code.
+    # When a timer fires was decided once; the backoff of a retry and the queue of a task may change with the code.
     e.TimerScheduled: frozenset(("fire_at_ms",)),
-    e.InvokeScheduled: frozenset(("retry_policy",)),
+    e.InvokeScheduled: frozenset(("retry_policy", "place")),
     e.RandomGenerated: frozenset(("value",)),
     e.TimeRecorded: frozenset(("time_us",)),
     # What an exception says may hold an address or a line number.
@@ -15,10 +16,11 @@ _IGNORED: dict[type[e.Event], frozenset[str]] = {
     e.ExecutionFailed: frozenset(("payload",)),
 }
 _NONE: frozenset[str] = frozenset()
+_MAY_LACK = frozenset(("payload", "signal"))
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where a program left the path that its journal records."""
+    """The first difference between a program and its journal. Its text shows shapes of payloads, not values."""
 
     seq: int
     recorded: e.Event | None
@@ -27,16 +29,20 @@ class Divergence(msgspec.Struct, frozen=True):
     reason: str = ""
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, reveal: bool = False) -> str:
+        """The same; `reveal` shows the payloads themselves."""
         lines = [f"at entry {self.seq}, {self.place}:"]
-        lines.append(f"  - journal: {spell(self.recorded)}")
-        lines.append(f"  + program: {spell(self.actual)}")
+        lines.append(f"  - journal: {describe_event(self.recorded, reveal=reveal)}")
+        lines.append(f"  + program: {describe_event(self.actual, reveal=reveal)}")
         if self.reason:
             lines.append(f"  {self.reason}")
         return "\n".join(lines)
 
 
 def differs(recorded: e.Event, actual: e.Event) -> bool:
-    """Whether the program's event is another than the recorded one, in anything that matters."""
+    """Whether the program's event differs from the recorded one in a field that counts."""
     kind = type(recorded)
     if kind is not type(actual):
         return True
@@ -47,14 +53,14 @@ def differs(recorded: e.Event, actual: e.Event) -> bool:
         if name in ignored:
             continue
         before = getattr(recorded, name)
-        # An erased payload can't be compared any more.
-        if before != getattr(actual, name) and not (name == "payload" and before is None):
+        # An erased payload can't be compared any more; older waits of several kinds name no signals.
+        if before != getattr(actual, name) and not (name in _MAY_LACK and before is None):
             return True
     return False
 
 
-def spell(event: e.Event | None) -> str:
-    """An event, for people."""
+def describe_event(event: e.Event | None, *, reveal: bool = False) -> str:
+    """An event as text, with the shape of its payload, or with `reveal` the payload itself."""
     if event is None:
         return "(nothing)"
     shown = []
@@ -63,7 +69,6 @@ def spell(event: e.Event | None) -> str:
         if name in ("staged", "guid", "released", "claim") or value is None:
             continue
         if isinstance(value, bytes):
-            text = value.decode(errors="replace")
-            value = text if len(text) <= 200 else f"{text[:200]}..."
+            value = revealed(value) if reveal else shape(value)
         shown.append(f"{name}={value}")
     return f"{type(event).__name__}({', '.join(shown)})"

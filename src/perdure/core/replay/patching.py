@@ -1,4 +1,4 @@
-"""Markers: entries that say from which place on a run follows a patch of its program.
+"""Markers: entries that record from which entry on a run follows a patch of its program.
 
 A marker is a `Posted` that posts nothing. It is a decision of the program, like a drawn number, but one that
 nothing else depends on: a program that does not ask for the patch any more need not repeat it. So replay sets
@@ -13,7 +13,7 @@ _PREFIX = "patch:"
 
 
 def marker_of(patch: str) -> Posted:
-    """What the journal holds of a patch."""
+    """The marker of a patch."""
     return Posted(f"{_PREFIX}{patch}", ())
 
 

@@ -1,7 +1,6 @@
-"""Suspicion: a step that was under way at several deaths of hosts may be what they died of.
+"""Suspicion: a step that was running when several hosts died may be the cause.
 
-Suspects begin one after the other. Whatever the next death is of, it puts in doubt those that had begun, and the last
-of them began just before it.
+Suspects start one after the other, so that the next death points to the suspect that started last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,14 +9,14 @@ from typing import Final, NamedTuple, TypeVar
 from perdure.core.ids import RunId, StepId
 
 SUSPICIOUS: Final = 2
-"""So many deaths make a suspect. One makes none: all that ran is in doubt then, and is to go on without delay."""
+"""Deaths that make a step a suspect. One is not enough: all running steps are in doubt then and must resume."""
 
-Place = tuple[RunId, StepId]
+RunStep = tuple[RunId, StepId]
 P = TypeVar("P")
 
 
 class Suspect(NamedTuple):
-    """At how many deaths of hosts a step was under way, and when it began last."""
+    """Number of host deaths while the step was running, and its last start."""
 
     deaths: int
     begun_at_ms: int
@@ -28,10 +27,10 @@ def is_suspect(deaths: int) -> bool:
 
 
 def next_suspect(suspects: Mapping[P, Suspect], last_begun_ms: int) -> P:
-    """Whose turn it is. The last of all suspects, those included that were failed since, began at `last_begun_ms`.
+    """The suspect to start next. `last_begun_ms` is the last start of any suspect, failed ones included.
 
-    First the one that began then: if it is what its host died of, it takes no other suspect along now. Then those
-    with the fewest deaths: who can't afford another one begins when nobody else is left that may bring it.
+    First the suspect that started then: if it kills its host, no other suspect is running now. Then those with the
+    fewest deaths, so that a suspect close to its limit starts when no other is left that may kill the host.
     """
 
     def merits(place: P) -> tuple[bool, int, int]:
@@ -42,10 +41,10 @@ def next_suspect(suspects: Mapping[P, Suspect], last_begun_ms: int) -> P:
 
 
 def first_of_queue(deaths: Sequence[int]) -> int:
-    """Which of the suspects of a queue has its turn: its place in an order that is the same each time.
+    """The index of the suspect of a queue to start next; the order of suspects is the same each time.
 
-    When they began a queue does not tell. So those with the fewest deaths go in order, and with one more in reverse:
-    who began last begins first then, too.
+    A queue does not record starts. So suspects with the fewest deaths start in order, and after one more death in
+    reverse order: again the suspect that started last starts first.
     """
     fewest = min(deaths)
     places = [place for place, each in enumerate(deaths) if each == fewest]

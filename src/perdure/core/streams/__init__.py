@@ -1,1 +1,1 @@
-"""Streams of chunks: who wrote what, which of it counts, and what a reader is to be told."""
+"""Streams of chunks: which attempt wrote a chunk, whether it counts, and what readers receive."""

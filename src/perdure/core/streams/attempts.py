@@ -1,35 +1,35 @@
-"""Which executions of a run's steps count: a fold over its journal, and nothing else."""
+"""Which executions of a run's steps count: a fold over its journal."""
 
 from typing import Final
 
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.replay.doubt import doubted_steps, resolution_of
-from perdure.core.streams.chunks import ROOT, ChunkState, Origin
+from perdure.core.streams.chunks import ROOT, ChunkOrigin, ChunkState
 
 _LOST: Final = None
-"""How a step ends of which no execution counts: it failed for good, was cancelled or skipped."""
+"""Outcome of a step without an execution that counts: failed, cancelled or skipped."""
 
 
 class Attempts:
-    """What the journal says of every attempt so far.
+    """The state of every attempt, by the journal.
 
-    An attempt is completed by its own `InvokeCompleted` that is ok. It is abandoned when it failed, whether or not
-    another one is to come; when it was in doubt, or a later one began; when its step was cancelled or skipped; and
-    when the run is over without it. Of the claims of a queued attempt only the last one can complete it.
+    An attempt is completed by its own successful `InvokeCompleted`. It is abandoned when it fails, whether or not a
+    retry follows; when it is in doubt, or a later one begins; when its step is cancelled or skipped; and when the
+    run ends without it. Of the claims of a queued attempt only the last one can complete it.
     """
 
     def __init__(self) -> None:
         self.is_over = False
-        """Nothing will be completed any more."""
+        """The run has ended: no attempt completes any more."""
         self._begun: dict[StepId, int] = {}
-        """The last attempt that started, of each step that is open."""
+        """The last started attempt of each open step."""
         self._abandoned: dict[StepId, int] = {}
-        """The last attempt that is known to be abandoned, of each step that is open."""
+        """The last abandoned attempt of each open step."""
         self._ended: dict[StepId, tuple[int, int] | None] = {}
-        """The attempt and claim that count, of each step that is settled."""
+        """The attempt and claim that count, of each settled step."""
         self._claims: dict[tuple[StepId, int], int] = {}
-        """The last claim of each attempt that has been seen at work, if not the first."""
+        """The last claim seen of each attempt, if not the first."""
 
     def learn(self, event: e.Event) -> None:
         """Take in the next event of the journal."""
@@ -51,14 +51,14 @@ class Attempts:
             case _:
                 pass
 
-    def see(self, origin: Origin) -> None:
-        """A chunk of that execution is there: an earlier claim of the same attempt has lost its lease."""
+    def see(self, origin: ChunkOrigin) -> None:
+        """A chunk of that execution exists: earlier claims of the same attempt have lost their lease."""
         attempt = origin.step, origin.attempt
         if origin.claim > self._claims.get(attempt, 1):
             self._claims[attempt] = origin.claim
 
-    def state_of(self, origin: Origin) -> ChunkState:
-        """Whether what that execution appended counts, as far as is known."""
+    def state_of(self, origin: ChunkOrigin) -> ChunkState:
+        """Whether the chunks of that execution count, as far as is known."""
         step, attempt, claim = origin
         if origin == ROOT or self._ended.get(step) == (attempt, claim):
             return ChunkState.COMPLETED

@@ -9,36 +9,36 @@ from perdure.core.ids import RunId, StepId
 
 
 class ChunkState(StrEnum):
-    """Whether a chunk counts: that of a completed attempt does, that of an abandoned one does not."""
+    """Whether a chunk counts: chunks of completed attempts do, those of abandoned ones do not."""
 
     PENDING = "pending"
     COMPLETED = "completed"
     ABANDONED = "abandoned"
 
 
-class Origin(NamedTuple):
-    """One execution of a step. A queued attempt is executed again when its lease ends: `claim` tells."""
+class ChunkOrigin(NamedTuple):
+    """One execution of a step. A queued attempt runs again when its lease expires: `claim` counts these."""
 
     step: StepId
     attempt: int = 1
     claim: int = 1
 
 
-ROOT: Final = Origin(StepId("root"))
+ROOT: Final = ChunkOrigin(StepId("root"))
 """The workflow itself. Its chunks commit with its entries, so they count as soon as they are there."""
 
 
 ChunkKey = tuple[RunId, str, StepId, int, int, int]
-"""What makes a chunk the same when it is written again: run, stream, origin and number."""
+"""Identity of a chunk, so that writing it again adds nothing: run, stream, origin and number."""
 
 
 class NewChunk(msgspec.Struct, frozen=True, gc=False):
-    """A chunk on its way into a stream. `number` counts those of its origin in that stream: two of one
-    number are one."""
+    """A chunk to append to a stream. `number` counts the chunks of its origin in the stream; the same number means the
+    same chunk."""
 
     run_id: RunId
     name: str
-    origin: Origin
+    origin: ChunkOrigin
     number: int
     payload: bytes
     at_ms: int
@@ -49,9 +49,9 @@ class NewChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredChunk(msgspec.Struct, frozen=True, gc=False):
-    """A chunk at its place in a stream. Positions have no gaps, and are those of the commits."""
+    """A stored chunk. Positions have no gaps and follow commit order."""
 
     position: int
-    origin: Origin
+    origin: ChunkOrigin
     payload: bytes
     at_ms: int

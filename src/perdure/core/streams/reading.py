@@ -1,4 +1,4 @@
-"""What a reader of a stream has been told, and what it is to be told next."""
+"""One reader's progress in a stream, and what it receives next."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -6,30 +6,30 @@ from typing import NamedTuple
 from perdure.core.ids import StepId
 from perdure.core.journal.events import Event
 from perdure.core.streams.attempts import Attempts
-from perdure.core.streams.chunks import ChunkState, Origin, StoredChunk
+from perdure.core.streams.chunks import ChunkOrigin, ChunkState, StoredChunk
 
 
-class Delivered(NamedTuple):
+class DeliveredChunk(NamedTuple):
     """A chunk, and whether it counts as far as is known."""
 
     chunk: StoredChunk
     state: ChunkState
 
 
-class Voided(NamedTuple):
-    """An execution whose chunks the reader has, and which was abandoned since."""
+class VoidedAttempt(NamedTuple):
+    """An execution that was abandoned after the reader received chunks of it."""
 
     step: StepId
     attempt: int
     spans: tuple[range, ...]
 
 
-class Reading:
-    """One reader's place in a stream. Chunks and events go in, in the order of the store; news comes out.
+class StreamReading:
+    """One reader's position in a stream. It takes chunks and events in store order, and yields deliveries and voids.
 
-    Every chunk is delivered once, in the order of positions. A chunk that is delivered while its attempt is pending
-    is voided later if that is abandoned; if nobody says so until the end, it counts. With `completed_only` nothing is
-    delivered before it counts, and a pending chunk holds up those behind it.
+    Every chunk is delivered once, in order of position. A chunk delivered while its attempt is pending is voided if
+    the attempt is abandoned later; otherwise it counts. With `completed_only` a chunk is delivered only once it
+    counts, and a pending chunk blocks those behind it.
     """
 
     def __init__(self, start: int, *, completed_only: bool = False) -> None:
@@ -37,11 +37,11 @@ class Reading:
         """The position of the next chunk."""
         self.attempts = Attempts()
         self.completed_only = completed_only
-        self._open: dict[Origin, list[range]] = {}
-        """What was delivered of executions that are not known to be completed or abandoned."""
+        self._open: dict[ChunkOrigin, list[range]] = {}
+        """Positions delivered, by execution that is still pending."""
 
-    def recall(self, spans: Iterable[tuple[Origin, range]]) -> None:
-        """The reader had these chunks before it came back: what became of them is news to it."""
+    def recall(self, spans: Iterable[tuple[ChunkOrigin, range]]) -> None:
+        """The reader received these chunks before it reconnected: report those that are voided since."""
         for origin, span in spans:
             self.attempts.see(origin)
             self._open.setdefault(origin, []).append(span)
@@ -51,8 +51,8 @@ class Reading:
         for event in events:
             self.attempts.learn(event)
 
-    def take(self, chunks: Sequence[StoredChunk]) -> Iterator[Delivered | Voided]:
-        """Take in the chunks from `position` on; what follows for the reader, in order.
+    def take(self, chunks: Sequence[StoredChunk]) -> Iterator[DeliveredChunk | VoidedAttempt]:
+        """Take the chunks from `position` on; yields what the reader receives, in order.
 
         The journal must have been read after the chunks: then an attempt is voided before chunks of the next
         one are delivered.
@@ -68,16 +68,16 @@ class Reading:
             if state is ChunkState.PENDING:
                 _extend(self._open.setdefault(chunk.origin, []), chunk.position)
             if state is ChunkState.COMPLETED or not self.completed_only:
-                yield Delivered(chunk, state)
+                yield DeliveredChunk(chunk, state)
 
-    def _settle(self) -> Iterator[Voided]:
+    def _settle(self) -> Iterator[VoidedAttempt]:
         for origin in list(self._open):
             state = self.attempts.state_of(origin)
             if state is ChunkState.PENDING:
                 continue
             spans = self._open.pop(origin)
             if state is ChunkState.ABANDONED:
-                yield Voided(origin.step, origin.attempt, tuple(spans))
+                yield VoidedAttempt(origin.step, origin.attempt, tuple(spans))
 
 
 def _extend(spans: list[range], position: int) -> None:

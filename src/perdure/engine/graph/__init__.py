@@ -1,1 +1,1 @@
-"""Graph runs: the machine that executes one."""
+"""Graph runs: the machine that executes a graph; its activities, their answers, its end."""

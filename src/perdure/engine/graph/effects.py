@@ -1,21 +1,21 @@
-"""What commits with a graph's decisions besides its books: the index of joins, hooks and search keys."""
+"""Effects that commit with a graph's decisions: the index of joins, hooks and search keys, and published job data."""
 
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.graph.identity import key_text, mailbox_of
 from perdure.core.graph.walk import Walk
 from perdure.core.ids import StepId
-from perdure.engine.replay.effects import Deliver, Effect, Hook, Ready, Track
+from perdure.engine.runs.effects import AddHook, Deliver, Publish, RunEffect, SetReady, Track
 
 if TYPE_CHECKING:
     from perdure.engine.graph.machine import GraphMachine
 
 
-def index_effects(walk: Walk) -> list[Effect]:
-    """Which joins wait for more, what they have been given, and which wait no longer."""
+def index_effects(walk: Walk) -> list[RunEffect]:
+    """The index changes of a walk: joins that wait for more, values given to them, and joins that are ready."""
     if not (walk.tracked or walk.ready):
         return []
-    effects: list[Effect] = [Ready(step) for step in walk.ready]
+    effects: list[RunEffect] = [SetReady(step) for step in walk.ready]
     effects.extend(
         Track(step, required, resolved)
         for step, (required, resolved) in walk.tracked.items()
@@ -25,8 +25,10 @@ def index_effects(walk: Walk) -> list[Effect]:
     return effects
 
 
-def key_effects(machine: "GraphMachine", walk: Walk, scope: dict[str, Any]) -> tuple[Effect, ...]:
-    """The search keys that a run is born with."""
+def key_effects(
+    machine: "GraphMachine", walk: Walk, scope: dict[str, Any]
+) -> tuple[RunEffect, ...]:
+    """The search keys of a new run."""
     lowered = machine.workflow.lowered
     return tuple(
         hook(machine, lowered.trigger.step(()), "key", name, walk.value(text, scope))
@@ -34,7 +36,16 @@ def key_effects(machine: "GraphMachine", walk: Walk, scope: dict[str, Any]) -> t
     )
 
 
-def hook(machine: "GraphMachine", step: StepId, kind: str, topic: str, key: Any) -> Hook:
+def job_effects(machine: "GraphMachine") -> tuple[RunEffect, ...]:
+    """Publishes the job data, if the graph persists it and it has changed."""
+    job = machine.state.job
+    if not machine.workflow.lowered.persists or job is machine.published:
+        return ()
+    machine.published = job
+    return (Publish("job", machine.codec.encode(job)),)
+
+
+def hook(machine: "GraphMachine", step: StepId, kind: str, topic: str, key: Any) -> AddHook:
     text = key_text(key)
     mailbox = mailbox_of(topic, text)
-    return Hook(step, mailbox, kind, topic, text, machine.sources.arrival(mailbox))
+    return AddHook(step, mailbox, kind, topic, text, machine.sources.arrival(mailbox))

@@ -1,7 +1,7 @@
-"""The index of a graph run: which joins wait, for what, with which values; and which hooks. A function of the journal.
+"""The index of a graph run: its waiting joins, the values given to them, and its hooks. A function of the journal.
 
-The rows of readiness, inbox and hooks tell others what a run waits for. The run itself never reads them: whoever
-replays its journal has the same in memory. So rows that are lost can be made again, and rows that are wrong be found.
+Clients and other hosts read the rows of readiness, inbox and hooks to learn what a run waits for. The run itself never
+reads them: a replay of its journal gives the same in memory. So lost rows can be rebuilt, and wrong ones detected.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,46 +15,46 @@ from perdure.core.graph.state import Join
 from perdure.core.graph.vertex import Primitive, SignalRequest, Vertex
 from perdure.core.graph.walk import NOT_AN_ITEM
 from perdure.core.ids import RunId, StepId
-from perdure.engine.replay.effects import (
-    Change,
+from perdure.engine.runs.effects import (
+    AddHook,
     Deliver,
-    Hook,
-    Ready,
+    RecordedChange,
+    RemoveHook,
+    SetReady,
     Track,
-    Unhook,
     UntrackAll,
 )
-from perdure.store.records import Delivery, Readiness
+from perdure.store.rows.records import InboxRow, ReadinessRow
 
 if TYPE_CHECKING:
     from perdure.engine.graph.machine import GraphMachine
 
 Given: TypeAlias = tuple[StepId, int, str, str]
-"""For which step, from which item, from where, under which name: the order of the inbox."""
+"""Receiving step, item number, source step, variable name: the order of the inbox."""
 
 
 class Index(msgspec.Struct):
-    """What of a run can be found by others. `hooks` are mailboxes by the step that waits there."""
+    """The index of one run: required and completed inputs by join, given values, and mailboxes by waiting step."""
 
     waiting: dict[StepId, tuple[int, int]] = {}
     given: dict[Given, bytes] = {}
     hooks: dict[StepId, RunId] = {}
 
     @property
-    def readiness(self) -> list[Readiness]:
-        """As rows, in the order of the store."""
-        return [Readiness(step, *counts) for step, counts in sorted(self.waiting.items())]
+    def readiness(self) -> list[ReadinessRow]:
+        """The rows, in the order of the store."""
+        return [ReadinessRow(step, *counts) for step, counts in sorted(self.waiting.items())]
 
     @property
-    def inbox(self) -> list[Delivery]:
-        """As rows, in the order of the store."""
+    def inbox(self) -> list[InboxRow]:
+        """The rows, in the order of the store."""
         return [
-            Delivery(step, StepId(source), variable, position, value)
+            InboxRow(step, StepId(source), variable, position, value)
             for (step, position, source, variable), value in sorted(self.given.items())
         ]
 
-    def follow(self, changes: Iterable[Change]) -> None:
-        """Become what it is when these changes are durable."""
+    def follow(self, changes: Iterable[RecordedChange]) -> None:
+        """Apply the effects of these changes."""
         for change in changes:
             for effect in change.effects:
                 match effect:
@@ -64,12 +64,12 @@ class Index(msgspec.Struct):
                     case Deliver(given):
                         key = given.step, given.position, given.source, given.variable
                         self.given[key] = given.value
-                    case Ready(step):
+                    case SetReady(step):
                         self.waiting.pop(step, None)
                         self.given = {key: v for key, v in self.given.items() if key[0] != step}
-                    case Hook(step, mailbox, "wait"):
+                    case AddHook(step, mailbox, "wait"):
                         self.hooks[step] = mailbox
-                    case Unhook(step):
+                    case RemoveHook(step):
                         self.hooks.pop(step, None)
                     case UntrackAll():
                         self.waiting, self.given, self.hooks = {}, {}, {}
@@ -78,9 +78,11 @@ class Index(msgspec.Struct):
 
 
 def stored_index(
-    readiness: Sequence[Readiness], inbox: Sequence[Delivery], hooks: Iterable[tuple[StepId, RunId]]
+    readiness: Sequence[ReadinessRow],
+    inbox: Sequence[InboxRow],
+    hooks: Iterable[tuple[StepId, RunId]],
 ) -> Index:
-    """The index as a store has it."""
+    """The index as stored."""
     return Index(
         {row.step: (row.required, row.completed) for row in readiness},
         {(row.step, row.position, row.source, row.variable): row.value for row in inbox},
@@ -89,7 +91,7 @@ def stored_index(
 
 
 def index_of(machine: "GraphMachine") -> Index:
-    """The index of a run in memory: what its rows must be when all that it has decided is durable."""
+    """The index of a run in memory: what its rows must be once all its decisions are durable."""
     index = Index()
     if machine.is_over:
         return index
@@ -97,13 +99,13 @@ def index_of(machine: "GraphMachine") -> Index:
     for (number, plane), join in machine.state.joins.items():
         vertex = vertices[number]
         step = vertex.step(plane)
-        if join.told:
-            index.waiting[step] = join.required, join.told
+        if join.indexed:
+            index.waiting[step] = join.required, join.indexed
         index.given.update(_given(machine, vertex, step, join))
     for waiting in machine.steps.values():
         request = waiting.vertex.request
         if waiting.key is not None and isinstance(request, SignalRequest):
-            index.hooks[waiting.step] = mailbox_of(request.topic, waiting.key)
+            index.hooks[waiting.step] = mailbox_of(waiting.topic, waiting.key)
     return index
 
 

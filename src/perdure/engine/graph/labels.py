@@ -1,10 +1,10 @@
-"""Digits of a graph run: entries that certify a phase of a step and change no state."""
+"""`Posted` events of a graph run: each certifies one phase of a step and changes nothing but digits."""
 
 from perdure.core.journal.events import Posted, Posting
 from perdure.core.ledger import AccountId
 
 ENTERED = "entry"
-"""The label of an answer's entry, which stands before the fact that it is of."""
+"""The label of an answer's entry, which precedes the answer itself."""
 
 
 def posted(label: str, *postings: tuple[AccountId, int], semaphore: int = 0) -> Posted:

@@ -1,33 +1,33 @@
-"""The machine that runs one graph: facts go in, what follows from them comes out. It does no I/O.
+"""The machine that runs one graph: facts go in, decisions come out. It does no I/O.
 
-It has the same place as the machine of workflows: hosts feed both alike, and commit what both decide. Here the program
-is data, so there are no coroutines to keep: a fact leads to a walk (`core/graph/walk.py`), and the walk to the next
-activities. Replay is the same thing: the journal's facts are fed in their order, and every decision is compared.
+Hosts feed it and commit its decisions as they do with the machine of workflows. Here the program is data, so there are
+no coroutines: a fact leads to a walk (`core/graph/walk.py`), and the walk to the next activities. Replay does the same:
+the machine feeds the journal's facts in their order and compares every decision.
 
 An activity's phases are those of the ledger. Each is an event with its own digit: an attempt, leg 1, the entry of an
-answer, its work, the spawning of children, completion. Where commits are fused they go together; stepwise
-each is alone, and whoever comes back after a crash decides only what is missing.
+answer, its work, the spawning of children, completion. Fused commits contain several phases, stepwise commits one
+each; after a crash the next host decides only the missing ones.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from perdure.authoring.context import Info
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import Codec
-from perdure.core.errors import InputError, UnknownName, UnreadableProgram
+from perdure.core.errors import AttemptsExhausted, InputError, UnknownName, UnreadableProgram
 from perdure.core.graph.identity import RESPOND
 from perdure.core.graph.state import GraphState
-from perdure.core.graph.trouble import trouble_of
-from perdure.core.graph.vertex import NO_PLANE, SignalRequest, Vertex
-from perdure.core.graph.walk import PASSED, Answer, Begun, Walk
+from perdure.core.graph.step_error import step_error_from
+from perdure.core.graph.transition import PASSED, StartingStep, StepResponse
+from perdure.core.graph.vertex import SignalRequest, Vertex
+from perdure.core.graph.walk import Walk
 from perdure.core.ids import Guid, StepId, message_guid
 from perdure.core.journal import events as e
 from perdure.core.ledger import (
-    ATTEMPT,
     CLOSED,
-    COMPLETED,
     ENTRY,
     SPAWNED,
     AccountId,
@@ -35,26 +35,30 @@ from perdure.core.ledger import (
     settle,
     step_account,
 )
-from perdure.engine.graph.answers import (
-    answer_of,
-    failure_of,
-    timed_out,
+from perdure.engine.graph.active_step import ActiveStep
+from perdure.engine.graph.answers import failed_answer, returned_answer, timeout_answer
+from perdure.engine.graph.beginning import begin_activity, fail_activity
+from perdure.engine.graph.effects import hook, index_effects, job_effects
+from perdure.engine.graph.ending import (
+    complete_run,
+    end_as_requested,
+    fail_run,
+    is_finishing,
+    stop_run,
 )
-from perdure.engine.graph.beginning import begin, stumble
-from perdure.engine.graph.effects import hook, index_effects, key_effects
-from perdure.engine.graph.ending import complete, fail, stop
 from perdure.engine.graph.labels import ENTERED, posted
-from perdure.engine.graph.signals import Waiting
-from perdure.engine.graph.step import Step
-from perdure.engine.machine import Handlers, RunMachine
-from perdure.engine.programs import Programs
-from perdure.engine.replay.abandoning import undo
-from perdure.engine.replay.effects import Change, Effect, Hook, Publish, Unhook, UntrackAll
-from perdure.engine.replay.promise import Place
+from perdure.engine.graph.pending_transition import Continuation, PendingTransition
+from perdure.engine.graph.signals import GraphSignals
+from perdure.engine.graph.triggering import trigger_run
+from perdure.engine.known_programs import KnownPrograms
+from perdure.engine.runs.abandoning import undo_effect
+from perdure.engine.runs.effects import AddHook, RecordedChange, RemoveHook, RunEffect, UntrackAll
+from perdure.engine.runs.machine import Handlers, RunMachine
+from perdure.engine.runs.promise import PromiseKind
 from perdure.engine.sources import Sources
 
 LONGEST_TURN = 1_000
-"""Events that one commit may hold before the rest waits for the next: a loop may turn without ever waiting."""
+"""Events in one commit before the rest waits for the next: a graph's loop may cycle without ever waiting."""
 
 
 class GraphMachine(RunMachine):
@@ -66,36 +70,71 @@ class GraphMachine(RunMachine):
         info: Info,
         codec: Codec,
         sources: Sources,
-        programs: Programs,
+        programs: KnownPrograms,
         recorded: Sequence[e.Event] = (),
     ) -> None:
         super().__init__(program, info, codec, sources, recorded, _never_same)
         self.workflow = program
         self.programs = programs
-        self.signals = Waiting()
+        self.signals = GraphSignals()
         self.state = GraphState()
-        self.steps: dict[StepId, Step] = {}
-        """Activities that wait for an answer."""
+        self.steps: dict[StepId, ActiveStep] = {}
+        """Activities under way: each waits for an answer."""
         self._graph = program.lowered
-        self._queue: deque[Begun] = deque()
-        """Activities that are to begin."""
+        self._queue: deque[StartingStep] = deque()
+        """Activities to begin."""
+        self._pending = PendingTransition()
+        """The rest of the last transition; it is decided before any activity in the queue begins."""
+        self._facts: Iterator[e.Event] | None = None
+        """The facts still to be replayed."""
         self.is_turn_over = False
-        """Whether the rest waits for the next commit: who is signalled now must not depend on what is decided next."""
+        """Whether the rest waits for the next commit: the receivers of a broadcast must not depend on later decisions,
+        and a new run is stored before it is parked."""
         self._is_indexed = False
-        """Whether there may be rows that tell what the run waits for."""
+        """Whether the run may have index rows in the store."""
         self._now = "its trigger"
+        self.stopping: e.CancelRequested | None = None
+        """The request to end the run once all finishing attempts have ended; no activity begins any more."""
+        self.published: dict[str, Any] = {}
+        """The job data last published to clients."""
 
     # Facts
 
     def replay(self) -> None:
         """Feed the recorded facts. Raises `Diverged` where the graph takes another path."""
-        for event in self.record.facts(_FACTS):
-            _FACTS[type(event)](self, event)
-            self._drive()
-        self.record.forget()
+        while not self.replay_some():
+            pass
 
-    def feed(self, event: e.Event, *effects: Effect) -> None:
-        """Take a fact in, and go on as far as it leads."""
+    def replay_some(self) -> bool:
+        """Feed recorded facts up to one turn's work. Returns whether the replay is complete."""
+        pending = self._pending
+        pending.renew()
+        if self._facts is None:
+            self._facts = self.record.facts(_FACTS)
+        while True:
+            self._drive()
+            if pending.work <= 0 and self.has_more:
+                return False
+            event = next(self._facts, None)
+            if event is None:
+                self.record.forget()
+                self._facts = None
+                return True
+            _FACTS[type(event)](self, event)
+
+    def feed(self, event: e.Event, *effects: RunEffect) -> None:
+        """Add a fact with its effects, and decide what follows, up to one turn's work.
+
+        While the run `is_busy` a host feeds only cancellations. Before any other fact the machine completes the pending
+        transition.
+        """
+        if isinstance(event, e.CancelRequested):
+            self._pending.stop_walking()
+        while self.is_busy:
+            self._pending.renew()
+            self._pending.advance(self.record)
+        if self.is_over:
+            return
         if isinstance(event, e.InvokeCompleted | e.TimerFired):
             event = self._enter(event)
         elif isinstance(event, e.SignalDelivered):
@@ -106,32 +145,40 @@ class GraphMachine(RunMachine):
         _FACTS[type(event)](self, event)
         self._drive()
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self) -> list[RecordedChange]:
         self.is_turn_over = False
+        self._pending.renew()
         return super().take_changes()
 
-    def go_on(self) -> None:
-        """Decide more where a turn was cut short, now that what was decided before is on its way."""
+    def continue_turn(self) -> None:
+        """Continue a turn that was cut short, after its first part went into a bundle."""
         self._drive()
 
     @property
     def has_more(self) -> bool:
-        return bool(self._queue) and not self.is_over
+        return (bool(self._queue) or self.is_busy) and self.stopping is None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._pending.is_busy
+
+    @property
+    def is_walking(self) -> bool:
+        return self._pending.is_walking
 
     @property
     def takes_more(self) -> bool:
-        return not (self.is_over or self.is_turn_over or self._queue)
+        return not (self.is_over or self.is_turn_over or self.has_more)
 
     def close(self) -> None:
-        """Take the run out of memory: nothing of it is elsewhere."""
+        """Release the run from memory: a graph holds nothing else."""
 
     def signal_name(self, topic: str, step: StepId | None) -> str:
-        """What a signal is called in the journal: one that was sent to topic and key is for one step alone."""
+        """The name under which the journal has a signal: a signal by topic and key is for one step only."""
         return topic if step is None else f"{topic}@{step}"
 
     def takes_signal(self, step: StepId | None) -> bool:
-        """Whether there is any use in it: for a step that is through it comes late, and so it does for a hook whose
-        time limit is entered."""
+        """Whether the run still accepts a signal for that step: not after the step ended or its timeout was entered."""
         if step is None:
             return True
         found = self.steps.get(step)
@@ -146,7 +193,7 @@ class GraphMachine(RunMachine):
         return self.signals.has_unread(guid)
 
     def _enter(self, event: e.InvokeCompleted | e.TimerFired) -> e.Event:
-        """The answer of a step as the ledger counts it: its entry is posted, then it is staged."""
+        """The staged form of a step's answer; posts the answer's entry first."""
         step = self.steps[event.promise_id]
         guid = step.guid if isinstance(event, e.InvokeCompleted) else event.guid
         assert guid is not None  # noqa: S101 - a timer's message has one, and so has an invoke's step
@@ -165,89 +212,61 @@ class GraphMachine(RunMachine):
             payload=event.payload,
         )
 
-    def entry(self, step: Step, guid: Guid) -> e.Posted:
-        """Leg 2 is entered: the step counts it, and the message gets its ordinal."""
+    def entry(self, step: ActiveStep, guid: Guid) -> e.Posted:
+        """The entry of leg 2: the step counts it, and the message gets its ordinal."""
         account = step_account(step.step)
         return posted(ENTERED, (account, ENTRY), (message_account(guid), step.entries + 1))
 
-    def _on_entered(self, step: Step) -> None:
+    def _on_entered(self, step: ActiveStep) -> None:
         step.entries += 1
         step.is_entered = True
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
         self.parent = event.parent_id
         self.state.semaphore = 1
-        trigger = self._graph.trigger
-        guid = event.guid or message_guid(self.info.run_id, "start")
-        walk = Walk(self.state, self.codec)
-        effects: tuple[Effect, ...] = ()
-        emitted: list[Effect] = []
-        try:
-            scope = self.workflow.scope(self.codec, event.payload or b"{}")
-            effects = key_effects(self, walk, scope)
-            walk.leave(trigger, NO_PLANE, scope, PASSED)
-            emitted = self._emitted(walk, scope)
-        except Exception as error:  # an input that does not fit, or an expression that raises
-            walk.trouble = trouble_of(error)
-        if walk.trouble is not None:
-            fail(self, walk.trouble)
-            return
-        count = len(walk.begun)
-        spawned = posted("spawn", (message_account(guid), SPAWNED), semaphore=count - 1)
-        self.record.emit(spawned, *effects, *self._indexed(walk))
-        self._skip(walk)
-        if emitted:
-            # Step 3 before the end: clients may read this from now on.
-            done = posted("emit", (message_account(guid), COMPLETED))
-            self.record.emit(done, *emitted)
-        self.state.semaphore = count
-        self._queue.extend(walk.begun)
-        if not count:
-            complete(self, None if emitted else guid, None)
-
-    def _emitted(self, walk: Walk, scope: dict[str, Any]) -> list[Effect]:
-        found: list[Effect] = []
-        if self._graph.emit is not None:
-            found.append(Publish("emitted", self.codec.encode(walk.value(self._graph.emit, scope))))
-        if self._graph.persists:
-            found.append(Publish("job", self.codec.encode(self.state.job)))
-        return found
+        trigger_run(self, event)
 
     def on_completed(self, event: e.InvokeCompleted) -> None:
         step = self.steps[event.promise_id]
         promise = self.promises.pop(event.promise_id)
         promise.is_settled = True
         promise.is_running = False
+        if self.stopping is not None:
+            if not is_finishing(self):
+                end_as_requested(self, self.stopping)
+            return
         if event.ok:
-            answer = answer_of(self.codec, event.payload)
+            answer = returned_answer(self.codec, event.payload)
         else:
-            what = f"{'run' if promise.place is Place.CHILD else 'task'} {promise.name!r} (step {step.step})"
-            answer = failure_of(self.codec, event.payload, what)
+            what = f"{'run' if promise.kind is PromiseKind.CHILD else 'task'} {promise.name!r} (step {step.step})"
+            answer = failed_answer(self.codec, event.payload, what, self.program.fn.__module__)
         assert event.guid is not None  # noqa: S101 - `_enter` gave it one
         walk = self._leave(step, answer)
         if walk.stays:
-            # Whatever else it has to say comes as a signal to the step itself.
+            # Its further answers arrive as signals to the step itself.
             self.signals.expect(step.step, (self.signal_name(RESPOND, step.step),))
-        self.answered(step, event.guid, walk)
-        self.receive(step)
+        self.walk(walk, partial(self._received, step, event.guid))
 
     def _on_fired(self, event: e.TimerFired) -> None:
         step = self.steps[event.promise_id]
         assert event.guid is not None  # noqa: S101 - `_enter` gave it one
         self.promises.pop(event.promise_id).is_settled = True
+        if self.stopping is not None:
+            return
         is_limit = step.step in self.signals
         self.signals.give_up(step.step)
-        answer = timed_out(f"hook {step.step}") if is_limit else PASSED
-        self.answered(step, event.guid, self._leave(step, answer))
+        answer = timeout_answer(f"hook {step.step}") if is_limit else PASSED
+        self.walk(self._leave(step, answer), partial(self.answered, step, event.guid))
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         waiting = self.signals.deliver(event)
-        if waiting is not None and not self.steps[waiting].is_entered:
+        is_stopping = self.stopping is not None
+        if waiting is not None and not is_stopping and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         self.cancel_reason = event.reason
-        stop(self, event)
+        stop_run(self, event)
 
     def on_posted(self, event: e.Posted) -> None:
         if event.label == ENTERED:
@@ -255,105 +274,128 @@ class GraphMachine(RunMachine):
             return
         super().on_posted(event)
 
-    # Going on
+    # Driving
 
     def _drive(self) -> None:
-        """Begin what is to begin, as far as one commit may go."""
-        queue, record = self._queue, self.record
-        while queue and not self.is_over:
-            if self.is_turn_over or len(record.changes) >= LONGEST_TURN:
+        """Complete the pending transition and begin queued activities, within the limits of one turn.
+
+        Where a turn was cut short, the journal may have other facts before the later decisions: replay takes those
+        first.
+        """
+        queue, record, pending = self._queue, self.record, self._pending
+        while not self.is_over and self.stopping is None:
+            is_enough = pending.work <= 0 or len(record.changes) >= LONGEST_TURN
+            if is_enough and not pending.is_closing:  # the end of a run is in one commit
                 return
-            begun = queue.popleft()
-            step = begun.vertex.step(begun.plane)
-            self._now = step
-            try:
-                begin(self, begun, step)
-            except (UnknownName, UnreadableProgram):
-                raise  # it is this process that lacks something, and not the graph that is wrong
-            except InputError as error:  # before anything was decided
-                stumble(self, begun, step, error)
+            if pending.is_busy:
+                pending.advance(record)
+            elif queue and not self.is_turn_over and not record.is_fact_next(_FACTS, _DECIDED):
+                self._begin(queue.popleft())
+            else:
+                return
 
-    def attempt(self, step: StepId, *seeds: tuple[AccountId, int]) -> None:
-        """Leg 1 is entered. Whoever finds that it was, and no more, enters it once more and counts that."""
-        account = step_account(step)
-        was_recorded = self.record.is_replaying
-        self.record.emit(posted("attempt", (account, ATTEMPT), *seeds))
-        if was_recorded:
-            again = posted("attempt", (account, ATTEMPT))
-            while self.record.is_next(again):
-                self.record.emit(again)
-            if not self.record.is_replaying:
-                self.record.emit(again)
+    def walk(self, walk: Walk, then: Continuation) -> None:
+        """Walk next; then `then` decides on what the walk found."""
+        self._pending.walk(walk, then)
 
-    def ask(self, begun: Begun, step: StepId) -> Step:
-        """The activity is under way from now on."""
-        found = self.steps[step] = Step(begun, step)
+    def _begin(self, begun: StartingStep) -> None:
+        step = begun.vertex.step(begun.plane)
+        self._now = step
+        try:
+            begin_activity(self, begun, step)
+        except (UnknownName, UnreadableProgram):
+            # This process lacks a definition; the graph is valid. A new run is stored first: its next turn raises this
+            # again, and the host parks the run.
+            if not self._is_being_born:
+                raise
+            self._queue.appendleft(begun)
+            self.is_turn_over = True
+        except AttemptsExhausted as error:
+            # The step can't be entered, so none of its edges can handle the error.
+            fail_run(self, step_error_from(error))
+        except InputError as error:  # before anything was decided
+            fail_activity(self, begun, step, error)
+
+    @property
+    def _is_being_born(self) -> bool:
+        """Whether this turn contains the first event of the run."""
+        changes = self.record.changes
+        return bool(changes) and isinstance(changes[0].event, e.ExecutionStarted)
+
+    def ask(self, begun: StartingStep, step: StepId) -> ActiveStep:
+        """Register an activity as under way."""
+        found = self.steps[step] = ActiveStep(begun, step)
         return found
 
     def has_key(self, step: StepId | None) -> bool:
         found = None if step is None else self.steps.get(step)
         return found is not None and found.key is not None
 
-    def hook_again(self, step: StepId | None) -> Hook | None:
+    def hook_again(self, step: StepId | None) -> AddHook | None:
         return self.hook_of(self.steps[step]) if step is not None and self.has_key(step) else None
 
-    def hook_of(self, step: Step) -> Hook:
-        """How others find the step: by topic and key."""
-        request = step.vertex.request
-        assert isinstance(request, SignalRequest)  # noqa: S101 - only those have a key
+    def hook_of(self, step: ActiveStep) -> AddHook:
+        """The hook by which signals to the step's topic and key reach it."""
         self._is_indexed = True
-        return hook(self, step.step, "wait", request.topic, step.key)
+        return hook(self, step.step, "wait", step.topic, step.key)
 
-    def receive(self, step: Step) -> None:
-        """Take the oldest signal that the step waits for, if there is one; if it stays, the next one too."""
-        while step.step in self.steps and not self.is_over:
+    def receive(self, step: ActiveStep) -> None:
+        """Receive the oldest buffered signal that the step waits for; the next ones too while the step stays."""
+        event = None
+        if step.step in self.steps and not self.is_over:
             event = self.signals.take(step.step)
-            if event is None:
-                return
-            guid = event.guid or message_guid(self.info.run_id, "signal", event.signal_name)
-            if not step.is_entered:
-                self.record.emit(self.entry(step, guid))
-            self._on_entered(step)
-            walk = self._leave(step, answer_of(self.codec, event.payload))
-            received = e.SignalReceived(
-                step.step,
-                event.signal_name,
-                event.delivery_id,
-                guid,
-                True,
-                walk.stays,
-                payload=event.payload,
-            )
-            promise = self.promises.get(step.step)
-            effects: tuple[Effect, ...] = ()
-            if not walk.stays:
-                self.signals.give_up(step.step)
-                if promise is not None:  # its time limit
-                    del self.promises[step.step]
-                    promise.is_settled = True
-                    effects = (undo(self, promise),)
-            self.record.emit(received, *effects)
-            self.answered(step, guid, walk)
+        if event is None:
+            return
+        guid = event.guid or message_guid(self.info.run_id, "signal", event.signal_name)
+        if not step.is_entered:
+            self.record.emit(self.entry(step, guid))
+        self._on_entered(step)
+        walk = self._leave(step, returned_answer(self.codec, event.payload))
+        received = e.SignalReceived(
+            step.step,
+            event.signal_name,
+            event.delivery_id,
+            guid,
+            True,
+            walk.stays,
+            payload=event.payload,
+        )
+        promise = self.promises.get(step.step)
+        effects: tuple[RunEffect, ...] = ()
+        if not walk.stays:
+            self.signals.give_up(step.step)
+            if promise is not None:  # its time limit
+                del self.promises[step.step]
+                promise.is_settled = True
+                effects = (undo_effect(self, promise),)
+        self.record.emit(received, *effects)
+        self.walk(walk, partial(self._received, step, guid))
 
-    def _leave(self, step: Step, answer: Answer) -> Walk:
-        """What follows from the answer, and whether the step stays for another one."""
+    def _received(self, step: ActiveStep, guid: Guid, walk: Walk) -> None:
+        """Decide on an answer after its walk; the next answer may be buffered already."""
+        self.answered(step, guid, walk)
+        if not self._pending.is_closing:
+            self.receive(step)
+
+    def _leave(self, step: ActiveStep, answer: StepResponse) -> Walk:
+        """The walk from the step's answer; it also decides whether the step stays for another answer."""
         vertex = step.vertex
         plane = (*step.plane, step.entries - 1) if vertex.opens_planes else step.plane
         walk = Walk(self.state, self.codec)
         walk.leave(vertex, plane, step.scope, answer)
         return walk
 
-    def answered(self, step: Step, guid: Guid, walk: Walk) -> None:
-        """Leg 2: the answer is known, and leads to what follows."""
+    def answered(self, step: ActiveStep, guid: Guid, walk: Walk) -> None:
+        """Leg 2, after the walk from an answer: close the step unless it stays, and spawn its children."""
         step.is_entered = False
-        effects: tuple[Effect, ...] = ()
+        effects: tuple[RunEffect, ...] = ()
         if not walk.stays:
             del self.steps[step.step]
             self.signals.forget(self.signal_name(RESPOND, step.step))
             if step.key is not None:
-                effects = (Unhook(step.step),)
+                effects = (RemoveHook(step.step),)
         elif step.key is not None:
-            effects = (self.hook_of(step),)  # whoever found it took it out of the index
+            effects = (self.hook_of(step),)  # the match removed the hook from the index
         self.spawn(step.vertex, step.step, guid, walk, effects)
 
     def spawn(
@@ -362,49 +404,59 @@ class GraphMachine(RunMachine):
         step: StepId,
         guid: Guid,
         walk: Walk,
-        effects: tuple[Effect, ...] = (),
+        effects: tuple[RunEffect, ...] = (),
     ) -> None:
-        """Steps 2 and 3: the children open, the step closes, and with the last one the run."""
-        if walk.trouble is not None:
-            fail(self, walk.trouble)
+        """Steps 2 and 3 of leg 2: open the children, close the step, and with the last step the run."""
+        if walk.error is not None:
+            fail_run(self, walk.error)
             return
         # One that stays is among its own children.
-        settlement = settle(self.state.semaphore, len(walk.begun) + walk.stays)
+        opened = len(walk.begun) + walk.stays
+        settlement = settle(self.state.semaphore, opened, self._graph.threshold)
         self.state.semaphore = settlement.after
-        digits = SPAWNED + settlement.closed * CLOSED
+        # A run that never had as many obligations as its threshold closes with the last one.
+        is_closed = settlement.closed or settlement.after == 0
+        digits = SPAWNED + is_closed * CLOSED
         self.record.emit(
             posted("spawn", (message_account(guid), digits), semaphore=settlement.delta),
             *effects,
-            *self._indexed(walk),
+            *self.indexed(walk),
+            *job_effects(self),
         )
-        self._skip(walk)
-        self._queue.extend(walk.begun)
-        if settlement.closed:
-            complete(self, guid, None if vertex.is_reentrant else step)
+        closing = None
+        if is_closed:
+            closing = partial(complete_run, self, guid, None if vertex.is_reentrant else step)
+        self.decide(walk, closing)
 
-    def _indexed(self, walk: Walk) -> list[Effect]:
+    def decide(self, walk: Walk, closing: Callable[[], None] | None) -> None:
+        """Emit the walk's skips, then what `closing` emits; then begin the activities that the walk reached."""
+        self._queue.extend(walk.begun)
+        self._pending.decide(walk.skipped, closing)
+
+    def indexed(self, walk: Walk) -> list[RunEffect]:
         self._is_indexed = self._is_indexed or bool(walk.tracked)
         return index_effects(walk)
 
-    def _skip(self, walk: Walk) -> None:
-        for skipped in walk.skipped:
-            self.record.emit(e.StepSkipped(skipped, "no path leads to it"))
-
     # The end
 
-    def finish(self, ending: e.Terminal, effects: Sequence[Effect]) -> None:
-        """The run is over with this entry."""
+    def finish(self, ending: e.Terminal, effects: Sequence[RunEffect]) -> None:
+        """End the run with this event."""
         self.is_over = True
         self.state.semaphore = 0
         self._queue.clear()
+        self._pending.clear()
         self.steps.clear()
         if self._is_indexed:
             effects = (*effects, UntrackAll())
         self.record.emit(ending, *effects)
 
     def _place(self) -> str:
-        """Where the graph is, for people."""
+        """The graph's current step, for error texts."""
         return f"graph {self.workflow.name!r} at {self._now}"
+
+
+_DECIDED = frozenset({"attempt"})
+"""The label of the first event of an activity. Where an activity may begin, a `Posted` with another label is a fact."""
 
 
 def _step_of(account: AccountId) -> StepId:

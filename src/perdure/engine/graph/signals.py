@@ -1,4 +1,4 @@
-"""Signals to a graph run: kept until a hook asks for them, taken by the hook that has waited longest."""
+"""A graph run's signals: buffered until a hook waits for them, received by the hook that has waited longest."""
 
 from collections import deque
 
@@ -6,8 +6,8 @@ from perdure.core.ids import Guid, StepId
 from perdure.core.journal.events import SignalDelivered
 
 
-class Waiting:
-    """Which steps wait for which signals, and what has come that nobody has asked for."""
+class GraphSignals:
+    """Steps that wait for signals, and signals not received yet."""
 
     def __init__(self) -> None:
         self._kept: dict[str, deque[SignalDelivered]] = {}
@@ -17,15 +17,15 @@ class Waiting:
         self._unread: set[Guid] = set()
 
     def next_delivery(self, name: str) -> int:
-        """The number that the next signal of that name gets."""
+        """The number of the next signal of that name."""
         return self._delivered.get(name, 0) + 1
 
     def has_unread(self, guid: Guid) -> bool:
-        """Whether that message has come and no step has taken it: nothing in the ledger tells of it yet."""
+        """Whether that signal is buffered: delivered, but not received by a step, so not in the ledger yet."""
         return guid in self._unread
 
     def deliver(self, event: SignalDelivered) -> StepId | None:
-        """Keep a signal. Returns the step that waits for it, if one does."""
+        """Buffer a signal. Returns the step that waits for it, if any."""
         name = event.signal_name
         self._delivered[name] = event.delivery_id
         self._kept.setdefault(name, deque()).append(event)
@@ -39,7 +39,7 @@ class Waiting:
             self._waiting.setdefault(name, {})[step] = None
 
     def give_up(self, step: StepId) -> None:
-        """The step does not wait any more."""
+        """Stop waiting with that step."""
         for name in self._names.pop(step, ()):
             waiting = self._waiting[name]
             waiting.pop(step, None)
@@ -47,7 +47,7 @@ class Waiting:
                 del self._waiting[name]
 
     def forget(self, name: str) -> None:
-        """Nobody will ever ask for that name."""
+        """Drop the buffered signals of a name that no step will wait for again."""
         for event in self._kept.pop(name, ()):
             if event.guid is not None:
                 self._unread.discard(event.guid)
@@ -57,7 +57,7 @@ class Waiting:
         return step in self._names
 
     def take(self, step: StepId) -> SignalDelivered | None:
-        """The oldest signal that the step waits for; it goes on waiting."""
+        """Remove and return the oldest buffered signal that the step waits for. The step keeps waiting."""
         for name in self._names.get(step, ()):
             kept = self._kept.get(name)
             if kept:

@@ -1,10 +1,10 @@
-"""Applying to Postgres what a group changes of graphs."""
+"""Applies a group's changes of the graph tables to Postgres."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from perdure.store.graph_index import GraphIndex
-from perdure.store.graph_rows import (
+from perdure.store.commit.graph_index import GraphIndex
+from perdure.store.commit.graph_row_values import (
     broadcast_rows,
     cleared_runs,
     cleared_steps,
@@ -15,12 +15,12 @@ from perdure.store.graph_rows import (
     unhooked_steps,
 )
 
-Run = Callable[[str, list[Any]], Awaitable[int]]
-"""Runs a statement with rows, if there are any; returns how many were changed."""
+RunStatement = Callable[[str, list[Any]], Awaitable[int]]
+"""Runs a named statement with rows, if there are any; returns how many rows it changed."""
 
 
-async def write_index(run: Run, index: GraphIndex) -> bool:
-    """False if nodes would have more predecessors resolved than they require."""
+async def write_index(run: RunStatement, index: GraphIndex) -> bool:
+    """Write the changes in order. False if a node would have more predecessors resolved than it requires."""
     tracked = tracked_rows(index)
     await run("clear_runs", cleared_runs(index))
     await run("clear_steps", cleared_steps(index))

@@ -1,4 +1,4 @@
-"""The tables of graphs in a Postgres store."""
+"""The graph tables of a Postgres store."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,22 +7,24 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from perdure.core.messages import Message
-from perdure.store.graphs import MATCHES, GraphQueries, require_digest, require_version
+from perdure.store.graph_tables import MAX_MATCHES, GraphQueries, require_digest, require_version
 from perdure.store.postgres.writing import Connection, transaction
-from perdure.store.records import NewProgram
-from perdure.store.rowforms import message_from
+from perdure.store.rows.records import NewProgram
+from perdure.store.rows.runs import message_from
+from perdure.store.rows.values import require_storable_values
 from perdure.store.statements import statements
-from perdure.store.values import require_storable
 
 T = TypeVar("T")
 _SQL = statements("postgres_graphs")
 
 
 class PostgresGraphs(GraphQueries):
-    """The part of a store that is about graphs."""
+    """The graph tables of a store."""
 
-    async def match_hooks(self, now_ms: int, limit: int = MATCHES) -> list[Message]:
-        moved = map(message_from, await self._ask("match_hooks", now_ms=now_ms, limit=limit))
+    async def match_hooks(self, now_ms: int, limit: int = MAX_MATCHES) -> list[Message]:
+        moved = map(
+            message_from, await self._fetch_graph_rows("match_hooks", now_ms=now_ms, limit=limit)
+        )
         return sorted(moved, key=lambda message: (message.arrival, message.guid))
 
     async def activate_program(self, name: str, version: str) -> None:
@@ -33,7 +35,7 @@ class PostgresGraphs(GraphQueries):
                 await connection.execute(_SQL["deactivate_program"], name, version)
                 await connection.execute(_SQL["activate_program"], name, version)
 
-        require_storable([name, version])
+        require_storable_values([name, version])
         await self._use(activate)
 
     async def _deploy(self, programs: Sequence[NewProgram], at_ms: int) -> None:
@@ -47,8 +49,8 @@ class PostgresGraphs(GraphQueries):
 
         await self._use(deploy)
 
-    async def _ask(self, name: str, /, **values: Any) -> list[Any]:
-        require_storable(values.values())
+    async def _fetch_graph_rows(self, name: str, /, **values: Any) -> list[Any]:
+        require_storable_values(values.values())
         return await self._use(lambda connection: connection.fetch(_SQL[name], *values.values()))
 
     @abstractmethod

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from perdure.core.errors import InvalidUrl, NotOurDatabase, StoreUnavailable
+from perdure.store.postgres.poolers import require_own_session
 from perdure.store.schema import known_version, migrations, no_store, require_newest, strange_tables
 
 OLDEST = 14
@@ -19,15 +20,15 @@ LOST = (
     asyncpg.CrashShutdownError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.IdleSessionTimeoutError,
-    asyncpg.InternalClientError,  # what the driver says if it is asked between the end and its notice
+    asyncpg.InternalClientError,  # the driver's error before it has noticed the end of a connection
     asyncpg.StatementCompletionUnknownError,
     asyncpg.TooManyConnectionsError,
     OSError,
     EOFError,
 )
-"""The connection, not the statement, is at fault: connect again.
+"""Errors of the connection, not of the statement: connect again.
 
-So is an `InterfaceError` on a connection that is closed; on an open one it is a mistake of ours.
+An `InterfaceError` belongs to them if the connection is closed; on an open one it is a bug of Perdure's.
 """
 
 _SILENCE = {
@@ -36,16 +37,16 @@ _SILENCE = {
     "TCP_KEEPCNT": 3,
     "TCP_USER_TIMEOUT": 25_000,
 }
-"""A server that is asked something and says nothing: seconds, a count, and milliseconds."""
+"""Socket options that detect a silent server: seconds, a count, and milliseconds."""
 
 CONFLICT = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
-"""Two transactions met: try again."""
+"""Conflicts between two transactions: try again."""
 
 
 class Address:
-    """A Postgres URL, with our own options taken out of it.
+    """A Postgres URL, without Perdure's own options.
 
-    `statement_cache_size=0` turns prepared statements off, for poolers that can't hold them.
+    `statement_cache_size=0` turns prepared statements off, for poolers that don't support them.
     """
 
     def __init__(self, url: str) -> None:
@@ -67,16 +68,16 @@ class Address:
             statement_cache_size=self.statement_cache_size,
             server_settings={"application_name": "perdure"},
         )
-        _notice_silence(connection)
+        _detect_silence(connection)
         return connection
 
 
-def _notice_silence(connection: "asyncpg.Connection[Any]") -> None:
-    """Let the system find out that a server is gone that did not say so: a machine that failed, a link that is down.
+def _detect_silence(connection: "asyncpg.Connection[Any]") -> None:
+    """Let the system detect a server that vanished without closing the connection, such as a failed machine or network.
 
-    By its own defaults that takes two hours. Not for a socket in the file system, which always says so.
+    With the system's defaults that takes two hours. Unix sockets don't need it: their end is always reported.
     """
-    # The driver has no other way to its socket.
+    # The driver has no public access to its socket.
     peer = cast("Any", connection)._transport.get_extra_info("socket")
     if peer is None or peer.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -89,18 +90,18 @@ def _notice_silence(connection: "asyncpg.Connection[Any]") -> None:
 async def first_connection(
     address: Address, prepare: Callable[["asyncpg.Connection[Any]"], Awaitable[None]]
 ) -> "asyncpg.Connection[Any]":
-    """Connect for the first time, to a store that `prepare` makes ready: here an error is the caller's to mend, so
-    it is not retried."""
+    """Connect for the first time and `prepare` the store. Does not retry: an error here is for the caller to fix."""
     try:
         connection = await address.connect()
     except (*LOST, asyncpg.PostgresError, OverflowError, ValueError) as error:
         raise _unreachable(address.name, error) from error
     try:
         _require_new_enough(connection, address.name)
+        await require_own_session(address, connection)
         await prepare(connection)
     except BaseException as error:
         is_closed = connection.is_closed()
-        await let_go(connection)
+        await close_connection(connection)
         if isinstance(error, LOST) or (is_closed and isinstance(error, asyncpg.InterfaceError)):
             raise _unreachable(address.name, error) from error
         if isinstance(error, asyncpg.PostgresError):
@@ -118,14 +119,14 @@ def _require_new_enough(connection: "asyncpg.Connection[Any]", name: str) -> Non
 def _unreachable(name: str, error: BaseException) -> StoreUnavailable:
     return StoreUnavailable(
         f"{name} can't be reached ({type(error).__name__}: {error})",
-        "see that the server runs and that the URL's user, password and database are right",
+        "check that the server runs and that the URL's user, password and database are right",
     )
 
 
 async def migrate(connection: "asyncpg.Connection[Any]", name: str) -> None:
-    """Bring the schema up to date, under the lock of the row that holds its version."""
+    """Migrate the schema, under the lock of the row that holds its version."""
     try:
-        await _lay_foundation(connection, name)
+        await _create_schema(connection, name)
         while await _version(connection, name) < len(migrations("postgres")):
             try:
                 await _run_scripts(connection, name)
@@ -135,13 +136,13 @@ async def migrate(connection: "asyncpg.Connection[Any]", name: str) -> None:
         raise strange_tables(name, error) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise StoreUnavailable(
-            f"{name} does not let this user make Perdure's tables ({error})",
+            f"{name} does not let this user create Perdure's tables ({error})",
             "grant CREATE on the database, or open it once as its owner",
         ) from error
 
 
 async def require_migrated(connection: "asyncpg.Connection[Any]", name: str) -> None:
-    """Refuse a database whose schema is not there, or not up to date."""
+    """Refuse a database whose schema is missing or needs a migration."""
     if await connection.fetchval("SELECT to_regclass('perdure.meta') IS NULL"):
         raise no_store(name)
     require_newest(name, await _version(connection, name), "postgres")
@@ -165,8 +166,8 @@ async def _version(connection: "asyncpg.Connection[Any]", name: str, *, lock: bo
     return known_version(name, value, "postgres")
 
 
-async def _lay_foundation(connection: "asyncpg.Connection[Any]", name: str) -> None:
-    """The schema and the row that holds its version. Two hosts that start at once both succeed."""
+async def _create_schema(connection: "asyncpg.Connection[Any]", name: str) -> None:
+    """Create the schema and the row that holds its version. Two hosts that start at once both succeed."""
     while await connection.fetchval("SELECT to_regclass('perdure.meta') IS NULL"):
         await _require_room(connection, name)
         try:
@@ -181,26 +182,32 @@ async def _lay_foundation(connection: "asyncpg.Connection[Any]", name: str) -> N
 
 
 async def _require_room(connection: "asyncpg.Connection[Any]", name: str) -> None:
-    # Looks for the meta table once more: another host may have laid it since we last looked.
+    # Checks for the meta table again: another host may have created it since.
     stranger = await connection.fetchval(
         "SELECT min(relname) FROM pg_class WHERE relnamespace = to_regnamespace('perdure')"
         " AND to_regclass('perdure.meta') IS NULL"
     )
     if stranger is not None:
         raise NotOurDatabase(
-            f"{name} has a schema 'perdure' that Perdure did not make (it holds {stranger!r})",
+            f"{name} has a schema 'perdure' that Perdure did not create (it holds {stranger!r})",
             "rename that schema, or use another database",
         )
 
 
 def unavailable(name: str, error: asyncpg.PostgresError) -> StoreUnavailable:
+    if isinstance(error, asyncpg.DiskFullError):
+        return StoreUnavailable(
+            f"the disk of {name} is full ({error})",
+            "free space on the server's disk; nothing was written, and the runs then resume by themselves",
+        )
     return StoreUnavailable(
         f"{name} refused a statement ({type(error).__name__}: {error})",
-        "see to the server and to this user's rights; the runs go on after a restart",
+        "check the server and this user's rights; nothing was written, and the runs resume by themselves when the "
+        "server accepts the statement",
     )
 
 
-async def let_go(connection: "asyncpg.Connection[Any]") -> None:
+async def close_connection(connection: "asyncpg.Connection[Any]") -> None:
     try:
         await connection.close(timeout=5)
     except (*LOST, asyncpg.InterfaceError, TimeoutError):
@@ -208,7 +215,7 @@ async def let_go(connection: "asyncpg.Connection[Any]") -> None:
 
 
 def require_lost(error: BaseException, connection: "asyncpg.Connection[Any] | None") -> None:
-    """To try again helps if the connection is gone, but not against a mistake of ours."""
+    """Raise `error` unless the connection is lost: retrying does not help against a bug of Perdure's."""
     mistaken = isinstance(error, asyncpg.InterfaceError)
     if mistaken and connection is not None and not connection.is_closed():
         raise error

@@ -10,7 +10,7 @@ import asyncpg
 from perdure.core.errors import StoreUnavailable
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLine
-from perdure.core.operations.transitions import Change, Changed, Decide
+from perdure.core.operations.transitions import BeforeAfter, Decide, LedgerChange
 from perdure.store.postgres.opening import LOST
 from perdure.store.postgres.writing import Connection, transaction
 from perdure.store.statements import statements
@@ -18,25 +18,25 @@ from perdure.store.statements import statements
 T = TypeVar("T")
 _SQL = statements("postgres_operations")
 _OUTCOME = statements("postgres")
-_LONGEST_PATIENCE_MS = 2**31 - 1
+_MAX_LOCK_TIMEOUT_MS = 2**31 - 1
 
-Begin = Callable[[Connection], AbstractAsyncContextManager[None]]
+BeginTransaction = Callable[[Connection], AbstractAsyncContextManager[None]]
 
 
-class Use(Protocol):
-    """Runs a job on a free connection of the store; again on a new one if that is lost."""
+class UseConnection(Protocol):
+    """Runs a job on a free connection of the store, and again on a new one if the connection is lost."""
 
     def __call__(self, job: Callable[[Connection], Awaitable[T]], /) -> Awaitable[T]: ...
 
 
 class PostgresOperations:
-    """Changes of one operation wait for each other at its row, for as long as a lock's time limit."""
+    """Changes of one operation wait for each other's row lock, up to `lock_timeout_s`."""
 
-    def __init__(self, use: Use, lock_timeout_s: float) -> None:
+    def __init__(self, use: UseConnection, lock_timeout_s: float) -> None:
         self._use = use
         self._lock_timeout_s = lock_timeout_s
 
-    async def create(self, change: Change) -> bool:
+    async def create(self, change: LedgerChange) -> bool:
         async def job(connection: Connection) -> bool:
             found = await connection.fetch(_SQL["create_operation"], *_row(change.data))
             if found:
@@ -45,8 +45,8 @@ class PostgresOperations:
 
         return await self._use(_Once(job, partial(self._transaction, change.data.operation_id)))
 
-    async def change(self, operation_id: str, decide: Decide) -> Changed | None:
-        async def job(connection: Connection) -> Changed | None:
+    async def change(self, operation_id: str, decide: Decide) -> BeforeAfter | None:
+        async def job(connection: Connection) -> BeforeAfter | None:
             found = await connection.fetchrow(_SQL["lock_operation"], operation_id)
             if found is None:
                 return None
@@ -55,7 +55,7 @@ class PostgresOperations:
             if change.data != before:
                 await connection.execute(_SQL["update_operation"], *_row(change.data))
             await _append(connection, operation_id, change.lines)
-            return Changed(before, change.data)
+            return BeforeAfter(before, change.data)
 
         return await self._use(_Once(job, partial(self._transaction, operation_id)))
 
@@ -82,22 +82,22 @@ class PostgresOperations:
 
     @asynccontextmanager
     async def _transaction(self, operation_id: str, connection: Connection) -> AsyncIterator[None]:
-        # To Postgres no patience at all would be endless patience.
-        patience_ms = min(max(1, round(self._lock_timeout_s * 1000)), _LONGEST_PATIENCE_MS)
+        # At least 1 ms: to Postgres, 0 means no timeout.
+        timeout_ms = min(max(1, round(self._lock_timeout_s * 1000)), _MAX_LOCK_TIMEOUT_MS)
         try:
-            async with transaction(connection, patience_ms):
+            async with transaction(connection, timeout_ms):
                 yield
         except asyncpg.LockNotAvailableError as error:
             raise StoreUnavailable(
-                f"operation {operation_id!r} is locked since {self._lock_timeout_s:g} seconds",
+                f"operation {operation_id!r} has been locked for {self._lock_timeout_s:g} seconds",
                 "end the session that holds it: pg_stat_activity has its open transaction",
             ) from error
 
 
 class _Once(Generic[T]):
-    """A job in a transaction of its own. Tried again after a lost connection, it first sees what became of that."""
+    """A job in a transaction of its own. A retry after a lost connection first checks whether the job was committed."""
 
-    def __init__(self, job: Callable[[Connection], Awaitable[T]], begin: Begin) -> None:
+    def __init__(self, job: Callable[[Connection], Awaitable[T]], begin: BeginTransaction) -> None:
         self._job = job
         self._begin = begin
         self._tried: tuple[str, T] | None = None
@@ -120,7 +120,7 @@ class _Once(Generic[T]):
 
 
 async def _forget(connection: Connection, token: str) -> None:
-    # Known by now. A connection that is lost here must not bring it into doubt again.
+    # The outcome is known: a connection lost here must not bring it into doubt again.
     with suppress(*LOST, asyncpg.InterfaceError):
         await connection.execute(_OUTCOME["forget_outcome"], token)
 

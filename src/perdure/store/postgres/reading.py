@@ -3,40 +3,92 @@
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.books import Books
+import asyncpg
+
+from perdure.core.books import Books, unreadable
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
+from perdure.core.obligations import Outstanding
+from perdure.store.postgres.opening import CONFLICT, LOST
 from perdure.store.postgres.writing import Connection
-from perdure.store.records import Run
-from perdure.store.rowforms import ending_from, entry_from, loaded_from
+from perdure.store.rows.records import Run, StoredRun
+from perdure.store.rows.runs import (
+    ROWS_OF_GRAPHS,
+    ROWS_OF_RUNS,
+    RowBatch,
+    ending_from,
+    entry_from,
+    graphs_among,
+    loaded_from,
+    open_child_runs,
+    outstanding_from,
+    stored_from,
+)
 from perdure.store.statements import statements
 
-_SQL = statements("postgres")
+_SQL = statements("postgres") | statements("postgres_graphs")
 
 
 async def load(connection: Connection, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
-    """Rows and journals of those runs that exist, in the order of ids."""
+    """Rows and journals of the runs that exist, in the order of ids."""
     async with _snapshot(connection):
         runs = await connection.fetch(_SQL["select_runs"], run_ids)
         entries = await connection.fetch(_SQL["select_journals"], run_ids)
     return loaded_from(runs, entries)
 
 
-async def next_books(connection: Connection, *, after: str) -> Books | None:
-    """Both books of the run that follows `after`."""
+async def load_all(connection: Connection, run_ids: Sequence[RunId]) -> list[StoredRun]:
+    """As `load`, with ledgers, messages, work and graph rows."""
     async with _snapshot(connection):
-        run_id = await connection.fetchval(_SQL["select_next_run_id"], after)
-        if run_id is None:
-            return None
+        runs = await connection.fetch(_SQL["select_runs"], run_ids)
+        loaded = loaded_from(runs, await connection.fetch(_SQL["select_journals"], run_ids))
+        rows: RowBatch = {
+            name: await connection.fetch(_SQL[name], run_ids) for name in ROWS_OF_RUNS
+        }
+        graphs = graphs_among(loaded)
+        for name in ROWS_OF_GRAPHS if graphs else ():
+            rows[name] = await connection.fetch(_SQL[name], graphs)
+    return stored_from(loaded, frozenset(graphs), rows)
+
+
+async def next_books(connection: Connection, *, after: str) -> Books | None:
+    """Both books of the run that follows `after`. An error in its rows is reported in its books."""
+    run_id = await connection.fetchval(_SQL["select_next_run_id"], after)
+    if run_id is None:
+        return None
+    try:
+        return await _books_of(connection, RunId(run_id))
+    except (*LOST, *CONFLICT, asyncpg.InterfaceError):
+        raise
+    except (asyncpg.PostgresError, UnicodeDecodeError) as error:
+        return unreadable(RunId(run_id), error)
+
+
+async def _books_of(connection: Connection, run_id: RunId) -> Books:
+    async with _snapshot(connection):
         run = await connection.fetchrow(_SQL["select_run"], run_id)
         entries = await connection.fetch(_SQL["select_all_entries"], run_id)
         balances = await connection.fetch(_SQL["select_balances"], run_id)
-    return Books(
-        RunId(run_id),
-        None if run is None else ending_from(run),
-        tuple(map(entry_from, entries)),
-        {AccountId(account): balance for account, balance in balances},
+        ending = None if run is None else ending_from(run)
+        found = tuple(map(entry_from, entries))
+        outstanding = Outstanding()
+        if ending is not None and ending.closed_at_ms is None:
+            outstanding = await _outstanding(connection, run_id, found)
+    held = {AccountId(account): balance for account, balance in balances}
+    return Books(run_id, ending, found, held, outstanding)
+
+
+async def _outstanding(
+    connection: Connection, run_id: RunId, entries: Sequence[Entry]
+) -> Outstanding:
+    return outstanding_from(
+        await connection.fetch(_SQL["select_step_messages"], [run_id]),
+        await connection.fetch(_SQL["select_queued"], [run_id]),
+        {
+            step: await connection.fetchrow(_SQL["select_chain_end"], child)
+            for step, child in open_child_runs(run_id, entries).items()
+        },
     )
 
 

@@ -10,69 +10,78 @@ import asyncpg
 import msgspec
 
 from perdure.core.books import Books
-from perdure.core.errors import StoreClosed
-from perdure.core.ids import Guid, HostId, RunId
+from perdure.core.errors import StoreClosed, StoreDamaged
+from perdure.core.ids import Guid, HostId, RunId, guid_prefix
 from perdure.core.journal.entry import Entry
+from perdure.core.journal.state import Status
 from perdure.core.ledger import AccountId, message_account
 from perdure.core.limits import MAX_SEQUENCE, MAX_TIME_MS
 from perdure.core.messages import Message
-from perdure.core.streams.chunks import Origin, StoredChunk
-from perdure.store.bundle import Bundle
-from perdure.store.committer import Committer, Decided
-from perdure.store.hosts import Glance, NewHost, Scope, glance_from
-from perdure.store.postgres.commits import FIRST_WAIT_S, LONGEST_WAIT_S, Commits
+from perdure.core.runs.description import QueuedWork
+from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.committer import Committer, OnDecided
+from perdure.store.commit.fence import Fence
+from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write_async
+from perdure.store.postgres.commit_connection import FIRST_WAIT_S, LONGEST_WAIT_S, CommitConnection
 from perdure.store.postgres.graphs import PostgresGraphs
-from perdure.store.postgres.lifeline import PostgresLifeline, scope_values
+from perdure.store.postgres.heartbeat_connection import (
+    PostgresHeartbeatConnection,
+    claim_columns,
+    scope_values,
+)
 from perdure.store.postgres.opening import (
     CONFLICT,
     LOST,
     Address,
+    close_connection,
     first_connection,
-    let_go,
     migrate,
     require_lost,
     require_migrated,
     unavailable,
 )
 from perdure.store.postgres.operations import PostgresOperations
+from perdure.store.postgres.ownership import OwnershipChange
 from perdure.store.postgres.pool import Pool
-from perdure.store.postgres.reading import load, next_books
-from perdure.store.postgres.taking import Taking
+from perdure.store.postgres.reading import load, load_all, next_books
+from perdure.store.postgres.sessions import joined_connection
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
-from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Run, Sent
-from perdure.store.rowforms import (
+from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
+from perdure.store.rows.records import Claim, Run, SentMessage, StoredRun
+from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
+    claims_in,
     entry_from,
     message_from,
     run_from,
     span_from,
 )
+from perdure.store.rows.values import require_storable_values
+from perdure.store.schema import require_known
 from perdure.store.statements import statements
-from perdure.store.transaction import limited
-from perdure.store.values import require_storable
-from perdure.store.writer import Outcomes, Writing, write_async
+from perdure.store.user_transaction import time_limited
 
 T = TypeVar("T")
 _SQL = statements("postgres")
 
 _POOL_SIZE = 4
 _TRANSACTIONS = 8
-"""Users' transactions that are open at the same time."""
+"""Users' transactions open at the same time at most."""
 
-_PATIENCE_MS = 50
-"""How long a group waits for a lock. Beyond it somebody else's transaction is open, and the group goes without the
-bundles that have to wait for that."""
+_LOCK_TIMEOUT_MS = 50
+"""How long a group waits for a lock. After that, a user's transaction probably holds it, and the group commits without
+the bundles that need the lock."""
 
-_PASS_MS = 500
-"""How long those wait for their locks in one pass over all of them."""
+_RETRY_MS = 500
+"""How long contended bundles wait for locks in one pass over all of them."""
 
 
 _FORGOTTEN_AFTER_MS = 30 * 24 * 60 * 60 * 1000
-"""Outcomes of transactions that are older are nobody's: who asks for one does so until the server answers, and no
-outage is this long."""
+"""Age at which recorded outcomes of transactions are deleted. A host asks for one until the server answers; no outage
+is this long."""
 
 
 class PostgresStore(PostgresGraphs):
@@ -81,13 +90,13 @@ class PostgresStore(PostgresGraphs):
     def __init__(self, address: Address, connection: Connection) -> None:
         self._address = address
         doubtful: set[Bundle] = set()
-        self._commits = Commits(address, doubtful, _PATIENCE_MS, connection)
-        self._apart = Commits(address, doubtful, _PATIENCE_MS)
+        self._commits = CommitConnection(address, doubtful, _LOCK_TIMEOUT_MS, connection)
+        self._contended_commits = CommitConnection(address, doubtful, _LOCK_TIMEOUT_MS)
         self._idle: asyncio.Queue[Connection | None] = asyncio.Queue()
         for _ in range(_POOL_SIZE):
             self._idle.put_nowait(None)
         self._transactions = Pool(address, _TRANSACTIONS)
-        self._committer = Committer(self._write, self._write_apart)
+        self._committer = Committer(self._write, self._write_contended)
         self._closed = False
         self._closing = asyncio.Lock()
 
@@ -116,40 +125,40 @@ class PostgresStore(PostgresGraphs):
         async with self._closing:
             if not self._closed:
                 self._closed = True
-                self._commits.hurry()
-                self._apart.hurry()
+                self._commits.begin_closing()
+                self._contended_commits.begin_closing()
                 await self._close()
 
     async def _close(self) -> None:
         connections: list[Connection | None] = [*await self._transactions.close()]
         await self._committer.close()
         await self._commits.close()
-        await self._apart.close()
+        await self._contended_commits.close()
         connections += [await self._idle.get() for _ in range(_POOL_SIZE)]
         for connection in connections:
             if connection is not None:
-                await let_go(connection)
+                await close_connection(connection)
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
         return self._committer.commit(bundle)
 
-    def submit(self, bundle: Bundle, decided: Decided) -> None:
-        self._committer.submit(bundle, decided)
+    def submit(self, bundle: Bundle, on_decided: OnDecided) -> None:
+        self._committer.submit(bundle, on_decided)
 
     def transaction(self, limit_s: float) -> AbstractAsyncContextManager[PostgresTransaction]:
         self._require_open()
-        return limited(PostgresTransaction(self._transactions, self._fetch, limit_s))
+        return time_limited(PostgresTransaction(self._transactions, self._fetch, limit_s))
 
-    def join(self, connection: object) -> JoinedPostgresTransaction:
-        return JoinedPostgresTransaction(connection, self._fetch)
+    async def join(self, connection: object) -> JoinedPostgresTransaction:
+        return JoinedPostgresTransaction(await joined_connection(connection), self._fetch)
 
-    def _write(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
-        return write_async(Writing(bundles), self._commits.apply)
+    def _write(self, bundles: Sequence[Bundle]) -> Awaitable[BundleOutcomes]:
+        return write_async(PendingWrites(bundles), self._commits.apply)
 
-    async def _write_apart(self, bundles: Sequence[Bundle]) -> Outcomes:
-        """The same for bundles that were set aside, each alone, on a connection that nobody else waits for."""
-        self._apart.patience_ms = max(_PATIENCE_MS, _PASS_MS // len(bundles))
-        return await write_async(Writing(bundles, alone=True), self._apart.apply)
+    async def _write_contended(self, bundles: Sequence[Bundle]) -> BundleOutcomes:
+        """Write contended bundles, each alone, on a connection of their own so that other groups don't wait."""
+        self._contended_commits.lock_timeout_ms = max(_LOCK_TIMEOUT_MS, _RETRY_MS // len(bundles))
+        return await write_async(PendingWrites(bundles, alone=True), self._contended_commits.apply)
 
     async def claim_runs(
         self, owner: HostId, limit: int, programs: Sequence[str] | None = None
@@ -159,6 +168,10 @@ class PostgresStore(PostgresGraphs):
 
     async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
         return await self._take("take_over", from_owner, owner, limit)
+
+    async def take_run(self, run_id: RunId, from_owner: HostId | None, owner: HostId) -> Run | None:
+        runs = await self._take("take_run", run_id, from_owner, owner)
+        return runs[0] if runs else None
 
     async def release_run(self, fence: Fence) -> bool:
         return bool(await self._count("release_run", fence.run_id, fence.epoch))
@@ -172,7 +185,7 @@ class PostgresStore(PostgresGraphs):
         return cast("int", count)
 
     async def register_host(self, host: NewHost) -> None:
-        require_storable(host.queues)
+        require_storable_values(host.queues)
         queues = msgspec.json.encode(host.queues).decode()
         values = host.host, host.stale_after_ms, queues, host.started_at_ms
         await self._count("register_host", *values)
@@ -180,11 +193,22 @@ class PostgresStore(PostgresGraphs):
     async def remove_host(self, host: HostId) -> None:
         await self._count("remove_host", host)
 
-    async def glance(self, scope: Scope) -> Glance:
-        return glance_from((await self._fetch("glance", *scope_values(scope)))[0])
+    async def clock_ms(self) -> int | None:
+        ((clock_ms,),) = await self._fetch("select_clock")
+        return cast("int", clock_ms)
 
-    def lifeline(self) -> PostgresLifeline:
-        return PostgresLifeline(self._address)
+    async def host_snapshot(self, scope: HostScope) -> HostSnapshot:
+        return snapshot_from((await self._fetch("host_snapshot", *scope_values(scope)))[0])
+
+    @property
+    def is_shared(self) -> bool:
+        return True
+
+    def require_known_schema(self, version: int) -> None:
+        require_known(self.name, version, "postgres")
+
+    def heartbeat_connection(self) -> PostgresHeartbeatConnection:
+        return PostgresHeartbeatConnection(self._address)
 
     async def claim_work(
         self,
@@ -202,19 +226,25 @@ class PostgresStore(PostgresGraphs):
         return sorted(claims, key=lambda c: (-c.work.priority, c.work.run_id, c.work.step))
 
     async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
-        rows = await self._fetch("renew_work", *_claim_columns(claims), lease_until_ms)
-        held = {(row[0], row[1]) for row in rows}
-        return [claim for claim in claims if (claim.work.run_id, claim.work.step) in held]
+        rows = await self._fetch("renew_work", *claim_columns(claims), lease_until_ms)
+        return claims_in(claims, rows)
+
+    async def regain_work(
+        self, host: HostId, claims: Sequence[Claim], lease_until_ms: int
+    ) -> list[Claim]:
+        same = [claim.work.guid for claim in claims], [claim.claims for claim in claims]
+        values = *claim_columns(claims), *same, host, lease_until_ms
+        return claims_in(claims, await self._fetch("regain_work", *values))
 
     async def return_work(self, host: HostId, now_ms: int) -> int:
         return await self._count("return_work", host, now_ms)
 
     async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
-        await self._count("return_claims", *_claim_columns(claims), available_at_ms)
+        await self._count("return_claims", *claim_columns(claims), available_at_ms)
 
     async def return_stopped(self, claims: Sequence[Claim], now_ms: int) -> None:
         payloads = [claim.work.payload for claim in claims]
-        await self._count("return_stopped", *_claim_columns(claims), now_ms, payloads)
+        await self._count("return_stopped", *claim_columns(claims), now_ms, payloads)
 
     async def next_work(self, queues: Sequence[str]) -> int | None:
         ((at_ms,),) = await self._fetch("select_next_work", list(queues))
@@ -231,6 +261,13 @@ class PostgresStore(PostgresGraphs):
         rows = await self._fetch("select_run_by_key", scope, program, key)
         return run_from(rows[0]) if rows else None
 
+    async def key_holders(
+        self, places: Sequence[tuple[str, str, str]]
+    ) -> dict[tuple[str, str, str], RunId]:
+        columns = [list(column) for column in zip(*places, strict=True)] or [[], [], []]
+        rows = await self._fetch("select_key_holders", *columns)
+        return {(scope, program, key): RunId(run_id) for scope, program, key, run_id in rows}
+
     async def chain_end(self, first: RunId) -> Run | None:
         rows = await self._fetch("select_chain_end", first)
         return run_from(rows[0]) if rows else None
@@ -243,9 +280,9 @@ class PostgresStore(PostgresGraphs):
         rows = await self._fetch("select_chain_accounts", first, list(accounts))
         return {accounts[row[0]] for row in rows}
 
-    async def sent_before(self, first: RunId, guid: Guid) -> list[Sent]:
+    async def sent_before(self, first: RunId, guid: Guid) -> list[SentMessage]:
         rows = await self._fetch("select_sent", first, guid, message_account(guid))
-        return [Sent(*row) for row in rows]
+        return [SentMessage(*row) for row in rows]
 
     async def published_in_chain(self, first: RunId) -> dict[str, bytes]:
         return {row[0]: row[1] for row in await self._fetch("select_chain_published", first)}
@@ -271,8 +308,15 @@ class PostgresStore(PostgresGraphs):
         return [entry_from(row) for row in await self._fetch("select_entries", run_id, first, end)]
 
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
-        require_storable(run_ids)
+        require_storable_values(run_ids)
         return await self._use(partial(load, run_ids=list(run_ids)))
+
+    async def runs(self, run_ids: Sequence[RunId]) -> list[Run]:
+        return [run_from(row) for row in await self._fetch("select_runs", list(run_ids))]
+
+    async def load_all(self, run_ids: Sequence[RunId]) -> list[StoredRun]:
+        require_storable_values(run_ids)
+        return await self._use(partial(load_all, run_ids=list(run_ids)))
 
     async def balance(self, run_id: RunId, account: AccountId) -> int:
         rows = await self._fetch("select_balance", run_id, account)
@@ -286,6 +330,11 @@ class PostgresStore(PostgresGraphs):
         rows = await self._fetch("select_due_messages", owner, now_ms, limit)
         return [message_from(row) for row in rows]
 
+    async def pending(self, owner: HostId, origins: Sequence[RunId], limit: int) -> list[Message]:
+        names = [guid_prefix(origin) for origin in origins]
+        rows = await self._fetch("select_pending", owner, names, limit)
+        return [message_from(row) for row in rows]
+
     async def next_due(self, owner: HostId, until_ms: int = MAX_TIME_MS) -> int | None:
         rows = await self._fetch("select_next_due", owner, until_ms)
         return rows[0][0] if rows else None
@@ -293,6 +342,13 @@ class PostgresStore(PostgresGraphs):
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         rows = await self._fetch("select_messages", run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
+
+    async def queued_work(self, run_id: RunId) -> list[QueuedWork]:
+        return [QueuedWork(*row) for row in await self._fetch("select_queued_work", run_id)]
+
+    async def statuses(self, run_ids: Sequence[RunId]) -> dict[RunId, Status]:
+        rows = await self._fetch("select_statuses", list(run_ids))
+        return {RunId(run_id): Status(status) for run_id, status in rows}
 
     async def published(self, run_id: RunId) -> dict[str, bytes]:
         return {row[0]: row[1] for row in await self._fetch("select_published", run_id)}
@@ -304,8 +360,12 @@ class PostgresStore(PostgresGraphs):
         rows = await self._fetch("select_chunks", run_id, name, first, limit)
         return [chunk_from(row) for row in rows]
 
-    async def spans(self, run_id: RunId, name: str, end: int) -> list[tuple[Origin, range]]:
+    async def spans(self, run_id: RunId, name: str, end: int) -> list[tuple[ChunkOrigin, range]]:
         return [span_from(row) for row in await self._fetch("select_spans", run_id, name, end)]
+
+    async def check(self) -> list[str]:
+        """Empty: a server with checksums checks pages as it reads them, and `books` reports the errors."""
+        return []
 
     async def books(self) -> AsyncIterator[Books]:
         after, ((last,),) = "", await self._fetch("select_last_run_id")
@@ -317,15 +377,15 @@ class PostgresStore(PostgresGraphs):
             after = books.run_id
 
     async def _fetch(self, name: str, *values: Any) -> list[Any]:
-        require_storable(values)
+        require_storable_values(values)
         return await self._use(lambda connection: connection.fetch(_SQL[name], *values))
 
     async def _take(self, name: str, *values: Any) -> list[Run]:
-        require_storable(values)
-        return await Taking(name, *values).decide(self._use)
+        require_storable_values(values)
+        return await OwnershipChange(name, *values).decide(self._use)
 
     async def _count(self, name: str, *values: Any) -> int:
-        require_storable(values)
+        require_storable_values(values)
         status = await self._use(lambda connection: connection.execute(_SQL[name], *values))
         return int(status.rpartition(" ")[2])
 
@@ -334,10 +394,10 @@ class PostgresStore(PostgresGraphs):
             raise StoreClosed("the store is closed", "use it before closing it")
 
     async def _use(self, job: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run `job` on a free connection, again on a new one if that is lost.
+        """Run `job` on a free connection, and again on a new one if the connection is lost.
 
-        A change whose outcome is unknown is made again: each is written so that this is harmless
-        (work that was claimed twice comes back when its lease ends).
+        A change with an unknown outcome is repeated: every statement is written so that this is harmless (work that
+        was claimed twice is available again when its lease ends).
         """
         wait_s = FIRST_WAIT_S
         while True:
@@ -354,10 +414,14 @@ class PostgresStore(PostgresGraphs):
                 if connection is not None:
                     connection.terminate()
                 connection = None
+            except (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError) as error:
+                raise StoreDamaged(
+                    f"{self.name} is damaged ({error})", "restore it from a backup"
+                ) from error
             except asyncpg.PostgresError as error:
                 raise unavailable(self.name, error) from error
             except asyncio.CancelledError:
-                # Whoever asked went away in the middle: the connection may be in a transaction yet.
+                # The connection may still be in a transaction.
                 if connection is not None:
                     connection.terminate()
                 connection = None
@@ -366,11 +430,3 @@ class PostgresStore(PostgresGraphs):
                 self._idle.put_nowait(connection)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
-
-
-def _claim_columns(claims: Sequence[Claim]) -> tuple[list[str], list[str], list[str]]:
-    return (
-        [claim.work.run_id for claim in claims],
-        [claim.work.step for claim in claims],
-        [claim.token for claim in claims],
-    )

@@ -1,4 +1,4 @@
-"""Applying a group to Postgres, in one transaction."""
+"""Applies a group to Postgres, in one transaction."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -9,35 +9,43 @@ import asyncpg
 from perdure.core.errors import CommitRejected
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
-from perdure.store.graph_rows import tracked_rows
-from perdure.store.group import Group
-from perdure.store.postgres.graph_writing import write_index
-from perdure.store.rejections import late_chunks, overflows, run_exists, stale_token, unfit_heads
-from perdure.store.rowforms import (
-    Row,
+from perdure.store.commit.graph_row_values import tracked_rows
+from perdure.store.commit.group import Group
+from perdure.store.commit.rejections import (
+    late_chunks,
+    overflows,
+    run_exists,
+    stale_token,
+    unfit_heads,
+)
+from perdure.store.commit.row_values import (
     chunk_rows,
     closed_rows,
     created_rows,
     event_rows,
     forwarded_rows,
+    handed_rows,
     head_rows,
     message_rows,
     posting_rows,
+    published_again_rows,
     publishing,
     stream_rows,
     work_rows,
 )
+from perdure.store.commit.writer import StatementRefused
+from perdure.store.postgres.graph_writing import write_index
+from perdure.store.rows.values import RowValues
 from perdure.store.statements import statements
-from perdure.store.writer import StatementRefused
 
 _SQL = statements("postgres") | statements("postgres_graphs")
 _END_BOOKS = _SQL["commit_books"].replace(
     "FOR NO KEY UPDATE OF locked", "FOR UPDATE OF locked NOWAIT"
 )
-"""The same for groups in which runs end: who appends to their streams is locked out, and not waited for here."""
+"""For groups in which runs end: locks out other writers to their streams, and fails at once if one holds a lock."""
 
-AT_ONCE = 16
-"""Runs in a group that is written as one statement; a larger one gains more from COPY."""
+MAX_SINGLE_STATEMENT_RUNS = 16
+"""Runs in a group that is written as one statement at most; for larger groups COPY is faster."""
 
 EVENT_COLUMNS = ("run_id", "seq", "at_ms", "body", "prev", "sealed", "erased")
 
@@ -47,23 +55,24 @@ else:
     Connection = asyncpg.Connection
 
 
-Misfits = Callable[[Connection, Group], Awaitable[dict[int, CommitRejected]]]
-"""Finds out, after a rollback, which bundles do not fit."""
+FindRejected = Callable[[Connection, Group], Awaitable[dict[int, CommitRejected]]]
+"""Finds, after a rollback, the bundles to reject, by position."""
 
 
-LONGEST_PAUSE_MS = 3000
-"""Between two statements of ours. A host that is paused there holds the locks of its runs: the server ends it."""
+MAX_PAUSE_MS = 3000
+"""Time between two statements of a transaction at most. The server ends a longer one: a paused host would keep its
+runs locked."""
 
 
 @asynccontextmanager
-async def transaction(connection: Connection, patience_ms: int = 0) -> AsyncIterator[None]:
-    """A transaction that does not outlive its host's silence for long, and is given up if a lock is not free in time.
+async def transaction(connection: Connection, lock_timeout_ms: int = 0) -> AsyncIterator[None]:
+    """A transaction that the server ends when its host pauses, and that fails when a lock is not free in time.
 
-    No patience stands for endless patience. To say so costs no round trip of its own.
+    With 0, it waits for locks without a limit. Setting both limits costs no extra round trip.
     """
     await connection.execute(
-        f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {LONGEST_PAUSE_MS}; "
-        f"SET LOCAL lock_timeout = {patience_ms}"
+        f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {MAX_PAUSE_MS}; "
+        f"SET LOCAL lock_timeout = {lock_timeout_ms}"
     )
     try:
         yield
@@ -75,25 +84,25 @@ async def transaction(connection: Connection, patience_ms: int = 0) -> AsyncIter
 
 
 class _RollBack(Exception):
-    """Not all rows fit. Carries what finds out which."""
+    """Not all rows fit. Carries the function that finds the bundles to reject."""
 
-    def __init__(self, misfits: Misfits) -> None:
-        self.misfits = misfits
+    def __init__(self, find_rejected: FindRejected) -> None:
+        self.find_rejected = find_rejected
 
 
-async def apply(
-    connection: Connection, group: Group, patience_ms: int
+async def apply_group(
+    connection: Connection, group: Group, lock_timeout_ms: int
 ) -> dict[int, CommitRejected]:
-    """Commit the group, or roll it back and say which bundles must leave it.
+    """Commit the group; or roll it back and return why bundles are rejected, by position.
 
-    Waits so long for a lock, save for those of runs' rows, which nobody holds for long.
+    Waits up to `lock_timeout_ms` for a lock, except for those of runs' rows, which are never held for long.
     """
     while True:
         try:
-            await _write(connection, group, patience_ms)
+            await _write(connection, group, lock_timeout_ms)
         except _RollBack as found:
-            # Empty if the rows changed back meanwhile: then all fit after all.
-            rejected = await found.misfits(connection, group)
+            # Empty if the group fits on a second look, because the rows changed back: try again.
+            rejected = await found.find_rejected(connection, group)
             if rejected:
                 return rejected
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
@@ -102,24 +111,24 @@ async def apply(
             return {}
 
 
-async def _write(connection: Connection, group: Group, patience_ms: int) -> None:
-    """In one statement where that does, so that neither BEGIN nor COMMIT travels; else in a transaction."""
-    if group.is_one_birth:
-        await _create_at_once(connection, group)
+async def _write(connection: Connection, group: Group, lock_timeout_ms: int) -> None:
+    """Write in one statement if possible, which saves the round trips of BEGIN and COMMIT; else in a transaction."""
+    if group.is_one_new_run:
+        await _create_in_one_statement(connection, group)
         return
-    if group.is_books_only and len(group.heads) <= AT_ONCE:
-        # Not if somebody appends to a stream of a run that ends: that may take a while.
+    if group.is_books_only and len(group.heads) <= MAX_SINGLE_STATEMENT_RUNS:
+        # Fails if another transaction appends to a stream of a run that ends, which may take a while.
         with suppress(asyncpg.LockNotAvailableError):
-            await _append_at_once(connection, group)
+            await _append_in_one_statement(connection, group)
             return
-    async with transaction(connection, patience_ms):
-        misfits = await write_rows(connection, group)
-        if misfits is not None:
-            raise _RollBack(misfits)
+    async with transaction(connection, lock_timeout_ms):
+        find_rejected = await write_rows(connection, group)
+        if find_rejected is not None:
+            raise _RollBack(find_rejected)
 
 
-async def write_rows(connection: Connection, group: Group) -> Misfits | None:
-    """Write all rows; or stop and return the function that finds out which do not fit."""
+async def write_rows(connection: Connection, group: Group) -> FindRejected | None:
+    """Write all rows; or stop and return the function that finds the bundles to reject."""
 
     async def run(name: str, rows: list[Any]) -> int:
         if not rows:
@@ -127,17 +136,19 @@ async def write_rows(connection: Connection, group: Group) -> Misfits | None:
         status = await connection.execute(_SQL[name], *_columns(rows))
         return _count(status)
 
+    await run("hand_over_keys", handed_rows(group))
     if await run("create_runs", created_rows(group)) != len(group.created):
         return _taken
     if await run("advance_runs", head_rows(group)) != len(group.heads):
         return _unfit
+    await run("publish_again", published_again_rows(group))
     await run(*publishing(group))
     if await run("finish_work", group.finished) != len(group.finished):
         return _lost_work
     await run("close_runs", closed_rows(group))
     await run("park_runs", list(group.parked.items()))
     if group.appends:
-        # COPY: half the cost of unnested arrays, and there is no conflict to resolve.
+        # COPY costs half as much as unnested arrays, and entries have no conflicts to resolve.
         await connection.copy_records_to_table(
             "event", schema_name="perdure", columns=EVENT_COLUMNS, records=event_rows(group)
         )
@@ -153,7 +164,7 @@ async def write_rows(connection: Connection, group: Group) -> Misfits | None:
     return await _append_chunks(connection, group) if group.chunks else None
 
 
-async def _append_chunks(connection: Connection, group: Group) -> Misfits | None:
+async def _append_chunks(connection: Connection, group: Group) -> FindRejected | None:
     wanted = stream_rows(group)
     streams = await connection.fetch(_SQL["grow_streams"], *_columns(wanted))
     if len(streams) != len(wanted):
@@ -163,16 +174,16 @@ async def _append_chunks(connection: Connection, group: Group) -> Misfits | None
     return None if count == len(rows) else _known_chunks
 
 
-async def _create_at_once(connection: Connection, group: Group) -> None:
-    """One new run."""
+async def _create_in_one_statement(connection: Connection, group: Group) -> None:
+    """Create one new run."""
     rows = _columns(created_rows(group))
     status = await connection.execute(_SQL["begin_books"], *rows, *_books(group))
     if _count(status) != len(group.created):
         raise _RollBack(_taken)
 
 
-async def _append_at_once(connection: Connection, group: Group) -> None:
-    """A small group of warm steps, and of ends."""
+async def _append_in_one_statement(connection: Connection, group: Group) -> None:
+    """Append a small group of steps of warm runs, some of which may end."""
     closed = [head.closed_at_ms for head in group.heads.values()]
     sql = _END_BOOKS if any(closed) else _SQL["commit_books"]
     status = await connection.execute(sql, *_columns(head_rows(group)), *_books(group), closed)
@@ -181,7 +192,7 @@ async def _append_at_once(connection: Connection, group: Group) -> None:
 
 
 def _books(group: Group) -> list[list[Any]]:
-    """Entries and postings. There may be none of the latter."""
+    """The columns of entries and postings; the postings may be empty."""
     return [*_columns(event_rows(group)), *(_columns(posting_rows(group)) or ([], [], []))]
 
 
@@ -189,7 +200,7 @@ def _count(status: str) -> int:
     return int(status.rpartition(" ")[2])
 
 
-def _columns(rows: list[Row]) -> list[list[Any]]:
+def _columns(rows: list[RowValues]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
@@ -235,20 +246,19 @@ async def _late_chunks(connection: Connection, group: Group) -> dict[int, Commit
 
 
 async def _known_chunks(connection: Connection, group: Group) -> dict[int, CommitRejected]:
-    """Take out of the group what is there already; nobody is rejected for it."""
+    """Remove chunks that are stored already from the group; no bundle is rejected."""
     columns = _columns(list(group.chunks))
     for row in await connection.fetch(_SQL["select_known_chunks"], *columns):
         del group.chunks[*row]
     return {}
 
 
-async def landed(connection: Connection, group: Group) -> bool:
-    """Whether a group whose commit was cut off is in the store.
+async def is_committed(connection: Connection, group: Group) -> bool:
+    """Whether a group whose connection was lost during the commit is in the store.
 
-    The run's lock makes a transaction that is still ending end first. One run tells for all,
-    because the group is one transaction; one that existed before, since a new run's row can't be
-    locked before it is there. A group that appends nothing may be written again as it is, save for
-    the tasks that it finished.
+    Locking the run's row waits for a transaction that is still ending. One run decides for the whole group, because
+    the group is one transaction. It is a run that existed before, because a new run's row can't be locked until it is
+    committed. A group that appends nothing may be written again unchanged, except for the tasks that it finished.
     """
     heads = [*group.heads.values(), *(head for _, head in group.created)]
     last = next((head.last for head in heads if head.last is not None), None)
@@ -265,10 +275,10 @@ async def landed(connection: Connection, group: Group) -> bool:
 
 
 async def _forget_finished(connection: Connection, group: Group) -> None:
-    """Do not finish again what is off its queue: our own commit took it off, or its run dropped it.
+    """Don't finish tasks again that are off their queues, because this group's own commit or their run removed them.
 
-    Then our result is there already, or comes late, and the run judges it like any late message. But if another host
-    finished it, after our lease had ended, and its result waits under the same GUID, ours is too late.
+    Then the group's result is stored already, or the run treats it like any late message. But if another host finished
+    the task after the lease ended, and its result waits under the same GUID, the task stays to be rejected.
     """
     if not group.finished:
         return

@@ -1,8 +1,21 @@
 -- Statements of the Postgres store. Rows come as one array per column and are unnested, so that a
 -- group costs one statement per table.
 
+-- name: hand_over_keys
+-- Commits: runs that are over give their start keys to new ones, which `create_runs` inserts next. Of a run that has
+-- given its key away already nothing changes, and the new run finds the key taken.
+-- Locks: the old runs' rows, in the order of their keys.
+UPDATE perdure.run AS run SET replaced_by = b.replaced_by
+FROM (
+    SELECT locked.id, b.replaced_by
+    FROM unnest($1::text[], $2::text[]) AS b (id, replaced_by)
+    JOIN perdure.run AS locked ON locked.id = b.id
+    ORDER BY locked.key FOR NO KEY UPDATE OF locked
+) AS b
+WHERE run.id = b.id AND run.replaced_by IS NULL AND run.closed_at_ms IS NOT NULL
+
 -- name: create_runs
--- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count tells.
+-- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count of rows shows that.
 INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
                          created_at_ms, closed_at_ms, chain)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
@@ -32,7 +45,7 @@ WHERE run.id = b.id
 
 -- name: begin_books
 -- Commits: one new run, its first entries and postings, as one statement and so in one round trip. If it exists,
--- nothing is written: the count tells.
+-- nothing is written: the count of rows shows that.
 WITH born AS (
     INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
                              created_at_ms, closed_at_ms, chain)
@@ -53,7 +66,7 @@ SELECT id FROM born
 
 -- name: commit_books
 -- Commits: what `advance_runs`, `close_runs`, the entries and `post` commit, as one statement and so in one round trip.
--- If any row does not fit, nothing is written: the count tells.
+-- If any row does not fit, nothing is written: the count of rows shows that.
 -- Locks: the run rows, in the order of ids.
 WITH fit AS (
     SELECT locked.id, b.seq, b.head, b.semaphore, b.status, b.closed_at_ms
@@ -108,9 +121,16 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
 ON CONFLICT (run_id, account) DO UPDATE SET balance = ledger.balance + excluded.balance
 
 -- name: enqueue
--- Commits: messages, once per GUID.
+-- Commits: messages, once per GUID. One that is due at once arrives after all that are pending and were first sent to the
+-- same run or mailbox, which its GUID names. The eighth value counts such messages of one group.
 INSERT INTO perdure.message (run_id, guid, kind, step, payload, due_at_ms, arrival)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bigint[], $7::bigint[])
+SELECT b.run_id, b.guid, b.kind, b.step, b.payload, b.due_at_ms,
+       CASE WHEN b.due_at_ms <> 0 THEN b.arrival ELSE greatest(b.arrival, b.place + coalesce((
+           SELECT m.arrival FROM perdure.message AS m
+           WHERE left(m.guid, 34) = left(b.guid, 34) AND m.state = 'pending' AND (m.due_at_ms = 0) IS TRUE
+           ORDER BY m.arrival DESC LIMIT 1), 0)) END
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bigint[], $7::bigint[], $8::bigint[])
+         AS b (run_id, guid, kind, step, payload, due_at_ms, arrival, place)
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: forward
@@ -149,24 +169,24 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer
 ON CONFLICT (run_id, step) DO NOTHING
 
 -- name: finish_work
--- Commits: tasks off their queues, only by the token of the last claim: the count tells.
+-- Commits: tasks off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure.work AS work
 USING unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
 WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
 
 -- name: drop_work
--- Commits: tasks off their queues, whoever has claimed them.
+-- Commits: tasks off their queues, claimed or not.
 DELETE FROM perdure.work AS work
 USING unnest($1::text[], $2::text[]) AS b (run_id, step)
 WHERE work.run_id = b.run_id AND work.step = b.step
 
 -- name: publish
--- Commits: the newest value of each name.
+-- Commits: values in place of those that are there, whatever the clocks say. The time of a name never goes back.
 -- Locks: the values, in the order in which they are given.
 INSERT INTO perdure.published AS published (run_id, name, payload, at_ms)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[])
-ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
-WHERE excluded.at_ms >= published.at_ms
+ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload,
+    at_ms = greatest(excluded.at_ms, published.at_ms)
 
 -- name: publish_by
 -- Commits: as `publish`, but what comes by a host only if that owns the run, or has claimed the step that is named: a
@@ -190,12 +210,36 @@ SELECT run_id, name, payload, at_ms FROM given
 WHERE host IS NULL
    OR (step IS NULL AND (run_id, host) IN (SELECT id, owner FROM owned))
    OR (run_id, step, host) IN (SELECT run_id, step, host FROM claimed)
+ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload,
+    at_ms = greatest(excluded.at_ms, published.at_ms)
+
+-- name: publish_again
+-- Commits: as `publish_by`, but values that a host has sent before. They replace only what is older.
+-- Locks: the runs, and the tasks, of what comes by a host, against a change of hands. Then the values, in the order
+-- in which they are given.
+WITH given AS (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::text[], $6::text[])
+                      AS b (run_id, name, payload, at_ms, host, step)
+), owned AS (
+    SELECT run.id, run.owner FROM perdure.run AS run
+    WHERE (run.id, run.owner) IN (SELECT run_id, host FROM given WHERE step IS NULL)
+    ORDER BY run.id FOR SHARE
+), claimed AS (
+    SELECT work.run_id, work.step, work.host FROM perdure.work AS work
+    WHERE (work.run_id, work.step, work.host) IN (SELECT run_id, step, host FROM given)
+    ORDER BY work.run_id, work.step FOR SHARE
+)
+INSERT INTO perdure.published AS published (run_id, name, payload, at_ms)
+SELECT run_id, name, payload, at_ms FROM given
+WHERE host IS NULL
+   OR (step IS NULL AND (run_id, host) IN (SELECT id, owner FROM owned))
+   OR (run_id, step, host) IN (SELECT run_id, step, host FROM claimed)
 ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
-WHERE excluded.at_ms >= published.at_ms
+WHERE excluded.at_ms > published.at_ms
 
 -- name: grow_streams
 -- Commits: so many places more at the end of each stream, only of runs that are not over. Returns where each ends
--- now: the count tells. With what a run appends itself, it may be over by now.
+-- now: the count of rows shows that. With what a run appends itself, it may be over by now.
 -- Locks: the runs against their end, which no other change of theirs waits for. Then the streams, in the order in
 -- which they are given, to the end: places are in the order of commits.
 WITH going AS (
@@ -211,7 +255,7 @@ ON CONFLICT (run_id, name) DO UPDATE SET length = stream.length + excluded.lengt
 RETURNING run_id, name, length
 
 -- name: append_chunks
--- Commits: chunks at their places. One that is there already inserts nothing: the count tells.
+-- Commits: chunks at their places. One that is there already inserts nothing: the count of rows shows that.
 INSERT INTO perdure.chunk (run_id, name, position, step, attempt, claim, number, payload, at_ms)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::integer[], $6::integer[], $7::bigint[],
                      $8::bytea[], $9::bigint[])
@@ -252,7 +296,7 @@ JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, guid, kind)
   ON message.run_id = b.run_id AND message.guid = b.guid AND message.kind <> b.kind
 
 -- name: claim_work
--- Commits: a token and a lease on tasks that are due and on nobody's lease.
+-- Commits: a token and a lease on tasks that are due and under no lease.
 -- A host that claims again what it has claimed does not count: it knows whether it has begun it.
 -- Locks: the tasks; those that another host is claiming now are skipped, not waited for.
 WITH due AS (
@@ -275,13 +319,22 @@ FROM unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
 WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
 RETURNING work.run_id, work.step
 
+-- name: regain_work
+-- Commits: claims hold again, with their tokens, where the task was put back and no other host has claimed it since.
+-- The claim is the same, so it is not counted again; done twice it changes nothing more.
+UPDATE perdure.work AS work SET token = b.token, host = $6, available_at_ms = $7
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[]) AS b (run_id, step, token, guid, claims)
+WHERE work.run_id = b.run_id AND work.step = b.step
+  AND (work.token IS NULL OR work.token = b.token) AND work.guid = b.guid AND work.claims = b.claims
+RETURNING work.run_id, work.step
+
 -- name: return_work
 -- Commits: a host's claimed tasks are due again, under no token.
 UPDATE perdure.work SET token = NULL, host = NULL, available_at_ms = $2 WHERE host = $1
 
 -- name: return_claims
 -- Commits: tasks are due at the given time, under no token, where they still have the token of the claim.
--- Nobody has begun them, so the claim does not count.
+-- The tasks are unstarted, so the claim does not count.
 UPDATE perdure.work AS work SET token = NULL, host = NULL, available_at_ms = $4, claims = claims - 1
 FROM unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
 WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
@@ -315,6 +368,14 @@ WITH lost AS (
 UPDATE perdure.run AS run SET owner = $2, epoch = epoch + 1
 FROM lost WHERE run.id = lost.id AND run.owner = $1
 RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+          created_at_ms, closed_at_ms, parked, chain
+
+-- name: take_run
+-- Commits: ownership of one open run of another owner, or of none, under a new epoch, which fences the old owner out.
+-- Locks: the run; waits for a commit of the old owner that is under way.
+UPDATE perdure.run SET owner = $3, epoch = epoch + 1
+WHERE id = $1 AND owner IS NOT DISTINCT FROM $2 AND closed_at_ms IS NULL
+RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
           created_at_ms, closed_at_ms, parked, chain
 
 -- name: lock_runs
@@ -355,7 +416,14 @@ SELECT seq, head FROM perdure.run WHERE id = $1 FOR NO KEY UPDATE
 -- name: select_run_by_key
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
-FROM perdure.run WHERE scope = $1 AND program = $2 AND key = $3
+FROM perdure.run WHERE scope = $1 AND program = $2 AND key = $3 AND replaced_by IS NULL
+
+-- name: select_key_holders
+-- The runs that have these keys, through the index of keys.
+SELECT run.scope, run.program, run.key, run.id
+FROM unnest($1::text[], $2::text[], $3::text[]) AS b (scope, program, key)
+JOIN perdure.run AS run ON run.scope = b.scope AND run.program = b.program AND run.key = b.key
+                            AND run.replaced_by IS NULL
 
 -- name: select_chain_end
 -- The last run of a chain, by its index: later ones sort later.
@@ -376,7 +444,7 @@ WHERE account = ANY ($2::text[])
   AND run_id IN (SELECT id FROM perdure.run WHERE id = $1 OR chain = $1)
 
 -- name: select_sent
--- A message by its GUID: where it waits or was put aside, with its payload; and which runs have taken it in. Of the
+-- A message by its GUID: where it waits or was marked, with its payload; and which runs have recorded it. Of the
 -- chain that begins with a run, or of a mailbox, which is no run.
 SELECT run_id, payload, false FROM perdure.message
 WHERE guid = $2 AND run_id IN (SELECT $1::text UNION ALL SELECT id FROM perdure.run WHERE chain = $1)
@@ -385,10 +453,10 @@ SELECT run_id, NULL, true FROM perdure.ledger
 WHERE account = $3 AND run_id IN (SELECT $1::text UNION ALL SELECT id FROM perdure.run WHERE chain = $1)
 
 -- name: select_chain_published
--- What a chain has published, older values first.
+-- What a chain has published, older values first: a run publishes nothing once it is continued, and later ones sort later.
 SELECT name, payload FROM perdure.published
 WHERE run_id IN (SELECT id FROM perdure.run WHERE id = $1 OR chain = $1)
-ORDER BY at_ms, run_id
+ORDER BY run_id COLLATE "C"
 
 -- name: select_open_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
@@ -406,7 +474,7 @@ WHERE closed_at_ms IS NULL AND owner IS NULL AND id > $1
 ORDER BY id LIMIT $2
 
 -- name: select_open_ids
--- Whoever owns them: an owner may change between two pages, an id does not. NULL programs are all.
+-- Of all owners: an owner may change between two pages, an id does not. NULL programs are all.
 SELECT id FROM perdure.run
 WHERE closed_at_ms IS NULL AND id > $1 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
 ORDER BY id LIMIT $2
@@ -419,6 +487,17 @@ FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id
 -- name: select_journals
 SELECT run_id, seq, at_ms, body, prev, sealed, erased FROM perdure.event
 WHERE run_id = ANY ($1::text[]) ORDER BY run_id, seq
+
+-- name: select_ledgers
+SELECT run_id, account, balance FROM perdure.ledger WHERE run_id = ANY ($1::text[])
+
+-- name: select_step_messages
+-- What concerns a step of these runs: timers, retries, results, and signals that a hook has found.
+SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure.message WHERE run_id = ANY ($1::text[]) AND step IS NOT NULL
+
+-- name: select_queued
+-- Which steps of these runs are on a queue, claimed or not, and under which GUIDs their results will come.
+SELECT run_id, step, guid FROM perdure.work WHERE run_id = ANY ($1::text[])
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
@@ -435,8 +514,9 @@ SELECT balance FROM perdure.ledger WHERE run_id = $1 AND account = $2
 SELECT account, balance FROM perdure.ledger WHERE run_id = $1
 
 -- name: select_due_messages
--- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's. A parked run
--- takes nothing but a cancel.
+-- Level-triggered: whatever is pending, due, and addressed to a run of this owner or a closed run. A parked run
+-- takes nothing but a cancel, and one without an owner nothing before a host takes it up. What is due at once goes
+-- before timers: it was durable before they ended.
 -- What is due is deleted, so few messages ever are; statistics that are a little old say that all are, and the
 -- planner would scan both tables. Hence bounds that it can't look up, for which it assumes few rows, and a
 -- condition in place of a join. A run that is not there makes that condition NULL.
@@ -444,8 +524,22 @@ SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure.message AS m
 WHERE m.state = 'pending'
   AND m.due_at_ms BETWEEN (SELECT '-9223372036854775808'::bigint) AND (SELECT $2::bigint)
-  AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
+              AND (run.parked IS NULL OR m.kind = 'cancel')
        FROM perdure.run AS run WHERE run.id = m.run_id)
+ORDER BY m.due_at_ms <> 0, m.arrival, m.guid LIMIT $3
+
+-- name: select_pending
+-- What is pending and due at once, first sent to the given runs or mailboxes (as GUIDs begin with them), and addressed
+-- to a run of this owner or without an owner. Through the index of arrivals, for each of them.
+SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
+FROM unnest($2::text[]) AS origin CROSS JOIN LATERAL (
+    SELECT * FROM perdure.message AS m
+    WHERE left(m.guid, 34) = origin AND m.state = 'pending' AND (m.due_at_ms = 0) IS TRUE
+      AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
+           FROM perdure.run AS run WHERE run.id = m.run_id)
+    ORDER BY m.arrival, m.guid LIMIT $3
+) AS m
 ORDER BY m.arrival, m.guid LIMIT $3
 
 -- name: select_next_due
@@ -460,6 +554,12 @@ ORDER BY m.due_at_ms LIMIT 1
 -- name: select_messages
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
 FROM perdure.message WHERE run_id = $1 ORDER BY arrival, guid
+
+-- name: select_queued_work
+SELECT step, queue, host FROM perdure.work WHERE run_id = $1 ORDER BY step
+
+-- name: select_statuses
+SELECT id, status FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id
 
 -- name: select_published
 SELECT name, payload FROM perdure.published WHERE run_id = $1 ORDER BY name
@@ -521,9 +621,26 @@ SELECT set_config('perdure.token', token, false),
                                   WHERE name <> 'perdure'), true)
 FROM outcome
 
+-- name: open_adopted
+-- For a session of the user's: the same limits and token, for this transaction only, and the names as the user has them.
+-- Gives the server's number of the transaction, too, by which it is seen whether the user has ended it.
+WITH outcome AS (
+    INSERT INTO perdure.outcome (token, committed, at_ms)
+    VALUES (gen_random_uuid(), 1, extract(epoch FROM now()) * 1000)
+    RETURNING token
+)
+SELECT token, pg_current_xact_id()::text,
+       set_config('statement_timeout', $1, true),
+       set_config('idle_in_transaction_session_timeout', $1, true)
+FROM outcome
+
+-- name: select_transaction
+-- The server's number of this transaction; NULL if it has written nothing.
+SELECT pg_current_xact_id_if_assigned()::text
+
 -- name: reset_session
 -- After a user's transaction: nothing of it is left in the session. Prepared statements are ours, and stay. Its token
--- goes, now that its outcome is known; that need not be on the disk before anybody goes on.
+-- is deleted, because its outcome is known; no caller waits for that to be on disk.
 DELETE FROM perdure.outcome WHERE token = current_setting('perdure.token', true);
 SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL; DISCARD TEMP; DISCARD SEQUENCES;
 SELECT set_config('synchronous_commit', 'off', true)
@@ -547,18 +664,22 @@ ON CONFLICT (token) DO UPDATE SET token = excluded.token
 RETURNING committed
 
 -- name: forget_outcome
--- Commits: nobody will ask for it any more. That need not be on the disk before anybody goes on.
+-- Commits: the outcome is deleted, because its host knows it. No caller waits for that to be on disk.
 DELETE FROM perdure.outcome WHERE token = $1 AND set_config('synchronous_commit', 'off', true) IS NOT NULL
 
 -- name: delete_old_outcomes
--- Commits: what processes left that ended before they could forget it is gone, once nobody can still ask for it.
+-- Commits: outcomes are deleted that processes left behind when they ended, once no host can still ask for them.
 DELETE FROM perdure.outcome WHERE at_ms < extract(epoch FROM now()) * 1000 - $1::bigint
 
 -- name: register_host
--- Commits: a host. Again, if nobody knew whether it was, it is the same one.
+-- Commits: a host. Registering again after an unknown outcome changes nothing.
 INSERT INTO perdure.host (id, beat, stale_after_ms, queues, started_at_ms)
 VALUES ($1, 0, $2, $3, $4)
 ON CONFLICT (id) DO NOTHING
+
+-- name: select_clock
+-- What the server's clock says now: hosts set theirs by it.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
 -- name: remove_host
 -- Commits: the host has no row: what it may still own or claim is a dead host's.
@@ -572,13 +693,14 @@ SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner = $1
 SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner IS NULL
 
 -- name: beat
--- Commits: a host's next beat. Returns nothing if it has no row, else what it sees.
-UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :glance
+-- Commits: a host's next heartbeat. Returns its snapshot, or nothing if it has no row.
+UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :host_snapshot
 
--- name: glance
--- What concerns a host, in one snapshot: all hosts; who owns open runs, and who has claimed work; whether there are
--- runs of nobody for it; when the next message and the next work are due; whether a signal may meet a hook; a number that
--- grows with each version that is deployed or activated. Through indexes, as the statements of
+-- name: host_snapshot
+-- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
+-- runs without an owner for it; when the next message and the next work are due; whether a signal may meet a hook; a number that
+-- grows with each version that is deployed or activated; the time, by the server's clock if there is one; the version of
+-- the schema. Through indexes, as the statements of
 -- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
 -- that it costs by hosts and not by runs or work.
 SELECT
@@ -623,4 +745,6 @@ EXISTS (SELECT 1 FROM perdure.message AS m
                WHERE hook.mailbox = m.run_id AND hook.kind = 'wait'
                  AND (SELECT run.closed_at_ms IS NULL FROM perdure.run AS run WHERE run.id = hook.run_id)
                LIMIT 1)),
-(SELECT count(*) + coalesce(sum(activations), 0) FROM perdure.program)
+(SELECT count(*) + coalesce(sum(activations), 0) FROM perdure.program),
+(extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+(SELECT value FROM perdure.meta WHERE key = 'schema_version')

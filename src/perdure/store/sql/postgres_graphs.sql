@@ -9,7 +9,7 @@ DELETE FROM perdure.readiness WHERE run_id = ANY ($1::text[])
 
 -- name: unhook_runs
 -- Commits: these runs wait for no signal.
--- Locks: hooks of runs whose rows are locked; who matches them waits for nobody.
+-- Locks: hooks of runs whose rows are locked already; `match_hooks` skips locked hooks.
 DELETE FROM perdure.hook WHERE run_id = ANY ($1::text[]) AND kind = 'wait'
 
 -- name: clear_steps
@@ -25,14 +25,14 @@ WHERE readiness.run_id = b.run_id AND readiness.step = b.step
 
 -- name: unhook_steps
 -- Commits: these steps wait for no signal.
--- Locks: hooks of runs whose rows are locked; who matches them waits for nobody.
+-- Locks: hooks of runs whose rows are locked already; `match_hooks` skips locked hooks.
 DELETE FROM perdure.hook AS hook
 USING unnest($1::text[], $2::text[]) AS b (run_id, step)
 WHERE hook.run_id = b.run_id AND hook.step = b.step AND hook.kind = 'wait'
 
 -- name: track
 -- Commits: more resolved predecessors of nodes, up to those that are required. Where there would be more, or another
--- number was required before, nothing is changed: the count tells.
+-- number was required before, nothing is changed: the count of rows shows that.
 INSERT INTO perdure.readiness AS readiness (run_id, step, required, completed)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])
 ON CONFLICT (run_id, step) DO UPDATE SET completed = readiness.completed + excluded.completed
@@ -50,14 +50,16 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
 ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
 
 -- name: broadcast
--- Commits: messages to all open runs that search keys find, once per GUID; where it is said, they are not found again.
--- One statement, so that a run which has the key from now on is neither told nor scrubbed.
+-- Commits: messages to all open runs that search keys find, once per GUID; where it is said, they are not found again,
+-- and statistics still count them.
+-- They are due at once, and arrive after what is pending there, as those of `enqueue`; `place` counts the broadcasts of
+-- one group. One statement, so that a run that gets the key later is neither signalled nor scrubbed.
 -- Locks: the keys that are scrubbed, in their order: who comes second finds them gone.
 WITH b AS (
-    SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::bigint[], $6::boolean[])
-                      AS b (mailbox, kind, payload, suffix, now_ms, scrub)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::bigint[], $6::bigint[], $7::boolean[])
+                      AS b (mailbox, kind, payload, suffix, now_ms, place, scrub)
 ), scrubbed AS MATERIALIZED (
-    SELECT hook.run_id, hook.step, hook.mailbox, b.kind, b.payload, b.suffix, b.now_ms
+    SELECT hook.run_id, hook.step, hook.mailbox, hook.topic, hook.key, hook.since_ms, b.kind, b.payload, b.suffix, b.now_ms, b.place
     FROM b
     JOIN perdure.hook AS hook ON hook.mailbox = b.mailbox AND hook.kind = 'key'
     JOIN perdure.run AS run ON run.id = hook.run_id AND run.closed_at_ms IS NULL
@@ -65,16 +67,25 @@ WITH b AS (
     ORDER BY hook.run_id, hook.step, hook.mailbox FOR UPDATE OF hook
 ), sent AS (
     INSERT INTO perdure.message (run_id, guid, kind, payload, due_at_ms, arrival)
-    SELECT run_id, 'm_' || substr(run_id, 3) || '_' || suffix, kind, payload, now_ms, now_ms FROM (
-        SELECT run_id, kind, payload, suffix, now_ms FROM scrubbed
+    SELECT run_id, 'm_' || substr(run_id, 3) || '_' || suffix, kind, payload, 0,
+           greatest(now_ms, place + coalesce((
+               SELECT m.arrival FROM perdure.message AS m
+               WHERE left(m.guid, 34) = 'm_' || substr(target.run_id, 3) AND m.state = 'pending' AND (m.due_at_ms = 0) IS TRUE
+               ORDER BY m.arrival DESC LIMIT 1), 0))
+    FROM (
+        SELECT run_id, kind, payload, suffix, now_ms, place FROM scrubbed
         UNION ALL
-        SELECT hook.run_id, b.kind, b.payload, b.suffix, b.now_ms
+        SELECT hook.run_id, b.kind, b.payload, b.suffix, b.now_ms, b.place
         FROM b
         JOIN perdure.hook AS hook ON hook.mailbox = b.mailbox AND hook.kind = 'key'
         JOIN perdure.run AS run ON run.id = hook.run_id AND run.closed_at_ms IS NULL
         WHERE NOT b.scrub
     ) AS target
     ON CONFLICT (run_id, guid) DO NOTHING
+), kept AS (
+    INSERT INTO perdure.hook (run_id, step, kind, mailbox, topic, key, since_ms)
+    SELECT DISTINCT run_id, step, 'key', 'scrubbed ' || mailbox, topic, key, since_ms FROM scrubbed
+    ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
 )
 DELETE FROM perdure.hook AS hook USING scrubbed
 WHERE hook.run_id = scrubbed.run_id AND hook.step = scrubbed.step AND hook.mailbox = scrubbed.mailbox
@@ -153,6 +164,15 @@ WHERE run_id = $1 ORDER BY step, position, source, variable
 -- name: select_waits
 SELECT run_id, step, kind, mailbox, topic, key, since_ms FROM perdure.hook
 WHERE run_id = $1 AND kind = 'wait' ORDER BY step, mailbox
+
+-- name: select_all_readiness
+SELECT run_id, step, required, completed FROM perdure.readiness WHERE run_id = ANY ($1::text[])
+
+-- name: select_all_inboxes
+SELECT run_id, step, source, variable, position, value FROM perdure.inbox WHERE run_id = ANY ($1::text[])
+
+-- name: select_all_waits
+SELECT run_id, step, mailbox FROM perdure.hook WHERE run_id = ANY ($1::text[]) AND kind = 'wait'
 
 -- name: select_statistics
 -- How many runs of a program have each value of a search key, by status.

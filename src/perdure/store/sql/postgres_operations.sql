@@ -1,12 +1,12 @@
--- Statements of the Postgres store for operations. Whoever changes one locks its row first, then writes lines of its
+-- Statements of the Postgres store for operations. Each change of an operation locks its row first, then writes lines of its
 -- log, which belong to that row. No other row is locked with it.
 
 -- name: create_operation
--- Commits: a new operation. An id that is taken inserts nothing: the count tells.
+-- Commits: a new operation. An id that is taken inserts nothing: the count of rows shows that.
 INSERT INTO perdure.operation (id, state, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id
 
 -- name: lock_operation
--- Nobody else changes the operation until the commit.
+-- No other transaction changes the operation until the commit.
 SELECT data FROM perdure.operation WHERE id = $1 AND backed_up = 0 FOR UPDATE
 
 -- name: update_operation
@@ -25,7 +25,7 @@ FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS new (level, line, place),
 UPDATE perdure.operation SET backed_up = 1 WHERE id = $1
 
 -- name: delete_old_backups
--- Commits: only the newest backups are left. Whoever meets another that does the same leaves it to that.
+-- Commits: only the newest backups are left. Skips rows that another transaction is deleting.
 WITH old AS (
     SELECT id FROM perdure.operation WHERE id IN (
         SELECT id FROM perdure.operation WHERE backed_up = 1 ORDER BY id DESC OFFSET $1

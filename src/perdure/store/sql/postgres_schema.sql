@@ -8,7 +8,7 @@
 --                      how many obligations are open
 --   perdure.event      the journal: what happened, in order, chained by hashes       key: run, seq
 --   perdure.ledger     the ledger: 15 digits per account, what has committed         key: run, account
---   perdure.message    what somebody told a run and it has not taken in yet          key: run, GUID
+--   perdure.message    messages to a run that it has not recorded yet                key: run, GUID
 --   perdure.work       tasks that any host of the right queue may do                 key: run, step
 --   perdure.published  named values that a program lets clients read                 key: run, name
 --   perdure.stream     how long each stream of chunks is                             key: run, name
@@ -17,27 +17,27 @@
 --   perdure.inbox      the values that wait for such nodes                               key: run, step, place
 --   perdure.hook       who waits for a signal to a topic, and how a search key finds runs    key: run, step, mailbox
 --   perdure.program    graphs that were deployed, and which version is active            key: name, version
---   perdure.host       who owns runs and does work, and that it is alive             key: host
+--   perdure.host       hosts that own runs and do work, and their heartbeats         key: host
 --   perdure.operation  what several processes carry out together: the ledger of each    key: operation
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
---   perdure.outcome    which transactions came about, while somebody may ask        key: token
+--   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
 -- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
 -- (epoch, seq, semaphore), and puts and drops its work. So it does with what waits for its nodes and with its hooks, which
--- its events tell, too; but whoever matches a signal with a hook takes that away, and who signals all runs of a search key
--- may take the keys. Anyone may add a message, forward one that came for a run that
--- was continued or, until the run is over, append a chunk. A run's owner publishes its values, and whoever has claimed
--- a task of it does. Whoever holds the token of a task may take it off its queue. A host writes its own row;
--- whoever has taken over all that a dead host had removes it. Everything that one bundle writes commits in one
+-- its events record too; but the host that matches a signal with a hook deletes the hook, and a broadcast to a search key
+-- may scrub the keys. Any process may add a message, forward one that came for a run that
+-- was continued or, until the run is over, append a chunk. A run's owner publishes its values, and so does the
+-- host that has claimed a task of it. The holder of a task's token may take it off its queue. A host writes its own row;
+-- the host that has taken over all that a dead host had removes the dead host's row. Everything that one bundle writes commits in one
 -- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
 --
--- Lock order: new runs in the order of their start keys, then run rows in the order of their ids, then, in
+-- Lock order: runs that hand their start keys over and then new runs, both in the order of the keys, then run rows in the order of their ids, then, in
 -- the order of their keys, published values, then work, events, ledger, messages, then hooks, then streams. Nothing
--- locks a run row after any other row, save that who appends chunks keeps their runs from ending meanwhile, and who publishes for
--- tasks keeps the runs that it owns from being taken: only the end of a run, or its taking, waits for that, and two that
--- wait for each other's are parted by the lock's time limit. Nothing but its own statement locks a host. The claims of work and of unowned runs, and the matching of signals with hooks, skip what is locked, so
--- they wait for nobody. Who activates a version locks the versions of that program, and nothing else.
+-- locks a run row after any other row, except that appending chunks keeps their runs from ending meanwhile, and publishing for
+-- tasks keeps the runs of that host from being taken over: only the end of a run, or its takeover, waits for that, and the
+-- lock timeout ends a deadlock of two of these. Nothing but its own statement locks a host. The claims of work and of unowned runs, and the matching of signals with hooks, skip what is locked, so
+-- they never wait. Activating a version locks the versions of that program, and nothing else.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock, save for the age of outcomes. No foreign
 -- keys:
@@ -69,6 +69,7 @@ CREATE TABLE perdure.meta (
 -- parked          why it is not advanced: its program diverged from the journal, or is not registered; NULL while
 --                 it is not parked
 -- chain           the first run of the chain that it continues; NULL if it continues none
+-- replaced_by     the run that its start key was handed over to, once it had failed or was cancelled; NULL if none
 CREATE TABLE perdure.run (
     id            text COLLATE "C" NOT NULL PRIMARY KEY,
     scope         text COLLATE "C" NOT NULL,
@@ -85,15 +86,17 @@ CREATE TABLE perdure.run (
     created_at_ms bigint NOT NULL,
     closed_at_ms  bigint,
     parked        text,
-    chain         text COLLATE "C"
+    chain         text COLLATE "C",
+    replaced_by   text COLLATE "C"
 ) WITH (fillfactor = 80);
 
--- One run per start key.
-CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key) WHERE key IS NOT NULL;
--- What a host must resume, and what nobody owns.
+-- What a host must resume, and runs without an owner.
 CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL;
 -- The runs of a chain, the last one last.
 CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
+-- One run per start key holds it.
+CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
+    WHERE key IS NOT NULL AND replaced_by IS NULL;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
@@ -126,7 +129,7 @@ CREATE TABLE perdure.ledger (
 -- kind            what it says: a result, a signal, a timer, a cancel
 -- step            the step that it concerns; NULL if it concerns the run
 -- payload         codec bytes
--- due_at_ms       not delivered before; a timer is a message with a due time
+-- due_at_ms       not delivered before; a timer is a message with a due time. 0: due at once, whatever the time is
 -- arrival         sorts the messages of a run; never a cursor, because commit order is not arrival order
 -- state           'pending', or out of delivery: 'stale' or 'dead'. Acknowledged ones are deleted
 -- reason          why it is out of delivery
@@ -145,6 +148,10 @@ CREATE TABLE perdure.message (
 
 -- What is due now.
 CREATE INDEX message_due ON perdure.message (due_at_ms) WHERE state = 'pending';
+-- What is due at once, in order: of each run or mailbox that it was first sent to, by which a GUID begins.
+-- IS TRUE, so that the planner does not look through the index above for what is due at 0: that is all of it.
+CREATE INDEX message_order ON perdure.message (left(guid, 34), arrival)
+    WHERE state = 'pending' AND (due_at_ms = 0) IS TRUE;
 
 -- run_id, step    whose task it is: put twice, it is one row
 -- guid            the message that will carry its result
@@ -176,7 +183,7 @@ CREATE INDEX work_host ON perdure.work (host) WHERE host IS NOT NULL;
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes
--- at_ms           when it was published: an older value never replaces a newer one
+-- at_ms           when it was published, or later: shows whether a value that is sent again is older than the stored one
 CREATE TABLE perdure.published (
     run_id  text COLLATE "C" NOT NULL,
     name    text COLLATE "C" NOT NULL,
@@ -186,7 +193,7 @@ CREATE TABLE perdure.published (
 ) WITH (fillfactor = 80);
 
 -- run_id, name    whose stream it is, and what the program calls it
--- length          how many chunks it has; whoever appends locks this row first, so positions have no gaps
+-- length          how many chunks it has; an append locks this row first, so positions have no gaps
 CREATE TABLE perdure.stream (
     run_id text COLLATE "C" NOT NULL,
     name   text COLLATE "C" NOT NULL,
@@ -214,7 +221,7 @@ CREATE TABLE perdure.chunk (
     PRIMARY KEY (run_id, name, position)
 );
 
--- A chunk that is written again, because nobody knew whether it was, is the same chunk. And which chunks an
+-- A chunk that is written again after an unknown outcome is the same chunk. And which chunks an
 -- attempt has.
 CREATE UNIQUE INDEX chunk_number ON perdure.chunk (run_id, name, step, attempt, claim, number) INCLUDE (position);
 
@@ -248,8 +255,8 @@ CREATE TABLE perdure.inbox (
 
 -- run_id, step    who waits, or is to be found
 -- kind            'wait': the step waits for one signal to the topic and the key. 'key': the run is found by a search key
--- mailbox         the id that topic and key have together, of the form of a run's: signals for whoever waits are
---                 messages to it
+-- mailbox         the id that topic and key have together, of the form of a run's: signals for a waiting step are
+--                 messages to it. 'scrubbed ' before it: signals to the search key do not find the run, statistics do
 -- topic, key      of a search key: its name, and its value
 -- since_ms        since when: who waits for longer is served first
 CREATE TABLE perdure.hook (
@@ -287,7 +294,7 @@ CREATE TABLE perdure.program (
 
 -- One active version of each.
 CREATE UNIQUE INDEX program_active ON perdure.program (name) WHERE is_active = 1;
--- What changes is seen by the sum, at every glance.
+-- Every host snapshot sums these: the sum shows whether something changed.
 CREATE INDEX program_activations ON perdure.program (activations);
 
 -- id              says on which machine, since which boot, by which process it was made
@@ -317,7 +324,7 @@ CREATE TABLE perdure.operation (
 -- What is going on, and which backups are the oldest.
 CREATE INDEX operation_backup ON perdure.operation (backed_up, id);
 
--- operation_id, number place in the log of an operation; whoever appends has locked the operation's row
+-- operation_id, number place in the log of an operation; the operation's row is locked by the append
 -- level           'debug', 'info', 'warning' or 'error'
 -- line            as people read it
 CREATE TABLE perdure.operation_log (
@@ -329,8 +336,8 @@ CREATE TABLE perdure.operation_log (
 );
 
 -- token           random: names a transaction
--- committed       1 in the row that the transaction wrote; 0 in one that was written in its place by whoever asked for
---                 its outcome, so that it can't come about any more
+-- committed       1 in the row that the transaction wrote; 0 in one that was written in its place by the host that asked
+--                 for its outcome, so that it can't commit any more
 -- at_ms           when it was written, by the server's clock
 CREATE TABLE perdure.outcome (
     token     text COLLATE "C" NOT NULL PRIMARY KEY,

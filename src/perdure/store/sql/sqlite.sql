@@ -1,8 +1,15 @@
 -- Statements of the SQLite store. `:rows` stands for as many rows of parameters as there are.
 -- A write transaction is BEGIN IMMEDIATE: it holds the file's one write lock from the first statement.
 
+-- name: hand_over_keys
+-- Commits: runs that are over give their start keys to new ones, which `create_runs` inserts next. Of a run that has
+-- given its key away already nothing changes, and the new run finds the key taken.
+UPDATE perdure_run AS run SET replaced_by = b.column2
+FROM (VALUES :rows) AS b
+WHERE run.id = b.column1 AND run.replaced_by IS NULL AND run.closed_at_ms IS NOT NULL
+
 -- name: create_runs
--- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count tells.
+-- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count of rows shows that.
 INSERT INTO perdure_run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
                          created_at_ms, closed_at_ms, chain)
 VALUES :rows
@@ -41,9 +48,16 @@ VALUES :rows
 ON CONFLICT (run_id, account) DO UPDATE SET balance = balance + excluded.balance
 
 -- name: enqueue
--- Commits: messages, once per GUID.
+-- Commits: messages, once per GUID. One that is due at once arrives after all that are pending and were first sent to the
+-- same run or mailbox, which its GUID names. The eighth value counts such messages of one group.
 INSERT INTO perdure_message (run_id, guid, kind, step, payload, due_at_ms, arrival)
-VALUES :rows
+SELECT b.column1, b.column2, b.column3, b.column4, b.column5, b.column6,
+       CASE WHEN b.column6 <> 0 THEN b.column7 ELSE max(b.column7, b.column8 + coalesce((
+           SELECT m.arrival FROM perdure_message AS m INDEXED BY perdure_message_order
+           WHERE substr(m.guid, 1, 34) = substr(b.column2, 1, 34) AND m.state = 'pending' AND m.due_at_ms = 0
+           ORDER BY m.arrival DESC LIMIT 1), 0)) END
+FROM (VALUES :rows) AS b
+WHERE true
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: forward
@@ -81,19 +95,18 @@ VALUES :rows
 ON CONFLICT (run_id, step) DO NOTHING
 
 -- name: finish_work
--- Commits: tasks off their queues, only by the token of the last claim: the count tells.
+-- Commits: tasks off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure_work WHERE (run_id, step, token) IN (VALUES :rows)
 
 -- name: drop_work
--- Commits: tasks off their queues, whoever has claimed them.
+-- Commits: tasks off their queues, claimed or not.
 DELETE FROM perdure_work WHERE (run_id, step) IN (VALUES :rows)
 
 -- name: publish
--- Commits: the newest value of each name.
+-- Commits: values in place of those that are there, whatever the clocks say. The time of a name never goes back.
 INSERT INTO perdure_published (run_id, name, payload, at_ms)
 VALUES :rows
-ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
-WHERE excluded.at_ms >= at_ms
+ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = max(excluded.at_ms, at_ms)
 
 -- name: publish_by
 -- Commits: as `publish`, but what comes by a host only if that owns the run, or has claimed the step that is named: a
@@ -103,12 +116,21 @@ SELECT column1, column2, column3, column4 FROM (VALUES :rows)
 WHERE column5 IS NULL
    OR (column6 IS NULL AND EXISTS (SELECT 1 FROM perdure_run WHERE id = column1 AND owner = column5))
    OR EXISTS (SELECT 1 FROM perdure_work WHERE run_id = column1 AND step = column6 AND host = column5)
+ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = max(excluded.at_ms, at_ms)
+
+-- name: publish_again
+-- Commits: as `publish_by`, but values that a host has sent before. They replace only what is older.
+INSERT INTO perdure_published (run_id, name, payload, at_ms)
+SELECT column1, column2, column3, column4 FROM (VALUES :rows)
+WHERE column5 IS NULL
+   OR (column6 IS NULL AND EXISTS (SELECT 1 FROM perdure_run WHERE id = column1 AND owner = column5))
+   OR EXISTS (SELECT 1 FROM perdure_work WHERE run_id = column1 AND step = column6 AND host = column5)
 ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = excluded.at_ms
-WHERE excluded.at_ms >= at_ms
+WHERE excluded.at_ms > at_ms
 
 -- name: grow_streams
 -- Commits: so many places more at the end of each stream, only of runs that are not over. Returns where each ends
--- now: the count tells. With what a run appends itself, it may be over by now.
+-- now: the count of rows shows that. With what a run appends itself, it may be over by now.
 INSERT INTO perdure_stream (run_id, name, length)
 SELECT column1, column2, column3 FROM (VALUES :rows)
 WHERE column4 OR EXISTS (SELECT 1 FROM perdure_run WHERE id = column1 AND closed_at_ms IS NULL)
@@ -116,13 +138,13 @@ ON CONFLICT (run_id, name) DO UPDATE SET length = length + excluded.length
 RETURNING run_id, name, length
 
 -- name: append_chunks
--- Commits: chunks at their places. One that is there already inserts nothing: the count tells.
+-- Commits: chunks at their places. One that is there already inserts nothing: the count of rows shows that.
 INSERT INTO perdure_chunk (run_id, name, position, step, attempt, claim, number, payload, at_ms)
 VALUES :rows
 ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
 
 -- name: claim_work
--- Commits: a token and a lease on tasks that are due and on nobody's lease.
+-- Commits: a token and a lease on tasks that are due and under no lease.
 -- A host that claims again what it has claimed does not count: it knows whether it has begun it.
 UPDATE perdure_work
 SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + (host IS NOT :host)
@@ -137,7 +159,17 @@ RETURNING run_id, step, guid, queue, available_at_ms, priority, payload, token, 
 -- name: renew_work
 -- Commits: a longer lease, for those tasks that still have the token.
 UPDATE perdure_work SET available_at_ms = :lease_until_ms
-WHERE run_id = :run_id AND step = :step AND token = :token
+WHERE (run_id, step, token) IN (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(:claims))
+RETURNING run_id, step
+
+-- name: regain_work
+-- Commits: claims hold again, with their tokens, where the task was put back and no other host has claimed it since.
+-- The claim is the same, so it is not counted again; done twice it changes nothing more.
+UPDATE perdure_work AS work SET token = b.value ->> 2, host = :host, available_at_ms = :lease_until_ms
+FROM json_each(:claims) AS b
+WHERE work.run_id = b.value ->> 0 AND work.step = b.value ->> 1
+  AND (work.token IS NULL OR work.token = b.value ->> 2) AND work.guid = b.value ->> 3 AND work.claims = b.value ->> 4
+RETURNING run_id, step
 
 -- name: return_work
 -- Commits: a host's claimed tasks are due again, under no token.
@@ -145,7 +177,7 @@ UPDATE perdure_work SET token = NULL, host = NULL, available_at_ms = :now_ms WHE
 
 -- name: return_claims
 -- Commits: tasks are due at the given time, under no token, where they still have the token of the claim.
--- Nobody has begun them, so the claim does not count.
+-- The tasks are unstarted, so the claim does not count.
 UPDATE perdure_work AS work SET token = NULL, host = NULL, available_at_ms = b.column4, claims = claims - 1
 FROM (VALUES :rows) AS b
 WHERE work.run_id = b.column1 AND work.step = b.column2 AND work.token = b.column3
@@ -177,6 +209,13 @@ WHERE id IN (
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
           created_at_ms, closed_at_ms, parked, chain
 
+-- name: take_run
+-- Commits: ownership of one open run of another owner, or of none, under a new epoch, which fences the old owner out.
+UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
+WHERE id = :run_id AND owner IS :from_owner AND closed_at_ms IS NULL
+RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
+          created_at_ms, closed_at_ms, parked, chain
+
 -- name: release_run
 -- Commits: the run has no owner, under a new epoch; only by the owner of this epoch.
 UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE id = :run_id AND epoch = :epoch
@@ -195,13 +234,26 @@ SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaph
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run WHERE id = :run_id
 
+-- name: select_run_as_bytes
+-- The same, of a row whose text may be damaged.
+SELECT id, CAST(scope AS BLOB), CAST(program AS BLOB), CAST(version AS BLOB), CAST(digest AS BLOB), CAST(key AS BLOB),
+       CAST(owner AS BLOB), epoch, seq, head, semaphore, CAST(status AS BLOB),
+       created_at_ms, closed_at_ms, CAST(parked AS BLOB), CAST(chain AS BLOB)
+FROM perdure_run WHERE id = :run_id
+
 -- name: select_runs_by_id
 SELECT id, epoch, head, semaphore FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_run_by_key
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
-FROM perdure_run WHERE scope = :scope AND program = :program AND key = :key
+FROM perdure_run WHERE scope = :scope AND program = :program AND key = :key AND replaced_by IS NULL
+
+-- name: select_key_holders
+-- The runs that have these keys, through the index of keys.
+SELECT scope, program, key, id FROM perdure_run
+WHERE key IS NOT NULL AND replaced_by IS NULL
+  AND (scope, program, key) IN (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(:places))
 
 -- name: select_chain_end
 -- The last run of a chain, by its index: later ones sort later.
@@ -222,7 +274,7 @@ WHERE account IN (SELECT value FROM json_each(:accounts))
   AND run_id IN (SELECT id FROM perdure_run WHERE id = :first OR chain = :first)
 
 -- name: select_sent
--- A message by its GUID: where it waits or was put aside, with its payload; and which runs have taken it in. Of the
+-- A message by its GUID: where it waits or was marked, with its payload; and which runs have recorded it. Of the
 -- chain that begins with a run, or of a mailbox, which is no run.
 SELECT run_id, payload, 0 FROM perdure_message
 WHERE guid = :guid AND run_id IN (SELECT :first UNION ALL SELECT id FROM perdure_run WHERE chain = :first)
@@ -231,10 +283,10 @@ SELECT run_id, NULL, 1 FROM perdure_ledger
 WHERE account = :account AND run_id IN (SELECT :first UNION ALL SELECT id FROM perdure_run WHERE chain = :first)
 
 -- name: select_chain_published
--- What a chain has published, older values first.
+-- What a chain has published, older values first: a run publishes nothing once it is continued, and later ones sort later.
 SELECT name, payload FROM perdure_published
 WHERE run_id IN (SELECT id FROM perdure_run WHERE id = :first OR chain = :first)
-ORDER BY at_ms, run_id
+ORDER BY run_id
 
 -- name: select_open_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
@@ -244,7 +296,7 @@ WHERE closed_at_ms IS NULL AND owner IS :owner AND id > :after
 ORDER BY id LIMIT :limit
 
 -- name: select_open_ids
--- Whoever owns them: an owner may change between two pages, an id does not. NULL programs are all.
+-- Of all owners: an owner may change between two pages, an id does not. NULL programs are all.
 SELECT id FROM perdure_run
 WHERE closed_at_ms IS NULL AND id > :after
   AND (:programs IS NULL OR program IN (SELECT value FROM json_each(:programs)))
@@ -258,6 +310,18 @@ FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 -- name: select_journals
 SELECT run_id, seq, at_ms, body, prev, sealed, erased FROM perdure_event
 WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY run_id, seq
+
+-- name: select_ledgers
+SELECT run_id, account, balance FROM perdure_ledger WHERE run_id IN (SELECT value FROM json_each(:ids))
+
+-- name: select_step_messages
+-- What concerns a step of these runs: timers, retries, results, and signals that a hook has found.
+SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure_message
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND step IS NOT NULL
+
+-- name: select_queued
+-- Which steps of these runs are on a queue, claimed or not, and under which GUIDs their results will come.
+SELECT run_id, step, guid FROM perdure_work WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
@@ -275,12 +339,25 @@ SELECT balance FROM perdure_ledger WHERE run_id = :run_id AND account = :account
 SELECT account, balance FROM perdure_ledger WHERE run_id = :run_id
 
 -- name: select_due_messages
--- Level-triggered: whatever is pending, due, and addressed to a run that is mine or nobody's. A parked run
--- takes nothing but a cancel.
+-- Level-triggered: whatever is pending, due, and addressed to a run of this owner or a closed run. A parked run
+-- takes nothing but a cancel, and one without an owner nothing before a host takes it up. What is due at once goes
+-- before timers: it was durable before they ended.
 -- By its index and then its run, whatever statistics say: what is due is deleted, so few messages ever are.
 SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
-WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms AND (run.owner = :owner OR run.owner IS NULL)
+WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms
+  AND (run.owner = :owner OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
+  AND (run.parked IS NULL OR m.kind = 'cancel')
+ORDER BY m.due_at_ms <> 0, m.arrival, m.guid LIMIT :limit
+
+-- name: select_pending
+-- What is pending and due at once, first sent to the given runs or mailboxes (as GUIDs begin with them), and addressed
+-- to a run of this owner or without an owner. Through the index of arrivals, for each of them.
+SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
+FROM json_each(:origins) AS origin
+CROSS JOIN perdure_message AS m INDEXED BY perdure_message_order ON substr(m.guid, 1, 34) = origin.value
+CROSS JOIN perdure_run AS run ON run.id = m.run_id
+WHERE m.state = 'pending' AND m.due_at_ms = 0 AND (run.owner = :owner OR run.owner IS NULL)
   AND (run.parked IS NULL OR m.kind = 'cancel')
 ORDER BY m.arrival, m.guid LIMIT :limit
 
@@ -295,6 +372,12 @@ ORDER BY m.due_at_ms LIMIT 1
 -- name: select_messages
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
 FROM perdure_message WHERE run_id = :run_id ORDER BY arrival, guid
+
+-- name: select_queued_work
+SELECT step, queue, host FROM perdure_work WHERE run_id = :run_id ORDER BY step
+
+-- name: select_statuses
+SELECT id, status FROM perdure_run WHERE id IN (SELECT value FROM json_each(:run_ids)) ORDER BY id
 
 -- name: select_published
 SELECT name, payload FROM perdure_published WHERE run_id = :run_id ORDER BY name
@@ -351,7 +434,7 @@ SELECT coalesce(max(id), '') FROM (
 )
 
 -- name: register_host
--- Commits: a host. Again, if nobody knew whether it was, it is the same one.
+-- Commits: a host. Registering again after an unknown outcome changes nothing.
 INSERT INTO perdure_host (id, beat, stale_after_ms, queues, started_at_ms)
 VALUES (:host, 0, :stale_after_ms, :queues, :started_at_ms)
 ON CONFLICT (id) DO NOTHING
@@ -364,13 +447,14 @@ DELETE FROM perdure_host WHERE id = :host
 SELECT count(*) FROM perdure_run WHERE closed_at_ms IS NULL AND owner IS :owner
 
 -- name: beat
--- Commits: a host's next beat. Returns nothing if it has no row, else what it sees.
-UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :glance
+-- Commits: a host's next heartbeat. Returns its snapshot, or nothing if it has no row.
+UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :host_snapshot
 
--- name: glance
--- What concerns a host, in one snapshot: all hosts; who owns open runs, and who has claimed work; whether there are
--- runs of nobody for it; when the next message and the next work are due; whether a signal may meet a hook; a number that
--- grows with each version that is deployed or activated. Through indexes, as the statements of
+-- name: host_snapshot
+-- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
+-- runs without an owner for it; when the next message and the next work are due; whether a signal may meet a hook; a number that
+-- grows with each version that is deployed or activated; the time, by the server's clock if there is one; the version of
+-- the schema. Through indexes, as the statements of
 -- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
 -- that it costs by hosts and not by runs or work.
 SELECT
@@ -381,7 +465,7 @@ SELECT
     SELECT (SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND owner > found.owner)
     FROM found WHERE owner IS NOT NULL
  )
- SELECT json_group_array(owner) FROM found WHERE owner IS NOT NULL),
+ SELECT CAST(json_group_array(owner) AS BLOB) FROM found WHERE owner IS NOT NULL),
 (WITH RECURSIVE found (host) AS (
     SELECT min(host) FROM perdure_work WHERE host IS NOT NULL
     UNION ALL
@@ -410,4 +494,6 @@ EXISTS (SELECT 1 FROM perdure_message AS m INDEXED BY perdure_message_due
         WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
           AND EXISTS (SELECT 1 FROM perdure_hook AS hook CROSS JOIN perdure_run AS run ON run.id = hook.run_id
                       WHERE hook.mailbox = m.run_id AND hook.kind = 'wait' AND run.closed_at_ms IS NULL)),
-(SELECT count(*) + coalesce(sum(activations), 0) FROM perdure_program)
+(SELECT count(*) + coalesce(sum(activations), 0) FROM perdure_program),
+NULL,
+(SELECT value FROM perdure_meta WHERE key = 'schema_version')

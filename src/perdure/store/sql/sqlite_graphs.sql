@@ -26,7 +26,7 @@ DELETE FROM perdure_hook WHERE kind = 'wait' AND (run_id, step) IN (VALUES :rows
 
 -- name: track
 -- Commits: more resolved predecessors of nodes, up to those that are required. Where there would be more, or another
--- number was required before, nothing is changed: the count tells.
+-- number was required before, nothing is changed: the count of rows shows that.
 INSERT INTO perdure_readiness (run_id, step, required, completed)
 VALUES :rows
 ON CONFLICT (run_id, step) DO UPDATE SET completed = completed + excluded.completed
@@ -44,9 +44,14 @@ VALUES :rows
 ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
 
 -- name: broadcast
--- Commits: messages to all open runs that search keys find, once per GUID.
+-- Commits: messages to all open runs that search keys find, once per GUID. They are due at once, and arrive after what
+-- is pending there, as those of `enqueue`. The sixth value counts the broadcasts of one group.
 INSERT INTO perdure_message (run_id, guid, kind, payload, due_at_ms, arrival)
-SELECT run.id, 'm_' || substr(run.id, 3) || '_' || b.column4, b.column2, b.column3, b.column5, b.column5
+SELECT run.id, 'm_' || substr(run.id, 3) || '_' || b.column4, b.column2, b.column3, 0,
+       max(b.column5, b.column6 + coalesce((
+           SELECT m.arrival FROM perdure_message AS m INDEXED BY perdure_message_order
+           WHERE substr(m.guid, 1, 34) = 'm_' || substr(run.id, 3) AND m.state = 'pending' AND m.due_at_ms = 0
+           ORDER BY m.arrival DESC LIMIT 1), 0))
 FROM (VALUES :rows) AS b
 CROSS JOIN perdure_hook AS hook ON hook.mailbox = b.column1 AND hook.kind = 'key'
 CROSS JOIN perdure_run AS run ON run.id = hook.run_id
@@ -54,8 +59,9 @@ WHERE run.closed_at_ms IS NULL
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: scrub
--- Commits: open runs are not found by these search keys.
-DELETE FROM perdure_hook
+-- Commits: broadcasts to these search keys no longer find their open runs; statistics still count them. A row that was
+-- scrubbed before, and whose run got the key again, is replaced.
+UPDATE OR REPLACE perdure_hook SET mailbox = 'scrubbed ' || mailbox
 WHERE kind = 'key' AND mailbox IN (VALUES :rows)
   AND EXISTS (SELECT 1 FROM perdure_run AS run WHERE run.id = perdure_hook.run_id AND run.closed_at_ms IS NULL)
 
@@ -112,6 +118,17 @@ WHERE run_id = :run_id ORDER BY step, position, source, variable
 -- name: select_waits
 SELECT run_id, step, kind, mailbox, topic, key, since_ms FROM perdure_hook
 WHERE run_id = :run_id AND kind = 'wait' ORDER BY step, mailbox
+
+-- name: select_all_readiness
+SELECT run_id, step, required, completed FROM perdure_readiness WHERE run_id IN (SELECT value FROM json_each(:ids))
+
+-- name: select_all_inboxes
+SELECT run_id, step, source, variable, position, value FROM perdure_inbox
+WHERE run_id IN (SELECT value FROM json_each(:ids))
+
+-- name: select_all_waits
+SELECT run_id, step, mailbox FROM perdure_hook
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND kind = 'wait'
 
 -- name: select_statistics
 -- How many runs of a program have each value of a search key, by status.

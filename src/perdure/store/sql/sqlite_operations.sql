@@ -1,8 +1,8 @@
--- Statements of the SQLite store for operations. Whoever changes one has begun a write transaction, which holds the
+-- Statements of the SQLite store for operations. Each change of an operation runs in a write transaction, which holds the
 -- file's one write lock: so what is read stays true until the commit.
 
 -- name: create_operation
--- Commits: a new operation. An id that is taken inserts nothing: the count tells.
+-- Commits: a new operation. An id that is taken inserts nothing: the count of rows shows that.
 INSERT INTO perdure_operation (id, state, data) VALUES (:id, :state, :data) ON CONFLICT DO NOTHING
 
 -- name: lock_operation

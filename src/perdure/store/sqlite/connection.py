@@ -1,4 +1,4 @@
-"""A connection, and the quick way to commit on it, where that was compiled."""
+"""A SQLite connection, and the native writer that commits groups on it where that module is compiled."""
 
 import logging
 from collections.abc import Sequence
@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apsw
 
-from perdure.store.sqlite.rows import one_row
+from perdure.store.sqlite.bulk_statements import one_row
 from perdure.store.statements import statements
 
 if TYPE_CHECKING:
-    from perdure.store.sqlite import _quick
+    from perdure.store.sqlite import _native
 
 compiled: ModuleType | None = None
-"""The module of the quick way. Where it was not compiled, statements are executed one by one."""
+"""The native module. Where it is not compiled, groups are written statement by statement."""
 with suppress(ImportError):
-    compiled = import_module("perdure.store.sqlite._quick")
+    compiled = import_module("perdure.store.sqlite._native")
 
 log = logging.getLogger("perdure.store")
 
 BUSY_MS = 10_000
 
-LOG_PAGES = 4000
-"""Length of the log from which it is folded back."""
+MAX_WAL_PAGES = 4000
+"""Length of the write-ahead log from which the writer checkpoints it."""
 
 ENTRY_POINT = "sqlite3_perdure_init"
 
@@ -34,12 +34,13 @@ WIDTHS: Final = {
     "advance_runs": 8,
     "publish": 4,
     "publish_by": 6,
+    "publish_again": 6,
     "finish_work": 3,
     "close_runs": 2,
     "park_runs": 2,
     "append_events": 7,
     "post": 3,
-    "enqueue": 7,
+    "enqueue": 8,
     "forward": 4,
     "forget": 4,
     "acknowledge": 2,
@@ -55,105 +56,123 @@ WIDTHS: Final = {
     "unhook_runs": 1,
     "unhook_steps": 2,
     "hook": 7,
-    "broadcast": 5,
+    "broadcast": 6,
     "scrub": 1,
+    "hand_over_keys": 2,
 }
-"""The statements that groups are made of, and how many values a row of each has."""
+"""The statements of groups, and how many values a row of each has."""
 
 _NUMBERS: Final = {name: number for number, name in enumerate(WIDTHS)}
 _ANY_COUNT: Final = -1
 
 
-class Part(NamedTuple):
-    """A statement of a group, by its name, and its rows."""
+class GroupStatement(NamedTuple):
+    """A named statement of a group, with its rows."""
 
     name: str
     rows: list[Any]
     expected: int | None = None
-    """How many rows it must change, if that tells whether the group fits."""
+    """How many rows it must change for the group to fit; `None` if any number will do."""
 
 
 class Connection(apsw.Connection):
-    """Belongs to one thread at a time. Without a quick way, whatever is asked of that is not done."""
+    """Belongs to one thread at a time. Without the native module, its methods do nothing and return false."""
 
-    _quick: "_quick.Quick | None" = None
-    _log_pages = 0
+    _native: "_native.NativeWriter | None" = None
+    _wal_pages = 0
 
     def begin_writing(self, socket: int = -1) -> None:
-        """Prepare what groups need; a byte to the `socket` tells that one is through. SQLite's own automatic fold of
-        the log ends."""
-        self._quick = _quick_way(self, socket)
-        if self._quick is None:
-            self.set_wal_hook(self._log_grew)
+        """Prepare the statements of groups. The end of each submitted group is reported by a byte on the `socket`.
+
+        Turns off SQLite's automatic checkpoints, because a connection has only one hook for the write-ahead log.
+        """
+        self._native = _native_writer(self, socket)
+        if self._native is None:
+            self.set_wal_hook(self._wal_grew)
 
     @property
-    def is_quick(self) -> bool:
-        return self._quick is not None
+    def is_native(self) -> bool:
+        return self._native is not None
 
-    def write(self, parts: Sequence[Part]) -> bool:
-        """Commit all the parts here and now, in one call, or change nothing.
+    def write(self, statements: Sequence[GroupStatement]) -> bool:
+        """Commit all statements in this thread, in one native call, or change nothing.
 
-        False if that did not come about, for whatever reason: also if another process has the file's lock.
+        False if they were not committed for any reason, a lock held by another process included.
         """
-        return self._quick is not None and self._quick.write(_numbered(parts))
+        return self._native is not None and self._native.write(_numbered(statements))
 
-    def submit(self, parts: Sequence[Part]) -> bool:
-        """Let the thread that serves, or will, do so, and wait for locks. False if it can't."""
-        return self._quick is not None and self._quick.submit(_numbered(parts))
+    def submit(self, statements: Sequence[GroupStatement]) -> bool:
+        """Let the serving thread commit the statements; it waits for locks. False if it can't."""
+        return self._native is not None and self._native.submit(_numbered(statements))
 
-    def take(self) -> bool:
-        """Whether the job has come about that the socket tells of."""
-        return self._quick is not None and self._quick.take()
+    def take_result(self) -> bool:
+        """Whether the submitted group was committed, after the socket reported its end."""
+        return self._native is not None and self._native.take_result()
 
     def serve(self) -> None:
-        """Do jobs, without the interpreter's lock, until somebody calls `want`."""
-        if self._quick is not None:
-            self._quick.serve()
+        """Execute submitted groups, without the interpreter's lock, until `stop_serving`."""
+        if self._native is not None:
+            self._native.serve()
 
-    def want(self) -> None:
-        """The thread that serves has something else to do."""
-        if self._quick is not None:
-            self._quick.want()
-
-    @property
-    def is_folding(self) -> bool:
-        """Whether the thread that serves folds the log back: nobody else may use the connection meanwhile."""
-        return self._quick is not None and self._quick.is_folding
+    def stop_serving(self) -> None:
+        """Make `serve` return, because its thread has another job."""
+        if self._native is not None:
+            self._native.stop_serving()
 
     @property
-    def log_is_long(self) -> bool:
-        return (self._log_pages if self._quick is None else self._quick.log_pages) >= LOG_PAGES
+    def is_checkpointing(self) -> bool:
+        """Whether the serving thread runs a checkpoint: no other thread may use the connection meanwhile."""
+        return self._native is not None and self._native.is_checkpointing
 
-    def fold_log(self) -> None:
-        """Move the log's pages into the database, as far as readers allow.
+    @property
+    def wal_is_long(self) -> bool:
+        pages = self._wal_pages if self._native is None else self._native.wal_pages
+        return pages >= MAX_WAL_PAGES
 
-        A fold that fails loses nothing: the log is still there, and is folded when it has grown.
+    def checkpoint_wal(self) -> None:
+        """Copy the pages of the write-ahead log into the database, as far as readers allow.
+
+        A checkpoint that fails loses nothing: the log stays, and the next checkpoint copies it.
         """
-        if self._quick is not None:
-            self._quick.fold_log()
+        if self._native is not None:
+            self._native.checkpoint_wal()
             return
-        self._log_pages = 0
+        self._wal_pages = 0
         with suppress(apsw.Error):
             self.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-    def _log_grew(self, _: apsw.Connection, __: str, pages: int) -> int:
-        self._log_pages = pages
+    def _wal_grew(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._wal_pages = pages
         return int(apsw.SQLITE_OK)
 
     def close(self, force: bool = False) -> None:
-        if self._quick is not None:
-            self._quick.close()
+        if self._native is not None:
+            self._native.close()
         super().close(force)
 
 
-def _numbered(parts: Sequence[Part]) -> list[tuple[int, list[Any], int]]:
+def _numbered(statements: Sequence[GroupStatement]) -> list[tuple[int, list[Any], int]]:
     return [
         (_NUMBERS[name], rows, _ANY_COUNT if expected is None else expected)
-        for name, rows, expected in parts
+        for name, rows, expected in statements
     ]
 
 
-def _quick_way(connection: Connection, socket: int) -> "_quick.Quick | None":
+def _native_writer(connection: Connection, socket: int) -> "_native.NativeWriter | None":
+    module = load_compiled(connection)
+    if module is None:
+        return None
+    sql = statements("sqlite") | statements("sqlite_graphs")
+    texts = tuple(one_row(sql[name], width) for name, width in WIDTHS.items())
+    pointer = connection.sqlite3_pointer()
+    writer: _native.NativeWriter = module.NativeWriter(
+        pointer, BUSY_MS, MAX_WAL_PAGES, socket, texts
+    )
+    return writer
+
+
+def load_compiled(connection: apsw.Connection) -> ModuleType | None:
+    """The native module, loaded into this connection's SQLite; `None` if it is missing or can't be loaded."""
     if compiled is None or compiled.__file__ is None:
         return None
     connection.enable_load_extension(True)
@@ -166,8 +185,4 @@ def _quick_way(connection: Connection, socket: int) -> "_quick.Quick | None":
         return None
     finally:
         connection.enable_load_extension(False)
-    sql = statements("sqlite") | statements("sqlite_graphs")
-    texts = tuple(one_row(sql[name], width) for name, width in WIDTHS.items())
-    pointer = connection.sqlite3_pointer()
-    quick: _quick.Quick = compiled.Quick(pointer, BUSY_MS, LOG_PAGES, socket, texts)
-    return quick
+    return compiled

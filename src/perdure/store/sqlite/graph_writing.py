@@ -1,7 +1,7 @@
-"""What a group changes of graphs, as statements of SQLite."""
+"""A group's changes of the graph tables, as SQLite statements."""
 
-from perdure.store.graph_index import GraphIndex
-from perdure.store.graph_rows import (
+from perdure.store.commit.graph_index import GraphIndex
+from perdure.store.commit.graph_row_values import (
     broadcast_rows,
     cleared_runs,
     cleared_steps,
@@ -11,23 +11,23 @@ from perdure.store.graph_rows import (
     unhooked_runs,
     unhooked_steps,
 )
-from perdure.store.sqlite.connection import Part
+from perdure.store.sqlite.connection import GroupStatement
 
 
-def index_parts(index: GraphIndex) -> list[Part]:
-    """In order. Nodes that would have more predecessors resolved than they require are not changed: the count tells."""
+def index_statements(index: GraphIndex) -> list[GroupStatement]:
+    """The statements, in order. `track` skips nodes that would exceed their required number: its count shows that."""
     runs, steps, tracked = cleared_runs(index), cleared_steps(index), tracked_rows(index)
     broadcasts = broadcast_rows(index)
     return [
-        Part("clear_runs", runs),
-        Part("empty_runs", runs),
-        Part("clear_steps", steps),
-        Part("empty_steps", steps),
-        Part("track", tracked, len(tracked)),
-        Part("deliver", delivered_rows(index)),
-        Part("unhook_runs", unhooked_runs(index)),
-        Part("unhook_steps", unhooked_steps(index)),
-        Part("hook", hook_rows(index)),
-        Part("broadcast", [row[:5] for row in broadcasts]),
-        Part("scrub", [(mailbox,) for mailbox, *_, scrub in broadcasts if scrub]),
+        GroupStatement("clear_runs", runs),
+        GroupStatement("empty_runs", runs),
+        GroupStatement("clear_steps", steps),
+        GroupStatement("empty_steps", steps),
+        GroupStatement("track", tracked, len(tracked)),
+        GroupStatement("deliver", delivered_rows(index)),
+        GroupStatement("unhook_runs", unhooked_runs(index)),
+        GroupStatement("unhook_steps", unhooked_steps(index)),
+        GroupStatement("hook", hook_rows(index)),
+        GroupStatement("broadcast", [row[:6] for row in broadcasts]),
+        GroupStatement("scrub", [(mailbox,) for mailbox, *_, scrub in broadcasts if scrub]),
     ]

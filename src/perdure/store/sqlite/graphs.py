@@ -1,4 +1,4 @@
-"""The tables of graphs in a SQLite store."""
+"""The graph tables of a SQLite store."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -8,27 +8,27 @@ import apsw
 import msgspec
 
 from perdure.core.messages import Message
-from perdure.store.graph_index import WAIT
-from perdure.store.graphs import MATCHES, GraphQueries, require_digest, require_version
-from perdure.store.records import NewProgram
-from perdure.store.rowforms import message_from
-from perdure.store.sqlite.opening import patiently
-from perdure.store.sqlite.rows import execute_rows, fetch_rows
+from perdure.store.commit.graph_index import WAIT
+from perdure.store.graph_tables import MAX_MATCHES, GraphQueries, require_digest, require_version
+from perdure.store.rows.records import NewProgram
+from perdure.store.rows.runs import message_from
+from perdure.store.rows.values import require_storable_values
+from perdure.store.sqlite.bulk_statements import execute_rows, fetch_rows
+from perdure.store.sqlite.opening import retry_while_locked
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
-from perdure.store.values import require_storable
 
 T = TypeVar("T")
 _SQL = statements("sqlite") | statements("sqlite_graphs")
 
 
 class SqliteGraphs(GraphQueries):
-    """The part of a store that is about graphs."""
+    """The graph tables of a store."""
 
-    async def match_hooks(self, now_ms: int, limit: int = MATCHES) -> list[Message]:
+    async def match_hooks(self, now_ms: int, limit: int = MAX_MATCHES) -> list[Message]:
         values = {"now_ms": now_ms, "limit": limit}
-        if not await self._ask("select_matches", **values):
-            return []  # most often: and nobody had to wait for the file
+        if not await self._fetch_graph_rows("select_matches", **values):
+            return []  # the usual case, which needs no write lock
         return await self._change_by(
             lambda c: cast("list[Message]", in_transaction(c, lambda: _match(c, values)))
         )
@@ -42,7 +42,7 @@ class SqliteGraphs(GraphQueries):
             connection.execute(_SQL["deactivate_program"], names)
             connection.execute(_SQL["activate_program"], names)
 
-        require_storable(names.values())
+        require_storable_values(names.values())
         await self._change_by(lambda c: in_transaction(c, lambda: activate(c)))
 
     async def _deploy(self, programs: Sequence[NewProgram], at_ms: int) -> None:
@@ -56,10 +56,10 @@ class SqliteGraphs(GraphQueries):
 
         await self._change_by(lambda c: in_transaction(c, lambda: deploy(c)))
 
-    async def _ask(self, name: str, /, **values: Any) -> list[Any]:
-        require_storable(values.values())
+    async def _fetch_graph_rows(self, name: str, /, **values: Any) -> list[Any]:
+        require_storable_values(values.values())
         return await self._read(
-            lambda c: patiently(lambda: c.execute(_SQL[name], values).fetchall())
+            lambda c: retry_while_locked(lambda: c.execute(_SQL[name], values).fetchall())
         )
 
     @abstractmethod

@@ -1,19 +1,18 @@
-"""A SQLite connection without a thread: for stores in memory, where nothing waits for a disk."""
+"""A SQLite connection without a thread, for stores in memory, which never wait for a disk."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from perdure.store.sqlite.connection import Connection, Part
+from perdure.store.sqlite.connection import Connection, GroupStatement
 
 T = TypeVar("T")
 
 
 class InlineConnection:
-    """Does what `ConnectionThread` does, in the event loop's own thread and at once.
+    """Does what `ConnectionThread` does, at once and in the event loop's own thread.
 
-    So the order in which things happen depends on the program alone, and a test that finds a schedule
-    can run it again.
+    So the order of events depends on the program alone, and a test can repeat a schedule.
     """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
@@ -25,35 +24,40 @@ class InlineConnection:
         await self.run(lambda _: None)
 
     async def open_to_write(self) -> None:
-        """The same, for a connection that groups are written on."""
+        """Connect, and prepare the connection for writing groups."""
         await self.run(Connection.begin_writing)
 
     async def run(self, job: Callable[[Connection], T]) -> T:
-        """Call `job` with the connection. Gives no other task a turn."""
+        """Call `job` with the connection, without yielding to other tasks."""
         return await self.submit(job)
 
     def submit(self, job: Callable[[Connection], T]) -> asyncio.Future[T]:
-        """Call `job` with the connection; the answer is there already."""
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        """Call `job` with the connection; the returned future is done already."""
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            answer.set_result(job(self._connection))
+            outcome.set_result(job(self._connection))
         except Exception as error:
-            answer.set_exception(error)
-        return answer
+            outcome.set_exception(error)
+        return outcome
 
-    def write(self, parts: Sequence[Part], told: Callable[[bool], None]) -> bool:
-        """Commit a group in one go, if there is a way to. `told` hears at once whether it came about."""
+    def write(
+        self, statements: Sequence[GroupStatement], on_written: Callable[[bool], None]
+    ) -> bool:
+        """Commit a group natively. False if there is no native writer.
+
+        Calls `on_written` before it returns, with whether the group was committed.
+        """
         connection = self._connection
-        if connection is None or not connection.is_quick:
+        if connection is None or not connection.is_native:
             return False
-        told(connection.write(parts))
+        on_written(connection.write(statements))
         return True
 
     @property
     def idle_connection(self) -> Connection | None:
-        """The connection: between two calls it never has anything to do."""
+        """The connection, which is always idle between two calls."""
         return self._connection
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Opening a SQLite file: durable settings, patience with locks, and the schema."""
+"""Opens a SQLite file: durable settings, retries while it is locked, and the schema."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,8 +9,10 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from perdure.core.errors import NotOurDatabase, StoreUnavailable
+from perdure.store.process import never_free_in_child
 from perdure.store.schema import known_version, migrations, no_store, require_newest, strange_tables
 from perdure.store.sqlite.connection import BUSY_MS, Connection
+from perdure.store.sqlite.damage import damaged
 from perdure.store.sqlite.foreign import descriptors
 
 MEMORY = ":memory:"
@@ -20,15 +22,15 @@ _STATEMENTS = 512
 
 
 def connect(path: str) -> Connection:
-    """A connection that waits for locks and makes each commit durable."""
+    """Open a connection that waits for locks and makes each commit durable."""
     return _open(path, _configure)
 
 
 def connect_first(path: str, *, adopt: bool, as_it_is: bool = False) -> Connection:
-    """The same, and the schema is up to date: one that is to stay `as_it_is` is refused if it is not."""
+    """Open the first connection, and migrate the schema; with `as_it_is`, refuse a file that needs a migration."""
 
     def prepare(connection: apsw.Connection) -> None:
-        # The settings are written into the file, so see first whose it is.
+        # The settings are written into the file, so first check that it is Perdure's.
         version = _version(connection, path, adopt=adopt)
         if as_it_is:
             require_newest(path, version, "sqlite")
@@ -44,6 +46,7 @@ def _open(path: str, prepare: Callable[[apsw.Connection], None]) -> Connection:
     with _typed_errors(path):
         with descriptors.opening(Path(path)) if path != MEMORY else nullcontext():
             connection = Connection(path, statementcachesize=_STATEMENTS)
+            never_free_in_child(connection)
         try:
             connection.set_busy_timeout(BUSY_MS)
             prepare(connection)
@@ -63,9 +66,7 @@ def _typed_errors(path: str) -> Iterator[None]:
             f"{path} is not a SQLite database", "use a new file, or the right one"
         ) from error
     except apsw.CorruptError as error:
-        raise StoreUnavailable(
-            f"{path} is damaged ({error})", "restore it from a backup"
-        ) from error
+        raise damaged(path, error) from error
     except apsw.SQLError as error:
         raise strange_tables(path, error) from error
     except (
@@ -82,18 +83,18 @@ def _typed_errors(path: str) -> Iterator[None]:
 
 
 def _configure(connection: apsw.Connection) -> None:
-    # WAL: readers do not wait for the writer. FULL: a commit that returned survives a power cut.
-    patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
+    # WAL: readers don't wait for the writer. FULL: a commit that returned survives a power cut.
+    retry_while_locked(lambda: connection.execute("PRAGMA journal_mode = WAL"))
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -16384")
-    # For users' tables. Ours have none, so it costs them nothing.
+    # For users' tables. Perdure's have no foreign keys, so it costs them nothing.
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def patiently(attempt: Callable[[], T]) -> T:
-    """Call until the file is not locked: another process's lock delays a run, it never fails it.
+def retry_while_locked(attempt: Callable[[], T]) -> T:
+    """Retry until the file is not locked: another process's lock delays a run but never fails it.
 
-    SQLite's own busy timeout has passed when `BusyError` is raised, so this loop does not spin.
+    SQLite raises `BusyError` only after its own busy timeout, so this loop does not spin.
     """
     while True:
         try:
@@ -103,12 +104,12 @@ def patiently(attempt: Callable[[], T]) -> T:
 
 
 def migrate(connection: apsw.Connection, path: str, *, adopt: bool) -> None:
-    """Bring the schema up to date, under the file's write lock."""
+    """Migrate the schema, under the file's write lock."""
     scripts = migrations("sqlite")
     version = _version(connection, path, adopt=adopt)
     if version == len(scripts):
         return
-    patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+    retry_while_locked(lambda: connection.execute("BEGIN IMMEDIATE"))
     try:
         version = _version(connection, path, adopt=adopt)
         connection.execute(
@@ -130,10 +131,10 @@ def migrate(connection: apsw.Connection, path: str, *, adopt: bool) -> None:
 
 
 def _version(connection: apsw.Connection, path: str, *, adopt: bool) -> int:
-    """The schema version that the file has; 0 if it has none of our tables."""
+    """The file's schema version; 0 if it has no tables of Perdure's."""
     tables = {
         cast("str", name)
-        for (name,) in patiently(
+        for (name,) in retry_while_locked(
             lambda: connection.execute(
                 "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
             ).fetchall()
@@ -152,7 +153,7 @@ def _require_room(path: str, tables: set[str], *, adopt: bool) -> None:
     ours = sorted(name for name in tables if name.startswith("perdure_"))
     if ours:
         raise NotOurDatabase(
-            f"{path} has tables named {', '.join(ours)} that Perdure did not make",
+            f"{path} has tables named {', '.join(ours)} that Perdure did not create",
             "rename them, or use another file",
         )
     if tables and not adopt:

@@ -1,7 +1,6 @@
-"""Operations in a SQLite store, through the store's own connections."""
+"""Operations in a SQLite store, on the store's connections."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 import apsw
@@ -9,32 +8,32 @@ import apsw
 from perdure.core.errors import StoreUnavailable
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLine
-from perdure.core.operations.transitions import Change, Changed, Decide
+from perdure.core.operations.transitions import BeforeAfter, Decide, LedgerChange
 from perdure.store.sqlite.connection import BUSY_MS
-from perdure.store.sqlite.opening import patiently
+from perdure.store.sqlite.opening import retry_while_locked
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
 
 T = TypeVar("T")
 _SQL = statements("sqlite_operations")
-_LONGEST_PATIENCE_MS = 2**31 - 1
+_MAX_LOCK_TIMEOUT_MS = 2**31 - 1
 
 
-class Run(Protocol):
+class RunJob(Protocol):
     """Runs a job on one of the store's connections."""
 
     def __call__(self, job: Callable[[apsw.Connection], T], /) -> Awaitable[T]: ...
 
 
 class SqliteOperations:
-    """`change` and `read` run a job on the connection that writes, and on one that reads."""
+    """`change` runs a job on the writing connection, `read` on a reading one."""
 
-    def __init__(self, change: Run, read: Run, lock_timeout_s: float) -> None:
+    def __init__(self, change: RunJob, read: RunJob, lock_timeout_s: float) -> None:
         self._change = change
         self._read = read
         self._lock_timeout_s = lock_timeout_s
 
-    async def create(self, change: Change) -> bool:
+    async def create(self, change: LedgerChange) -> bool:
         def job(connection: apsw.Connection) -> bool:
             connection.execute(_SQL["create_operation"], _row(change.data))
             is_new = connection.changes() == 1
@@ -44,8 +43,8 @@ class SqliteOperations:
 
         return await self._change(self._committed(job))
 
-    async def change(self, operation_id: str, decide: Decide) -> Changed | None:
-        def job(connection: apsw.Connection) -> Changed | None:
+    async def change(self, operation_id: str, decide: Decide) -> BeforeAfter | None:
+        def job(connection: apsw.Connection) -> BeforeAfter | None:
             found = connection.execute(_SQL["lock_operation"], {"id": operation_id}).fetchone()
             if found is None:
                 return None
@@ -54,7 +53,7 @@ class SqliteOperations:
             if change.data != before:
                 connection.execute(_SQL["update_operation"], _row(change.data))
             _append(connection, operation_id, change.lines)
-            return Changed(before, change.data)
+            return BeforeAfter(before, change.data)
 
         return await self._change(self._committed(job))
 
@@ -81,42 +80,31 @@ class SqliteOperations:
 
     async def _rows(self, name: str, **values: Any) -> list[Any]:
         def job(connection: apsw.Connection) -> list[Any]:
-            return patiently(lambda: connection.execute(_SQL[name], values).fetchall())
+            return retry_while_locked(lambda: connection.execute(_SQL[name], values).fetchall())
 
         return await self._read(job)
 
     def _committed(self, job: Callable[[apsw.Connection], T]) -> Callable[[apsw.Connection], T]:
-        """The job in a transaction of its own."""
+        """The job, in a transaction of its own."""
 
         def run(connection: apsw.Connection) -> T:
-            with _typed_errors():
-                self._begin(connection)
-                return cast("T", in_transaction(connection, lambda: job(connection)))
+            self._begin(connection)
+            return cast("T", in_transaction(connection, lambda: job(connection)))
 
         return run
 
     def _begin(self, connection: apsw.Connection) -> None:
-        """Take the file's write lock, or say that it is not free."""
-        connection.set_busy_timeout(min(round(self._lock_timeout_s * 1000), _LONGEST_PATIENCE_MS))
+        """Take the file's write lock, or raise `StoreUnavailable` after the timeout."""
+        connection.set_busy_timeout(min(round(self._lock_timeout_s * 1000), _MAX_LOCK_TIMEOUT_MS))
         try:
             connection.execute("BEGIN IMMEDIATE")
         except apsw.BusyError as error:
             raise StoreUnavailable(
-                f"the store's file is locked since {self._lock_timeout_s:g} seconds",
-                "continue or end the process that writes to it: its lock goes with it",
+                f"the store's file has been locked for {self._lock_timeout_s:g} seconds",
+                "resume or end the process that writes to it: its lock is released then",
             ) from error
         finally:
             connection.set_busy_timeout(BUSY_MS)
-
-
-@contextmanager
-def _typed_errors() -> Iterator[None]:
-    try:
-        yield
-    except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError) as error:
-        raise StoreUnavailable(
-            f"SQLite could not write ({error})", "see to the disk; nothing was changed"
-        ) from error
 
 
 def _append(connection: apsw.Connection, operation_id: str, lines: Sequence[LogLine]) -> None:

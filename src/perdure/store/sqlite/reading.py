@@ -7,19 +7,31 @@ from typing import Any
 
 import apsw
 
-from perdure.core.books import Books
+from perdure.core.books import Books, unreadable
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
-from perdure.store.records import Run
-from perdure.store.rowforms import ending_from, loaded_from
+from perdure.core.obligations import Outstanding
+from perdure.store.rows.records import Run, StoredRun
+from perdure.store.rows.runs import (
+    ROWS_OF_GRAPHS,
+    ROWS_OF_RUNS,
+    RowBatch,
+    ending_from,
+    graphs_among,
+    loaded_from,
+    open_child_runs,
+    outstanding_from,
+    stored_from,
+)
+from perdure.store.sqlite.damage import DAMAGE
 from perdure.store.statements import statements
 
-_SQL = statements("sqlite")
+_SQL = statements("sqlite") | statements("sqlite_graphs")
 
 
 def load(connection: apsw.Connection, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
-    """Rows and journals of those runs that exist, in the order of ids."""
+    """Rows and journals of the runs that exist, in the order of ids."""
     ids = json.dumps(list(run_ids))
     with _snapshot(connection):
         runs = _read(connection, "select_runs", ids=ids)
@@ -27,27 +39,63 @@ def load(connection: apsw.Connection, run_ids: Sequence[RunId]) -> list[tuple[Ru
     return loaded_from(runs, entries)
 
 
+def load_all(connection: apsw.Connection, run_ids: Sequence[RunId]) -> list[StoredRun]:
+    """As `load`, with ledgers, messages, work and graph rows."""
+    ids = json.dumps(list(run_ids))
+    with _snapshot(connection):
+        runs = _read(connection, "select_runs", ids=ids)
+        loaded = loaded_from(runs, _read(connection, "select_journals", ids=ids))
+        rows: RowBatch = {name: _read(connection, name, ids=ids) for name in ROWS_OF_RUNS}
+        graphs = graphs_among(loaded)
+        if graphs:
+            few = json.dumps(graphs)
+            rows |= {name: _read(connection, name, ids=few) for name in ROWS_OF_GRAPHS}
+    return stored_from(loaded, frozenset(graphs), rows)
+
+
 def next_books(connection: apsw.Connection, *, after: str) -> Books | None:
-    """Both books of the run that follows `after`."""
+    """Both books of the run that follows `after`. Damage in its rows is reported in its books."""
     with _snapshot(connection):
         run_id = _read(connection, "select_next_run_id", after=after)[0][0]
         if run_id is None:
             return None
-        runs = _read(connection, "select_run", run_id=run_id)
-        entries = _read(connection, "select_all_entries", run_id=run_id)
-        balances = _read(connection, "select_balances", run_id=run_id)
-    return Books(
-        RunId(run_id),
-        ending_from(runs[0]) if runs else None,
-        tuple(map(_damaged_entry_from, entries)),
-        {AccountId(account): balance for account, balance in balances},
+        try:
+            return _books_of(connection, RunId(run_id))
+        except DAMAGE as error:
+            return unreadable(RunId(run_id), error)
+
+
+def _books_of(connection: apsw.Connection, run_id: RunId) -> Books:
+    runs = _read(connection, "select_run", run_id=run_id)
+    entries = _read(connection, "select_all_entries", run_id=run_id)
+    balances = _read(connection, "select_balances", run_id=run_id)
+    ending = ending_from(runs[0]) if runs else None
+    found = tuple(map(_damaged_entry_from, entries))
+    outstanding = Outstanding()
+    if ending is not None and ending.closed_at_ms is None:
+        outstanding = _outstanding(connection, run_id, found)
+    held = {AccountId(account): balance for account, balance in balances}
+    return Books(run_id, ending, found, held, outstanding)
+
+
+def _outstanding(
+    connection: apsw.Connection, run_id: RunId, entries: Sequence[Entry]
+) -> Outstanding:
+    ids = json.dumps([run_id])
+    return outstanding_from(
+        _read(connection, "select_step_messages", ids=ids),
+        _read(connection, "select_queued", ids=ids),
+        {
+            step: next(iter(_read(connection, "select_chain_end", first=child)), None)
+            for step, child in open_child_runs(run_id, entries).items()
+        },
     )
 
 
 @contextmanager
 def _snapshot(connection: apsw.Connection) -> Iterator[None]:
     if connection.in_transaction:
-        # A store in memory, where a user's transaction is open: it has one connection.
+        # A store in memory has one connection, on which a user's transaction is open.
         yield
         return
     connection.execute("BEGIN")
@@ -62,6 +110,6 @@ def _read(connection: apsw.Connection, name: str, **values: Any) -> list[Any]:
 
 
 def _damaged_entry_from(row: Any) -> Entry:
-    """An entry whose text may not even be text: then it reads otherwise, and hashes otherwise."""
+    """An entry whose text may be invalid UTF-8: then its hash does not match, and the audit reports it."""
     seq, at_ms, body, *rest = row
-    return Entry(seq, at_ms, body.decode(errors="replace"), *rest)
+    return Entry(seq, at_ms, (body or b"").decode(errors="replace"), *rest)

@@ -14,41 +14,56 @@ import msgspec
 
 from perdure.core.books import Books
 from perdure.core.errors import InputError, StoreClosed
-from perdure.core.ids import Guid, HostId, RunId
+from perdure.core.ids import Guid, HostId, RunId, guid_prefix
 from perdure.core.journal.entry import Entry, erase
+from perdure.core.journal.state import Status
 from perdure.core.ledger import AccountId, message_account
 from perdure.core.limits import MAX_SEQUENCE, MAX_TIME_MS
 from perdure.core.messages import Message
-from perdure.core.streams.chunks import Origin, StoredChunk
-from perdure.store.bundle import Bundle
-from perdure.store.committer import Committer, Decided
-from perdure.store.hosts import Glance, NewHost, Scope, glance_from
-from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Run, Sent
-from perdure.store.rowforms import (
+from perdure.core.runs.description import QueuedWork
+from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.committer import Committer, OnDecided
+from perdure.store.commit.fence import Fence
+from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
+from perdure.store.rows.records import Claim, Run, SentMessage, StoredRun
+from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
+    claims_in,
     entry_from,
     message_from,
     run_from,
     span_from,
 )
+from perdure.store.rows.values import require_storable_values
+from perdure.store.schema import require_known
+from perdure.store.sqlite.bulk_statements import execute_rows
+from perdure.store.sqlite.damage import (
+    integrity_check,
+    run_with_typed_damage,
+    run_with_typed_errors,
+)
+from perdure.store.sqlite.failures import typed_writes
 from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.graphs import SqliteGraphs
-from perdure.store.sqlite.groups import Groups
+from perdure.store.sqlite.group_writer import GroupWriter
+from perdure.store.sqlite.heartbeat_connection import (
+    SqliteHeartbeatConnection,
+    claim_values,
+    scope_values,
+)
 from perdure.store.sqlite.inline import InlineConnection
-from perdure.store.sqlite.lifeline import SqliteLifeline, scope_values
-from perdure.store.sqlite.opening import MEMORY, connect, connect_first, patiently
+from perdure.store.sqlite.opening import MEMORY, connect, connect_first, retry_while_locked
 from perdure.store.sqlite.operations import SqliteOperations
-from perdure.store.sqlite.reading import load, next_books
-from perdure.store.sqlite.rows import execute_rows
+from perdure.store.sqlite.reading import load, load_all, next_books
+from perdure.store.sqlite.run_rows import select_run, take_runs
 from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.sqlite.transaction import SqliteTransaction
-from perdure.store.sqlite.turns import Turns, Worker
+from perdure.store.sqlite.write_lock import ConnectionWorker, WriteLock
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
-from perdure.store.transaction import JoinedTransaction, limited
-from perdure.store.values import require_storable
+from perdure.store.user_transaction import JoinedTransaction, time_limited
 
 T = TypeVar("T")
 _SQL = statements("sqlite")
@@ -57,12 +72,12 @@ _SQL = statements("sqlite")
 class SqliteStore(SqliteGraphs):
     """Open with `SqliteStore.open`."""
 
-    def __init__(self, path: str, writer: Worker, reader: Worker) -> None:
+    def __init__(self, path: str, writer: ConnectionWorker, reader: ConnectionWorker) -> None:
         self._path = path
         self._writer = writer
         self._reader = reader
-        self._turns = Turns(writer)
-        self._groups = Groups(path, self._turns)
+        self._lock = WriteLock(writer)
+        self._groups = GroupWriter(path, self._lock)
         self._committer = Committer(self._groups.write)
         self._closed = False
         self._closing = asyncio.Lock()
@@ -70,8 +85,8 @@ class SqliteStore(SqliteGraphs):
     @classmethod
     async def open(cls, path: str, *, adopt: bool = False, as_it_is: bool = False) -> "SqliteStore":
         first_connection = partial(connect_first, path, adopt=adopt, as_it_is=as_it_is)
-        writer: Worker
-        reader: Worker
+        writer: ConnectionWorker
+        reader: ConnectionWorker
         if path == MEMORY:
             reader = writer = InlineConnection(first_connection)
         else:
@@ -98,20 +113,20 @@ class SqliteStore(SqliteGraphs):
             if not self._closed:
                 self._closed = True
                 await self._committer.close()
-                await self._turns.close()
+                await self._lock.close()
                 await _close(self._reader, self._writer)
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
         return self._committer.commit(bundle)
 
-    def submit(self, bundle: Bundle, decided: Decided) -> None:
-        self._committer.submit(bundle, decided)
+    def submit(self, bundle: Bundle, on_decided: OnDecided) -> None:
+        self._committer.submit(bundle, on_decided)
 
     def transaction(self, limit_s: float) -> AbstractAsyncContextManager[SqliteTransaction]:
         self._require_open()
-        return limited(SqliteTransaction(self._turns, limit_s))
+        return time_limited(SqliteTransaction(self._lock, limit_s))
 
-    def join(self, connection: object) -> JoinedTransaction:
+    async def join(self, connection: object) -> JoinedTransaction:
         raise InputError(
             f"{self.name} can't join the transaction of {connection!r}",
             "use engine.transaction() alone: SQLite has one writer, and that is Perdure's",
@@ -120,13 +135,23 @@ class SqliteStore(SqliteGraphs):
     async def claim_runs(
         self, owner: HostId, limit: int, programs: Sequence[str] | None = None
     ) -> list[Run]:
-        require_storable(programs or ())
+        require_storable_values(programs or ())
         named = None if programs is None else _json(programs)
-        rows = await self._change("claim_runs", owner=owner, limit=limit, programs=named)
-        return sorted(map(run_from, rows), key=lambda run: run.run_id)
+        return await self._take("claim_runs", owner=owner, limit=limit, programs=named)
 
     async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
-        rows = await self._change("take_over", from_owner=from_owner, owner=owner, limit=limit)
+        return await self._take("take_over", from_owner=from_owner, owner=owner, limit=limit)
+
+    async def take_run(self, run_id: RunId, from_owner: HostId | None, owner: HostId) -> Run | None:
+        runs = await self._take("take_run", run_id=run_id, from_owner=from_owner, owner=owner)
+        return runs[0] if runs else None
+
+    async def _take(self, name: str, **values: Any) -> list[Run]:
+        """Execute a statement that takes runs, in a transaction of its own; returns the runs."""
+        require_storable_values(values.values())
+        rows = await self._change_by(
+            lambda c: in_transaction(c, lambda: take_runs(c, name, values))
+        )
         return sorted(map(run_from, rows), key=lambda run: run.run_id)
 
     async def release_run(self, fence: Fence) -> bool:
@@ -140,7 +165,7 @@ class SqliteStore(SqliteGraphs):
         return cast("int", count)
 
     async def register_host(self, host: NewHost) -> None:
-        require_storable(host.queues)
+        require_storable_values(host.queues)
         await self._count(
             "register_host",
             host=host.host,
@@ -152,11 +177,21 @@ class SqliteStore(SqliteGraphs):
     async def remove_host(self, host: HostId) -> None:
         await self._count("remove_host", host=host)
 
-    async def glance(self, scope: Scope) -> Glance:
-        return glance_from((await self._select("glance", **scope_values(scope)))[0])
+    async def clock_ms(self) -> int | None:
+        return None
 
-    def lifeline(self) -> SqliteLifeline | None:
-        return None if self._path == MEMORY else SqliteLifeline(self._path)
+    async def host_snapshot(self, scope: HostScope) -> HostSnapshot:
+        return snapshot_from((await self._select("host_snapshot", **scope_values(scope)))[0])
+
+    @property
+    def is_shared(self) -> bool:
+        return self._path != MEMORY
+
+    def require_known_schema(self, version: int) -> None:
+        require_known(self._path, version, "sqlite")
+
+    def heartbeat_connection(self) -> SqliteHeartbeatConnection | None:
+        return SqliteHeartbeatConnection(self._path) if self.is_shared else None
 
     async def claim_work(
         self,
@@ -167,7 +202,7 @@ class SqliteStore(SqliteGraphs):
         lease_ms: int,
         limit: int,
     ) -> list[Claim]:
-        require_storable(queues)
+        require_storable_values(queues)
         rows = await self._change(
             "claim_work",
             host=host,
@@ -181,34 +216,31 @@ class SqliteStore(SqliteGraphs):
         return sorted(claims, key=lambda c: (-c.work.priority, c.work.run_id, c.work.step))
 
     async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
-        def renew(connection: apsw.Connection) -> list[Claim]:
-            def one(claim: Claim) -> bool:
-                where: dict[str, Any] = {
-                    "run_id": claim.work.run_id,
-                    "step": claim.work.step,
-                    "token": claim.token,
-                    "lease_until_ms": lease_until_ms,
-                }
-                connection.execute(_SQL["renew_work"], where)
-                return connection.changes() == 1
+        require_storable_values([lease_until_ms])
+        rows = await self._change(
+            "renew_work", **claim_values(claims), lease_until_ms=lease_until_ms
+        )
+        return claims_in(claims, rows)
 
-            held: list[Claim] = in_transaction(connection, lambda: [c for c in claims if one(c)])
-            return held
-
-        require_storable([lease_until_ms])
-        return await self._change_by(renew)
+    async def regain_work(
+        self, host: HostId, claims: Sequence[Claim], lease_until_ms: int
+    ) -> list[Claim]:
+        require_storable_values([host, lease_until_ms])
+        values = claim_values(claims)
+        rows = await self._change("regain_work", host=host, **values, lease_until_ms=lease_until_ms)
+        return claims_in(claims, rows)
 
     async def return_work(self, host: HostId, now_ms: int) -> int:
         return await self._count("return_work", host=host, now_ms=now_ms)
 
     async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
         rows = [(c.work.run_id, c.work.step, c.token, available_at_ms) for c in claims]
-        require_storable([available_at_ms])
+        require_storable_values([available_at_ms])
         await self._give_back("return_claims", rows)
 
     async def return_stopped(self, claims: Sequence[Claim], now_ms: int) -> None:
         rows = [(c.work.run_id, c.work.step, c.token, now_ms, c.work.payload) for c in claims]
-        require_storable([now_ms])
+        require_storable_values([now_ms])
         await self._give_back("return_stopped", rows)
 
     async def _give_back(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -216,11 +248,11 @@ class SqliteStore(SqliteGraphs):
             if rows:
                 in_transaction(connection, lambda: execute_rows(connection, _SQL[name], rows))
 
-        require_storable(rows)
+        require_storable_values(rows)
         await self._change_by(give_back)
 
     async def next_work(self, queues: Sequence[str]) -> int | None:
-        require_storable(queues)
+        require_storable_values(queues)
         ((at_ms,),) = await self._select("select_next_work", queues=_json(queues))
         return cast("int | None", at_ms)
 
@@ -240,16 +272,24 @@ class SqliteStore(SqliteGraphs):
             erased: int = in_transaction(connection, all_of_them)
             return erased
 
-        require_storable([run_id, first, end])
+        require_storable_values([run_id, first, end])
         return await self._change_by(erase_all)
 
     async def run(self, run_id: RunId) -> Run | None:
-        rows = await self._select("select_run", run_id=run_id)
+        require_storable_values([run_id])
+        rows = await self._read(lambda c: retry_while_locked(lambda: select_run(c, run_id)))
         return run_from(rows[0]) if rows else None
 
     async def run_by_key(self, scope: str, program: str, key: str) -> Run | None:
         rows = await self._select("select_run_by_key", scope=scope, program=program, key=key)
         return run_from(rows[0]) if rows else None
+
+    async def key_holders(
+        self, places: Sequence[tuple[str, str, str]]
+    ) -> dict[tuple[str, str, str], RunId]:
+        require_storable_values(places)
+        rows = await self._select("select_key_holders", places=_json(places))
+        return {(scope, program, key): RunId(run_id) for scope, program, key, run_id in rows}
 
     async def chain_end(self, first: RunId) -> Run | None:
         rows = await self._select("select_chain_end", first=first)
@@ -265,10 +305,10 @@ class SqliteStore(SqliteGraphs):
         )
         return {accounts[row[0]] for row in rows}
 
-    async def sent_before(self, first: RunId, guid: Guid) -> list[Sent]:
+    async def sent_before(self, first: RunId, guid: Guid) -> list[SentMessage]:
         account = message_account(guid)
         rows = await self._select("select_sent", first=first, guid=guid, account=account)
-        return [Sent(run_id, payload, bool(is_taken)) for run_id, payload, is_taken in rows]
+        return [SentMessage(run_id, payload, bool(is_taken)) for run_id, payload, is_taken in rows]
 
     async def published_in_chain(self, first: RunId) -> dict[str, bytes]:
         return dict(await self._select("select_chain_published", first=first))
@@ -282,7 +322,7 @@ class SqliteStore(SqliteGraphs):
     async def open_ids(
         self, after: RunId | None, limit: int, programs: Sequence[str] | None = None
     ) -> list[RunId]:
-        require_storable(programs or ())
+        require_storable_values(programs or ())
         named = None if programs is None else _json(programs)
         rows = await self._select("select_open_ids", after=after or "", limit=limit, programs=named)
         return [RunId(run_id) for (run_id,) in rows]
@@ -293,8 +333,16 @@ class SqliteStore(SqliteGraphs):
         return [entry_from(row) for row in rows]
 
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
-        require_storable(run_ids)
-        return await self._read(lambda c: patiently(lambda: load(c, run_ids)))
+        require_storable_values(run_ids)
+        return await self._read(lambda c: retry_while_locked(lambda: load(c, run_ids)))
+
+    async def runs(self, run_ids: Sequence[RunId]) -> list[Run]:
+        require_storable_values(run_ids)
+        return [run_from(row) for row in await self._select("select_runs", ids=_json(run_ids))]
+
+    async def load_all(self, run_ids: Sequence[RunId]) -> list[StoredRun]:
+        require_storable_values(run_ids)
+        return await self._read(lambda c: retry_while_locked(lambda: load_all(c, run_ids)))
 
     async def balance(self, run_id: RunId, account: AccountId) -> int:
         rows = await self._select("select_balance", run_id=run_id, account=account)
@@ -308,6 +356,11 @@ class SqliteStore(SqliteGraphs):
         rows = await self._select("select_due_messages", owner=owner, now_ms=now_ms, limit=limit)
         return [message_from(row) for row in rows]
 
+    async def pending(self, owner: HostId, origins: Sequence[RunId], limit: int) -> list[Message]:
+        names = _json([guid_prefix(origin) for origin in origins])
+        rows = await self._select("select_pending", owner=owner, origins=names, limit=limit)
+        return [message_from(row) for row in rows]
+
     async def next_due(self, owner: HostId, until_ms: int = MAX_TIME_MS) -> int | None:
         rows = await self._select("select_next_due", owner=owner, until_ms=until_ms)
         return rows[0][0] if rows else None
@@ -315,6 +368,14 @@ class SqliteStore(SqliteGraphs):
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         rows = await self._select("select_messages", run_id=run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
+
+    async def queued_work(self, run_id: RunId) -> list[QueuedWork]:
+        return [QueuedWork(*row) for row in await self._select("select_queued_work", run_id=run_id)]
+
+    async def statuses(self, run_ids: Sequence[RunId]) -> dict[RunId, Status]:
+        require_storable_values(run_ids)
+        rows = await self._select("select_statuses", run_ids=_json(run_ids))
+        return {RunId(run_id): Status(status) for run_id, status in rows}
 
     async def published(self, run_id: RunId) -> dict[str, bytes]:
         return dict(await self._select("select_published", run_id=run_id))
@@ -328,9 +389,21 @@ class SqliteStore(SqliteGraphs):
         )
         return [chunk_from(row) for row in rows]
 
-    async def spans(self, run_id: RunId, name: str, end: int) -> list[tuple[Origin, range]]:
+    async def spans(self, run_id: RunId, name: str, end: int) -> list[tuple[ChunkOrigin, range]]:
         rows = await self._select("select_spans", run_id=run_id, name=name, end=end)
         return [span_from(row) for row in rows]
+
+    async def check(self) -> list[str]:
+        self._require_open()
+        if self._path == MEMORY:
+            return await self._read(integrity_check)
+        # On a separate connection: the check reads the whole file, and other reads must not wait for it.
+        checking = ConnectionThread(f"perdure-check {self._path}", lambda: connect(self._path))
+        try:
+            await checking.open()
+            return await checking.run(partial(run_with_typed_errors, self._path, integrity_check))
+        finally:
+            await _close(checking)
 
     async def books(self) -> AsyncIterator[Books]:
         after, ((last,),) = "", await self._select("select_last_run_id")
@@ -343,30 +416,31 @@ class SqliteStore(SqliteGraphs):
 
     async def _read(self, job: Callable[[apsw.Connection], T]) -> T:
         self._require_open()
-        return await self._reader.run(job)
+        return await self._reader.run(partial(run_with_typed_errors, self._path, job))
 
     async def _change_by(self, job: Callable[[apsw.Connection], T]) -> T:
-        return await self._turns.run(job)
+        with typed_writes(self._path):
+            return await self._lock.run(partial(run_with_typed_damage, self._path, job))
 
     def _require_open(self) -> None:
         if self._closed:
             raise StoreClosed("the store is closed", "use it before closing it")
 
     async def _select(self, name: str, /, **values: Any) -> list[Any]:
-        require_storable(values.values())
+        require_storable_values(values.values())
         return await self._read(
-            lambda c: patiently(lambda: c.execute(_SQL[name], values).fetchall())
+            lambda c: retry_while_locked(lambda: c.execute(_SQL[name], values).fetchall())
         )
 
     async def _change(self, name: str, **values: Any) -> list[Any]:
-        """One writing statement in a transaction of its own; the rows that it returns."""
-        require_storable(values.values())
+        """Execute a writing statement in a transaction of its own; returns its rows."""
+        require_storable_values(values.values())
         return await self._change_by(
             lambda c: in_transaction(c, lambda: c.execute(_SQL[name], values).fetchall())
         )
 
     async def _count(self, name: str, **values: Any) -> int:
-        """One writing statement in a transaction of its own; how many rows it changed."""
+        """Execute a writing statement in a transaction of its own; returns how many rows it changed."""
 
         def job(connection: apsw.Connection) -> int:
             def change() -> int:
@@ -376,16 +450,16 @@ class SqliteStore(SqliteGraphs):
             changed: int = in_transaction(connection, change)
             return changed
 
-        require_storable(values.values())
+        require_storable_values(values.values())
         return await self._change_by(job)
 
 
-async def _close(*workers: Worker) -> None:
+async def _close(*workers: ConnectionWorker) -> None:
     for worker in workers:
         await worker.close()
     descriptors.forget_closed()
 
 
-def _json(values: Sequence[str]) -> str:
+def _json(values: Sequence[Any]) -> str:
     """A list as one argument, for `json_each`."""
     return msgspec.json.encode(list(values)).decode()

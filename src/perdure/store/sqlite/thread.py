@@ -1,4 +1,4 @@
-"""A thread that owns one SQLite connection and runs what it is given, in order."""
+"""A thread that owns one SQLite connection and runs jobs on it, in order."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-from perdure.store.sqlite.connection import Connection, Part
+from perdure.store.sqlite.connection import Connection, GroupStatement
 
 T = TypeVar("T")
 
@@ -17,8 +17,8 @@ _Job = tuple[Callable[[Connection], Any], asyncio.Future[Any], asyncio.AbstractE
 class ConnectionThread:
     """Opens the connection in its own thread, so that nothing blocks the event loop.
 
-    While it has no job, the thread waits for groups to write, if there is a quick way for them: then it needs the
-    interpreter's lock neither to hear of one nor to tell of its end.
+    While it has no job, the thread serves the native writer, if there is one: it then receives groups and reports their
+    end without the interpreter's lock.
     """
 
     def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
@@ -26,12 +26,12 @@ class ConnectionThread:
         self._connect = connect
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._connection: Connection | None = None
-        self._unanswered = 0
-        self._told: Callable[[bool], None] | None = None
-        """Who is to hear of the group that is being written."""
+        self._unfinished = 0
+        self._on_written: Callable[[bool], None] | None = None
+        """The callback of the group that is being written."""
         self._held: list[_Job | None] = []
-        """What came while a group is being written, and must not overtake it: it may have to be written again."""
-        self._bell: tuple[socket.socket, socket.socket] | None = None
+        """Jobs submitted while a group is being written. They must not overtake it: it may have to be written again."""
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._is_watching = False
 
     async def open(self) -> None:
@@ -40,18 +40,18 @@ class ConnectionThread:
         await self.run(lambda _: None)
 
     async def open_to_write(self) -> None:
-        """The same, for a connection that groups are written on."""
+        """Start the thread, with a connection that groups are written on."""
         await self.open()
         loop = asyncio.get_running_loop()
-        self._bell = ours, theirs = socket.socketpair()
-        for end in self._bell:
+        self._sockets = loop_end, thread_end = socket.socketpair()
+        for end in self._sockets:
             end.setblocking(False)
         try:
-            loop.add_reader(ours, self._written)
+            loop.add_reader(loop_end, self._group_written)
         except NotImplementedError:
-            descriptor = -1  # a loop that can't watch it: groups are jobs like others
+            descriptor = -1  # the loop can't watch sockets: groups are written as jobs
         else:
-            descriptor = theirs.fileno()
+            descriptor = thread_end.fileno()
             self._is_watching = True
         await self.run(lambda connection: connection.begin_writing(descriptor))
 
@@ -60,47 +60,49 @@ class ConnectionThread:
         return await self.submit(job)
 
     def submit(self, job: Callable[[Connection], T]) -> asyncio.Future[T]:
-        """Queue `job`. Once begun it is finished, even if nobody waits for it any more."""
+        """Queue `job`. Once started it is finished, even if the awaiter is cancelled."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._unanswered += 1
+        self._unfinished += 1
         self._put((job, future, loop))
         return future
 
     def _put(self, item: _Job | None) -> None:
-        if self._told is not None:
+        if self._on_written is not None:
             self._held.append(item)
             return
         self._jobs.put(item)
         if self._connection is not None:
-            self._connection.want()
+            self._connection.stop_serving()
 
-    def write(self, parts: Sequence[Part], told: Callable[[bool], None]) -> bool:
-        """Commit a group in one go, if there is a way to and the thread has nothing else to do.
+    def write(
+        self, statements: Sequence[GroupStatement], on_written: Callable[[bool], None]
+    ) -> bool:
+        """Submit a group to the native writer. False if there is none, or the thread is busy.
 
-        `told` hears whether it came about: if not, nothing is changed.
+        Calls `on_written` with whether the group was committed; if not, nothing has changed.
         """
         connection = self.idle_connection
-        if connection is None or not connection.submit(parts):
+        if connection is None or not connection.submit(statements):
             return False
-        self._unanswered += 1
-        self._told = told
+        self._unfinished += 1
+        self._on_written = on_written
         return True
 
     @property
     def idle_connection(self) -> Connection | None:
-        """The connection, for the event loop's own thread, while this thread has nothing to do."""
-        return None if self._unanswered else self._connection
+        """The connection, for use in the event loop's own thread, while this thread is idle."""
+        return None if self._unfinished else self._connection
 
     async def close(self) -> None:
         """Finish what is queued, then close the connection."""
         if self._thread.is_alive():
             self._put(None)
             await asyncio.to_thread(self._thread.join)
-        if self._bell is not None:
+        if self._sockets is not None:
             if self._is_watching:
-                asyncio.get_running_loop().remove_reader(self._bell[0])
-            for end in self._bell:
+                asyncio.get_running_loop().remove_reader(self._sockets[0])
+            for end in self._sockets:
                 end.close()
 
     def _work(self) -> None:
@@ -114,37 +116,37 @@ class ConnectionThread:
                 result = job(self._connection)
             except BaseException as error:
                 failure = error
-            self._answer(loop, future, result, failure)
-            # While it waits for the next job, this thread keeps nothing of the last one in memory.
+            self._settle(loop, future, result, failure)
+            # Release the objects of this job before waiting for the next one.
             del item, job, future, result, failure
         if self._connection is not None:
             self._connection.close()
 
     def _next(self) -> _Job | None:
-        """The next job; until there is one, groups are written."""
+        """The next job; serves the native writer until there is one."""
         connection = self._connection
-        while connection is not None and connection.is_quick:
+        while connection is not None and connection.is_native:
             try:
                 return self._jobs.get_nowait()
             except Empty:
                 connection.serve()
         return self._jobs.get()
 
-    def _written(self) -> None:
-        """A group is through: the socket tells."""
-        connection, told, bell = self._connection, self._told, self._bell
-        if bell is None or not bell[0].recv(1) or connection is None or told is None:
+    def _group_written(self) -> None:
+        """The native writer reported the end of a group on the socket."""
+        connection, on_written, sockets = self._connection, self._on_written, self._sockets
+        if sockets is None or not sockets[0].recv(1) or connection is None or on_written is None:
             return
-        self._unanswered -= 1
-        self._told = None
+        self._unfinished -= 1
+        self._on_written = None
         try:
-            told(connection.take())
+            on_written(connection.take_result())
         finally:
             held, self._held = self._held, []
             for item in held:
                 self._put(item)
 
-    def _answer(
+    def _settle(
         self,
         loop: asyncio.AbstractEventLoop,
         future: asyncio.Future[Any],
@@ -152,7 +154,7 @@ class ConnectionThread:
         failure: BaseException | None,
     ) -> None:
         def settle() -> None:
-            self._unanswered -= 1
+            self._unfinished -= 1
             if future.done():
                 return
             if failure is not None:
@@ -163,5 +165,5 @@ class ConnectionThread:
         try:
             loop.call_soon_threadsafe(settle)
         except RuntimeError:
-            # The loop is gone, and with it whoever asked.
+            # The event loop is closed, and its awaiters with it.
             return

@@ -1,4 +1,4 @@
-"""Applying a group to SQLite, inside the connection's thread."""
+"""Applies a group to SQLite, statement by statement, in the connection's thread."""
 
 import json
 from collections.abc import Callable
@@ -6,35 +6,45 @@ from typing import Any
 
 import apsw
 
-from perdure.core.errors import CommitRejected, StoreUnavailable
+from perdure.core.errors import CommitRejected
 from perdure.core.ids import RunId
-from perdure.store.graph_rows import tracked_rows
-from perdure.store.group import Group
-from perdure.store.rejections import late_chunks, overflows, run_exists, stale_token, unfit_heads
-from perdure.store.rowforms import (
+from perdure.store.commit.graph_row_values import tracked_rows
+from perdure.store.commit.group import Group
+from perdure.store.commit.rejections import (
+    late_chunks,
+    overflows,
+    run_exists,
+    stale_token,
+    unfit_heads,
+)
+from perdure.store.commit.row_values import (
     chunk_rows,
     closed_rows,
     created_rows,
     event_rows,
     forwarded_rows,
+    handed_rows,
     head_rows,
     message_rows,
     posting_rows,
+    published_again_rows,
     publishing,
     stream_rows,
     work_rows,
 )
-from perdure.store.sqlite.connection import BUSY_MS, Part
-from perdure.store.sqlite.graph_writing import index_parts
-from perdure.store.sqlite.opening import patiently
-from perdure.store.sqlite.rows import execute_rows, fetch_rows
+from perdure.store.commit.writer import StatementRefused
+from perdure.store.sqlite.bulk_statements import execute_rows, fetch_rows
+from perdure.store.sqlite.connection import BUSY_MS, GroupStatement
+from perdure.store.sqlite.damage import DAMAGE, damaged
+from perdure.store.sqlite.failures import WRITE_ERRORS, cannot_write
+from perdure.store.sqlite.graph_writing import index_statements
+from perdure.store.sqlite.opening import retry_while_locked
 from perdure.store.statements import statements
-from perdure.store.writer import StatementRefused
 
 _SQL = statements("sqlite") | statements("sqlite_graphs")
 
 
-def begin(connection: apsw.Connection) -> bool:
+def try_begin(connection: apsw.Connection) -> bool:
     """Take the file's write lock if it is free."""
     connection.set_busy_timeout(0)
     try:
@@ -47,12 +57,12 @@ def begin(connection: apsw.Connection) -> bool:
 
 
 def in_transaction(connection: apsw.Connection, work: Callable[[], Any]) -> Any:
-    """Run `work` under the file's write lock and commit; on any error nothing is changed."""
+    """Run `work` under the file's write lock and commit; on any error roll back."""
     if not connection.in_transaction:
-        patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+        retry_while_locked(lambda: connection.execute("BEGIN IMMEDIATE"))
     try:
         result = work()
-        patiently(lambda: connection.execute("COMMIT"))
+        retry_while_locked(lambda: connection.execute("COMMIT"))
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -65,19 +75,21 @@ class _Rejected(Exception):
         self.rejected = rejected
 
 
-def apply(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
-    """Commit the group, or roll it back and say which bundles must leave it."""
+def apply_group(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
+    """Commit the group; or roll it back and return why bundles are rejected, by position."""
     while True:
-        rejected = apply_with(connection, group)
-        # Empty if another process changed the rows back meanwhile: then all fit after all.
+        rejected = apply_in_transaction(connection, group)
+        # Empty if the group fits on a second look, because another process changed the rows back: try again.
         if rejected is None or rejected:
             return rejected or {}
 
 
-def apply_with(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected] | None:
-    """Commit the group, together with what the open transaction has written, if one is open.
+def apply_in_transaction(
+    connection: apsw.Connection, group: Group
+) -> dict[int, CommitRejected] | None:
+    """Commit the group, together with the open transaction, if there is one; returns `None` then.
 
-    Otherwise roll all of it back, and return which bundles do not fit, as far as that can still be seen.
+    Otherwise roll back all of it and return why bundles are rejected, by position; empty if the reason has vanished.
     """
     try:
         in_transaction(connection, lambda: _write(connection, group))
@@ -85,50 +97,52 @@ def apply_with(connection: apsw.Connection, group: Group) -> dict[int, CommitRej
         return rejection.rejected
     except (apsw.ConstraintError, OverflowError, TypeError) as error:
         raise StatementRefused(str(error)) from error
-    except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError) as error:
-        raise StoreUnavailable(
-            f"SQLite could not write ({error})", "see to the disk; the runs go on after a restart"
-        ) from error
+    except DAMAGE as error:
+        raise damaged(connection.filename, error) from error
+    except WRITE_ERRORS as error:
+        raise cannot_write(connection.filename, error) from error
     return None
 
 
 def _write(connection: apsw.Connection, group: Group) -> None:
-    for name, rows, expected in _parts(group):
+    for name, rows, expected in _statements(group):
         changed = execute_rows(connection, _SQL[name], rows)
         if expected is not None and changed != expected:
-            raise _Rejected(_MISFITS[name](connection, group))
+            raise _Rejected(_REJECTIONS[name](connection, group))
     if group.chunks:
         _append_chunks(connection, group)
 
 
-def all_parts(group: Group) -> list[Part] | None:
-    """All that is written of a group, in order; `None` if some of it depends on what the database answers."""
-    return None if group.chunks else _parts(group)
+def group_statements(group: Group) -> list[GroupStatement] | None:
+    """All statements of a group, in order; `None` if it has chunks, whose positions depend on stored rows."""
+    return None if group.chunks else _statements(group)
 
 
-def _parts(group: Group) -> list[Part]:
-    """What is written of a group, in order, but for chunks."""
+def _statements(group: Group) -> list[GroupStatement]:
+    """The statements of a group, in order, without those for chunks."""
     forwarded = forwarded_rows(group)
-    parts = [
-        Part("create_runs", created_rows(group), len(group.created)),
-        Part("advance_runs", head_rows(group), len(group.heads)),
-        Part(*publishing(group)),
-        Part("finish_work", group.finished, len(group.finished)),
-        Part("close_runs", closed_rows(group)),
-        Part("park_runs", list(group.parked.items())),
-        Part("append_events", event_rows(group)),
-        Part("post", posting_rows(group)),
-        Part("enqueue", message_rows(group)),
-        Part("forward", forwarded),
-        Part("forget", forwarded),
-        Part("acknowledge", group.acknowledged),
-        Part("mark", group.marked),
-        Part("drop_work", list(group.dropped)),
-        Part("put_work", work_rows(group)),
+    written = [
+        GroupStatement("hand_over_keys", handed_rows(group)),
+        GroupStatement("create_runs", created_rows(group), len(group.created)),
+        GroupStatement("advance_runs", head_rows(group), len(group.heads)),
+        GroupStatement("publish_again", published_again_rows(group)),
+        GroupStatement(*publishing(group)),
+        GroupStatement("finish_work", group.finished, len(group.finished)),
+        GroupStatement("close_runs", closed_rows(group)),
+        GroupStatement("park_runs", list(group.parked.items())),
+        GroupStatement("append_events", event_rows(group)),
+        GroupStatement("post", posting_rows(group)),
+        GroupStatement("enqueue", message_rows(group)),
+        GroupStatement("forward", forwarded),
+        GroupStatement("forget", forwarded),
+        GroupStatement("acknowledge", group.acknowledged),
+        GroupStatement("mark", group.marked),
+        GroupStatement("drop_work", list(group.dropped)),
+        GroupStatement("put_work", work_rows(group)),
     ]
     if group.index:
-        parts += index_parts(group.index)
-    return [part for part in parts if part.rows]
+        written += index_statements(group.index)
+    return [statement for statement in written if statement.rows]
 
 
 def _append_chunks(connection: apsw.Connection, group: Group) -> None:
@@ -155,7 +169,7 @@ def _late_chunks(connection: apsw.Connection, group: Group) -> dict[int, CommitR
 
 
 def _known_chunks(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
-    """Take out of the group what is there already; nobody is rejected for it."""
+    """Remove chunks that are stored already from the group; no bundle is rejected."""
     connection.execute("ROLLBACK")
     for key in fetch_rows(connection, _SQL["select_known_chunks"], list(group.chunks)):
         del group.chunks[*key]
@@ -163,7 +177,7 @@ def _known_chunks(connection: apsw.Connection, group: Group) -> dict[int, Commit
 
 
 def _taken(connection: apsw.Connection, group: Group) -> dict[int, CommitRejected]:
-    """Which new runs exist already. The group is rolled back first, so none of them is ours."""
+    """The bundles whose new runs exist already. Rolls back first, so that the group's own rows don't count."""
     connection.execute("ROLLBACK")
     rejected: dict[int, CommitRejected] = {}
     for run, _ in group.created:
@@ -197,10 +211,10 @@ def _lost_work(connection: apsw.Connection, group: Group) -> dict[int, CommitRej
     return rejected
 
 
-_MISFITS = {
+_REJECTIONS = {
     "create_runs": _taken,
     "advance_runs": _unfit,
     "finish_work": _lost_work,
     "track": _overflows,
 }
-"""Who does not fit, if a statement changed fewer rows than it should have."""
+"""By statement: rolls back and finds the bundles to reject when it changed fewer rows than expected."""

@@ -1,5 +1,5 @@
-"""The compiler behind `@graph`: the source of a plain async function, as nodes and edges.
+"""The compiler behind `@graph`: turns the source of an async function into nodes and edges.
 
-To follow one statement: `function.py`, `statements.py`, `awaits.py`, `drawing.py`; then `planes.py` and `flow.py`,
-which see the whole.
+One statement passes `function.py`, `statements.py`, `awaits.py` and `graph_writer.py`. `planes.py` and `flow.py` then
+process the whole graph.
 """

@@ -1,4 +1,4 @@
-"""Calls of tasks, workflows and graphs: which it is, and what it is given."""
+"""Resolves calls of tasks, workflows and graphs, and their arguments."""
 
 import ast
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from perdure.core.graph.placing import may_end_without_result, repeats
 INSTEAD = "await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`"
 
 
-class Called(NamedTuple):
-    """What is called, by its name, and the expressions of its arguments by theirs."""
+class ResolvedCall(NamedTuple):
+    """A called definition, and the expressions of its arguments by name."""
 
     definition: Any
     arguments: dict[str, ast.expr]
@@ -26,41 +26,43 @@ class Called(NamedTuple):
 
     @property
     def fields(self) -> dict[str, ast.expr]:
-        """The arguments, by the fields of the node that they are."""
+        """The arguments, by field of the node."""
         return {f"input.{name}": value for name, value in self.arguments.items()}
 
     def node(self, name: str, given: m.Maps, output: m.Maps, *, is_handled: bool) -> m.AnyNode:
-        """The node for it. A graph is expanded in place if it can be, else it is a run of its own. `is_handled`: there
-        is a `try` around it."""
+        """The node for the call. A graph is expanded in place if possible, else it is a child run.
+
+        `is_handled` says whether a `try` encloses the call.
+        """
         if isinstance(self.definition, Task | Workflow):
             return self.node_apart(name, given, output)
         if not _fits_in_place(self.definition.model, is_handled=is_handled):
             return self.node_apart(name, given, output)
-        return m.Call(name=name, graph=self.name, input=given, output=output)
+        return m.CallNode(name=name, graph=self.name, input=given, output=output)
 
     def node_apart(self, name: str, given: m.Maps, output: m.Maps) -> m.AnyNode:
-        """The node for it among others side by side: there a graph is a run of its own, too."""
+        """The node for a parallel call, where a graph is always a child run."""
         if isinstance(self.definition, Task):
-            return m.Worker(name=name, task=self.name, input=given, output=output)
-        return m.Await(name=name, program=self.name, input=given, output=output)
+            return m.WorkerNode(name=name, task=self.name, input=given, output=output)
+        return m.AwaitNode(name=name, program=self.name, input=given, output=output)
 
 
 def _fits_in_place(graph: m.Graph, *, is_handled: bool) -> bool:
-    """Whether it opens no planes, which what is around could not join, or lead errors out of."""
-    if any(opens_planes(node) or isinstance(node, m.Call) for node in graph.nodes):
+    """Whether the graph can be expanded in place: it opens no planes, which the caller could not join or handle."""
+    if any(opens_planes(node) or isinstance(node, m.CallNode) for node in graph.nodes):
         return False
     return not (is_handled and repeats(graph)) and not may_end_without_result(graph)
 
 
 def is_callable_here(target: object) -> bool:
-    """Whether a call of it is a step."""
+    """Whether a call of the target is a step."""
     return isinstance(target, Task | Workflow) or isinstance(
         getattr(target, "model", None), m.Graph
     )
 
 
-def called(unit: Unit, node: ast.expr) -> Called | None:
-    """The call of a task, a workflow or a graph that `node` is; if it is none, that is noted."""
+def resolve_call(unit: Unit, node: ast.expr) -> ResolvedCall | None:
+    """The call of a task, workflow or graph; adds a problem if `node` is none."""
     if not isinstance(node, ast.Call):
         unit.problems.add(node, f"an await of `{ast.unparse(node)}`", INSTEAD)
         return None
@@ -69,7 +71,7 @@ def called(unit: Unit, node: ast.expr) -> Called | None:
         unit.problems.add(node, *_no_step(unit, node, target))
         return None
     arguments = _arguments(unit, node, target)
-    return None if arguments is None else Called(target, arguments)
+    return None if arguments is None else ResolvedCall(target, arguments)
 
 
 def _no_step(unit: Unit, node: ast.Call, target: object) -> tuple[str, str]:
@@ -103,7 +105,7 @@ def _arguments(unit: Unit, node: ast.Call, target: Any) -> dict[str, ast.expr] |
 
 
 def _expression(packed: Any, place: ast.AST) -> ast.expr:
-    """What `*args` and `**kwargs` catch is a list or a dict."""
+    """An argument as an expression; the values of `*args` and `**kwargs` become a list or a dict."""
     if isinstance(packed, list):
         packed = ast.List(packed, ast.Load())
     elif isinstance(packed, dict):

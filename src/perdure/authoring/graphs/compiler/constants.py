@@ -1,4 +1,4 @@
-"""Constants of the program around a function: they are written into the graph as they are when it is compiled."""
+"""Constants outside of the function: the compiler writes their current values into the graph."""
 
 import ast
 import math
@@ -10,7 +10,7 @@ _PLAIN: Final = (bool, int, str, type(None))
 
 
 def is_plain(value: Any) -> bool:
-    """Whether it is data that an expression can spell."""
+    """Whether an expression can hold the value as a literal."""
     if type(value) is float:
         return math.isfinite(value)
     if type(value) in (list, tuple):
@@ -21,7 +21,7 @@ def is_plain(value: Any) -> bool:
 
 
 def literal(value: Any, place: ast.AST) -> ast.expr:
-    """Plain data as an expression that stands at `place`."""
+    """Plain data as a literal expression, located at `place`."""
     made = parse_expression(repr(value))
     for node in ast.walk(made):
         if isinstance(node, ast.expr):

@@ -1,4 +1,4 @@
-"""`d.x` of a dict: in graphs it is the value of a key, in Python an error. Where it certainly is one, it is refused."""
+"""Refuses `d.x` where `d` is certainly a dict: graphs read the key `x`, but Python raises an error."""
 
 import ast
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from perdure.authoring.graphs.compiler.problems import Problems
 
 
 def refuse_fields_of_dicts(tree: ast.AsyncFunctionDef, problems: Problems) -> None:
-    """Note fields that are read of dicts, as far as the source tells."""
+    """Add a problem for each attribute that is read from an evident dict."""
     bound = list(_bindings(tree))
     known = {name for name, _ in bound} - {name for name, is_dict in bound if not is_dict}
     methods = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
@@ -23,7 +23,7 @@ def refuse_fields_of_dicts(tree: ast.AsyncFunctionDef, problems: Problems) -> No
 
 
 def _bindings(tree: ast.AsyncFunctionDef) -> Iterator[tuple[str, bool]]:
-    """Each name that is bound, and whether it is bound to a dict there."""
+    """Each binding of a name, and whether it binds a dict."""
     dicts = set(_bound_to_dicts(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):

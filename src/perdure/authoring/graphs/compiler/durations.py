@@ -1,4 +1,4 @@
-"""How long to wait: seconds, or a timedelta, as an expression for seconds."""
+"""Compiles a duration, in seconds or as a timedelta, to an expression in seconds."""
 
 import ast
 from datetime import timedelta
@@ -15,11 +15,11 @@ _SECONDS: Final = {
     "hours": 3_600,
     "weeks": 604_800,
 }
-"""The parameters of a timedelta, in their order."""
+"""Seconds per unit, in the order of timedelta's parameters."""
 
 
 def seconds(unit: Unit, node: ast.expr) -> ast.expr:
-    """`node` as seconds, in variables of the function."""
+    """An expression for the duration in seconds, still with the names of the function."""
     constant = unit.names.find(node)
     if isinstance(constant, timedelta):
         return _number(constant.total_seconds(), node)

@@ -1,4 +1,4 @@
-"""Expressions of a function as those of a graph: variables renamed, constants written out, the rest refused."""
+"""Compiles expressions of a function to graph expressions: renames variables, inserts constants, refuses the rest."""
 
 import ast
 import builtins
@@ -22,8 +22,8 @@ _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _USE_TEXT = "an error is its type and its text here: use `str({0})`"
 
 
-class Expressions:
-    """Writes the expressions of one function, and knows the names of the errors that are being handled."""
+class ExpressionCompiler:
+    """Compiles the expressions of one function. Tracks the names of errors that are being handled."""
 
     def __init__(self, names: Names, problems: Problems) -> None:
         self._names = names
@@ -31,16 +31,18 @@ class Expressions:
         self._errors: dict[str, str] = {}
 
     def text(self, node: ast.expr) -> str:
-        """The expression in the language of graphs; if it is not of it, that is noted."""
+        """The graph expression. Adds a problem if there is none."""
         try:
-            return from_ast(_Writing(self, self._names, self._problems).visit(node)).text
+            return from_ast(
+                _ExpressionTransformer(self, self._names, self._problems).visit(node)
+            ).text
         except ExpressionProblem as problem:
             self._problems.add(problem, problem.what, problem.remedy)
             return UNKNOWN
 
     @contextmanager
     def handling(self, name: str | None, variable: str | None) -> Iterator[None]:
-        """Inside, `name` is the error that is bound to `variable`."""
+        """Inside this context `name` refers to the error in `variable`."""
         before = dict(self._errors)
         if name is not None and variable is not None:
             self._errors[name] = variable
@@ -48,21 +50,21 @@ class Expressions:
         self._errors = before
 
     def error(self, node: ast.AST) -> str | None:
-        """The variable of the error that this is the name of."""
+        """The variable that holds the error, if `node` names a handled error."""
         return self._errors.get(node.id) if isinstance(node, ast.Name) else None
 
 
-class _Writing(ast.NodeTransformer):
-    """One expression. `_inner` are the variables of comprehensions and lambdas around."""
+class _ExpressionTransformer(ast.NodeTransformer):
+    """Transforms one expression. `_inner` holds the variables of enclosing comprehensions and lambdas."""
 
-    def __init__(self, expressions: Expressions, names: Names, problems: Problems) -> None:
+    def __init__(self, expressions: ExpressionCompiler, names: Names, problems: Problems) -> None:
         self._expressions = expressions
         self._names = names
         self._problems = problems
         self._inner: frozenset[str] = frozenset()
 
     def visit(self, node: ast.AST) -> Any:
-        """Changed copies: the tree may be compiled again."""
+        """Transform a copy: the tree may be compiled again."""
         return super().visit(copy(node))
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
@@ -75,13 +77,13 @@ class _Writing(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self._inner or isinstance(node.ctx, ast.Store):
-            node.id = self._names.spelled(node.id)
+            node.id = self._names.graph_name(node.id)
             return node
         if self._error(node) is not None:
             self._problems.add(node, f"the error {node.id!r} as a value", _USE_TEXT.format(node.id))
             return _unknown(node)
         if self._names.is_variable(node.id):
-            node.id = self._names.spelled(node.id)
+            node.id = self._names.graph_name(node.id)
             return node
         return self._outer(node, node.id)
 
@@ -126,7 +128,7 @@ class _Writing(ast.NodeTransformer):
             return self.generic_visit(node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.arg = self._names.spelled(node.arg)
+        node.arg = self._names.graph_name(node.arg)
         return node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
@@ -142,7 +144,7 @@ class _Writing(ast.NodeTransformer):
         return self._comprehension(node)
 
     def _comprehension(self, node: _Comprehension) -> ast.AST:
-        """The first iterable is evaluated outside; everything else knows the variables."""
+        """Python evaluates the first iterable outside of the comprehension's scope, everything else inside."""
         generators = [copy(each) for each in node.generators]
         first = generators[0]
         iterable = self.visit(first.iter)
@@ -167,7 +169,7 @@ class _Writing(ast.NodeTransformer):
         self._inner = before
 
     def _outer(self, node: ast.expr, name: str) -> ast.expr:
-        """Something from around the function: only plain data has a value here."""
+        """A name from outside the function: only plain data can be inserted."""
         value = self._names.find(node, self._inner)
         if value is MISSING:
             instead = "define it above the graph, or assign it first"
@@ -175,7 +177,7 @@ class _Writing(ast.NodeTransformer):
         elif is_plain(value):
             return literal(value, node)
         elif isinstance(node, ast.Name) and node.id in FUNCTIONS:
-            return node  # as an argument, perhaps: the language says what it thinks of that
+            return node  # the expression language refuses it where it is not allowed
         else:
             instead = "use texts, numbers, lists and dicts, or read it in a task"
             self._problems.add(node, f"{name!r} is no plain constant", instead)
@@ -186,7 +188,7 @@ class _Writing(ast.NodeTransformer):
         return None if is_inner else self._expressions.error(node)
 
     def _text_of_error(self, node: ast.Call) -> ast.expr | None:
-        """`str(e)` is what the error says."""
+        """`str(e)` is the message of the error."""
         if len(node.args) != 1 or node.keywords:
             return None
         variable = self._error(node.args[0])
@@ -210,7 +212,7 @@ class _Writing(ast.NodeTransformer):
 
 
 def _unknown(place: ast.AST) -> ast.expr:
-    """In the place of what was refused."""
+    """Stands for a refused expression."""
     return ast.copy_location(ast.Name(UNKNOWN, ast.Load()), place)
 
 

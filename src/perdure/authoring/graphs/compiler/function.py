@@ -1,21 +1,21 @@
-"""A function as a graph."""
+"""Compiles a function to a graph."""
 
 import ast
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, cast
 
+from perdure.authoring.graphs.compiler.checking import CompiledGraphCheck
 from perdure.authoring.graphs.compiler.dicts import refuse_fields_of_dicts
-from perdure.authoring.graphs.compiler.drawing import Drawing
-from perdure.authoring.graphs.compiler.expressions import Expressions
+from perdure.authoring.graphs.compiler.expressions import ExpressionCompiler
 from perdure.authoring.graphs.compiler.flow import Flow
+from perdure.authoring.graphs.compiler.graph_writer import GraphWriter
 from perdure.authoring.graphs.compiler.iterators import refuse_iterators
-from perdure.authoring.graphs.compiler.judging import Judge
+from perdure.authoring.graphs.compiler.loop_planes import Planes
 from perdure.authoring.graphs.compiler.names import Names
 from perdure.authoring.graphs.compiler.parameters import Parameters
-from perdure.authoring.graphs.compiler.planes import Planes
 from perdure.authoring.graphs.compiler.problems import Problems
-from perdure.authoring.graphs.compiler.source import tree_of
+from perdure.authoring.graphs.compiler.source import function_tree
 from perdure.authoring.graphs.compiler.statements import compile_block, finish
 from perdure.authoring.graphs.compiler.unit import Unit
 from perdure.core.graph import model as m
@@ -24,29 +24,29 @@ _CONTAINERS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetC
 
 
 def compile_function(fn: Callable[..., Any], *, name: str, version: str) -> m.Graph:
-    """The graph that does what the function does. `CannotCompile` names every line that stands against it."""
+    """The graph that does what the function does. `CannotCompile` lists every line that can't be compiled."""
     function = cast(FunctionType, fn)
-    tree = tree_of(function)
+    tree = function_tree(function)
     problems = Problems(function.__code__.co_filename)
     names = Names(function, tree)
     parameters = Parameters(function, tree, problems)
-    drawing = Drawing()
-    expressions = Expressions(names, problems)
-    unit = Unit(drawing, names, problems, expressions, _mutable(tree))
+    writer = GraphWriter()
+    expressions = ExpressionCompiler(names, problems)
+    unit = Unit(writer, names, problems, expressions, _mutable(tree))
     refuse_iterators(tree, names, problems)
     refuse_fields_of_dicts(tree, problems)
-    drawing.at = tree
-    drawing.places.update(parameters.places)
-    drawing.add(m.Trigger(name=drawing.name("start")), can_fail=False)
+    writer.at = tree
+    writer.places.update(parameters.places)
+    writer.add(m.TriggerNode(name=writer.name("start")), can_fail=False)
     renamed = parameters.renamed(names)
     if renamed:
-        drawing.assign(renamed, "arguments")
+        writer.assign(renamed, "arguments")
     compile_block(unit, tree.body)
-    if drawing.open:
+    if writer.open:
         finish(unit, ast.copy_location(ast.Constant(None), tree))
-    planes = Planes({node.name: node for node in drawing.nodes}, list(drawing.edges))
+    planes = Planes({node.name: node for node in writer.nodes}, list(writer.edges))
     planes.separate(names)
-    flow = Flow(planes, drawing, parameters.names)
+    flow = Flow(planes, writer, parameters.names)
     flow.report_unset(names, problems)
     flow.close_loops(names, problems)
     graph = m.Graph(
@@ -57,13 +57,13 @@ def compile_function(fn: Callable[..., Any], *, name: str, version: str) -> m.Gr
         input=parameters.fields,
         source=f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}",
     )
-    Judge(graph, drawing.places, tree).report(problems)
+    CompiledGraphCheck(graph, writer.places, tree).report(problems)
     problems.require_none(name)
     return graph
 
 
 def _mutable(tree: ast.AsyncFunctionDef) -> frozenset[str]:
-    """Variables that are a list or a dict somewhere, as far as the source tells."""
+    """Variables that evidently hold a list, dict or set somewhere in the function."""
     found = set()
     for each in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs):
         if each.annotation is not None and _names_container(each.annotation):

@@ -1,14 +1,14 @@
-"""`try`: the errors of what is inside go along edges to the handlers."""
+"""Compiles `try`: errors of its nodes follow edges to the handlers."""
 
 import ast
 from collections.abc import Callable, Iterator
 
-from perdure.authoring.graphs.compiler.drawing import Handler
+from perdure.authoring.graphs.compiler.graph_writer import Handler
 from perdure.authoring.graphs.compiler.raising import error_name, is_error
 from perdure.authoring.graphs.compiler.unit import Unit
 
 Block = Callable[[Unit, list[ast.stmt]], None]
-"""Compiles statements, one after the other."""
+"""Compiles a block of statements."""
 
 
 def compile_try(unit: Unit, node: ast.Try, block: Block) -> None:
@@ -16,19 +16,19 @@ def compile_try(unit: Unit, node: ast.Try, block: Block) -> None:
         unit.problems.add(
             node.finalbody[0],
             "`finally`",
-            "write it behind the `try`, and in an `except Exception:` that ends with `raise`",
+            "write it after the `try`, and in an `except Exception:` that ends with `raise`",
         )
     handlers = [_handler(unit, each) for each in node.handlers]
-    with unit.drawing.handled_by(handlers):
+    with unit.writer.handled_by(handlers):
         block(unit, node.body)
     block(unit, node.orelse)
     unit.forget(*node.finalbody)
-    ends = unit.drawing.open
+    ends = unit.writer.open
     for each, handler in zip(node.handlers, handlers, strict=True):
-        unit.drawing.open = handler.stubs
+        unit.writer.open = handler.edges
         _compile_handler(unit, each, handler, block)
-        ends = ends + unit.drawing.open
-    unit.drawing.open = ends
+        ends = ends + unit.writer.open
+    unit.writer.open = ends
 
 
 def _handler(unit: Unit, node: ast.ExceptHandler) -> Handler:
@@ -37,13 +37,13 @@ def _handler(unit: Unit, node: ast.ExceptHandler) -> Handler:
     if node.name is not None or raises_again:
         variable = unit.names.temporary("failure").id
     if node.name is not None and unit.names.is_assigned(node.name):
-        instead = "choose another name: Python forgets an error's name behind its handler"
+        instead = "choose another name: Python deletes an error's name after its handler"
         unit.problems.add(node, f"{node.name!r} is an error and a variable", instead)
     return Handler(tuple(_types(unit, node)), variable)
 
 
 def _types(unit: Unit, node: ast.ExceptHandler) -> Iterator[str]:
-    """The names of the types; none if it is for all."""
+    """The names of the exception types; none if the handler takes all."""
     if node.type is None:
         unit.problems.add(node, "`except:` without a type", "write `except Exception:`")
         return

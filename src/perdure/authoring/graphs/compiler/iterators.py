@@ -1,4 +1,4 @@
-"""Iterators and views: graphs have lists in their place. Where that would make a difference, they are refused."""
+"""Refuses iterators, ranges and views where they differ from lists: graph expressions use lists instead."""
 
 import ast
 import builtins
@@ -9,7 +9,7 @@ from perdure.authoring.graphs.compiler.problems import Problems
 from perdure.core.expressions.functions import FUNCTIONS
 
 _ITERATORS: Final = frozenset(("enumerate", "reversed", "zip"))
-"""What is gone through once, and says nothing of itself."""
+"""Functions that return one-shot iterators."""
 
 _VIEWS: Final = frozenset(("items", "keys", "values"))
 
@@ -17,7 +17,7 @@ _MEMBERSHIP: Final = (ast.In, ast.NotIn)
 
 
 def refuse_iterators(tree: ast.AsyncFunctionDef, names: Names, problems: Problems) -> None:
-    """Note iterators that are not consumed where they are made, and ranges and views where they are not as lists."""
+    """Add problems for iterators that are not consumed at once, and for ranges and views that differ from lists."""
     above = {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -25,15 +25,15 @@ def refuse_iterators(tree: ast.AsyncFunctionDef, names: Names, problems: Problem
         made = _function(node, names)
         written = ast.unparse(node)
         if made in _ITERATORS and not _is_consumed(node, above, names):
-            what = f"`{written}` as a value, which Python goes through only once"
+            what = f"`{written}` as a value, which Python can iterate only once"
             problems.add(node, what, f"write `list({written})`")
         elif (made == "range" or _is_view(node, names)) and _shows(node, above[node], names):
-            what = f"`{written}` where a list would be something else"
+            what = f"`{written}` where it differs from a list"
             problems.add(node, what, f"write `list({written})`")
 
 
 def _function(node: ast.Call, names: Names) -> str:
-    """The function of expressions that is called."""
+    """The name of the expression function that is called; empty if it is none."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     is_one = name in FUNCTIONS and names.find(node.func) is vars(builtins)[name]
     return name if is_one else ""
@@ -49,7 +49,7 @@ def _is_view(node: ast.Call, names: Names) -> bool:
 
 
 def _is_consumed(node: ast.expr, above: dict[ast.AST, ast.AST], names: Names) -> bool:
-    """Whether it is gone through where it stands, by nobody else, and in no other way than a list."""
+    """Whether the surrounding expression consumes the iterator at once, as it would consume a list."""
     user = above[node]
     if isinstance(user, ast.IfExp) and node is not user.test:
         return _is_consumed(user, above, names)
@@ -65,7 +65,7 @@ def _is_consumed(node: ast.expr, above: dict[ast.AST, ast.AST], names: Names) ->
 
 
 def _consumes(user: ast.Call, node: ast.expr, names: Names) -> bool:
-    """Whether a call goes through an argument, and is done with it then."""
+    """Whether a call consumes its argument completely."""
     if isinstance(user.func, ast.Attribute) and user.func.attr == "join":
         return True
     name = _function(user, names)
@@ -77,7 +77,7 @@ def _consumes(user: ast.Call, node: ast.expr, names: Names) -> bool:
 
 
 def _shows(node: ast.Call, user: ast.AST, names: Names) -> bool:
-    """Whether a range or a view would be told from a list."""
+    """Whether a range or view behaves differently from a list here."""
     if isinstance(user, ast.Compare):
         return node is user.left or not all(isinstance(each, _MEMBERSHIP) for each in user.ops)
     if isinstance(user, ast.Subscript):

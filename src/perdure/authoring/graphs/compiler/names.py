@@ -1,4 +1,4 @@
-"""What the names in a function stand for: its own variables, or what Python would find around it."""
+"""Resolves names in a function: its own variables, or objects from enclosing scopes, globals and builtins."""
 
 import ast
 import builtins
@@ -9,13 +9,13 @@ from typing import Any, Final
 from perdure.core.expressions.functions import FUNCTIONS
 
 RESERVED: Final = frozenset(("input", "job", "result", "code", "error"))
-"""Names that a graph has for itself."""
+"""Names with a fixed meaning in graph expressions."""
 
 MISSING: Final = object()
-"""Nothing: not even None."""
+"""Returned where nothing was found; None is a possible value."""
 
 UNKNOWN: Final = "input"
-"""An expression for something of which nothing is known, in a graph that is refused."""
+"""A valid expression that stands for a refused one. The graph is refused anyway."""
 
 _SCOPES = (
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda),
@@ -24,7 +24,7 @@ _SCOPES = (
 
 
 class Names:
-    """The variables of one function, each with the name that it has in the graph."""
+    """The variables of one function, and their names in the graph."""
 
     def __init__(self, fn: FunctionType, tree: ast.AsyncFunctionDef) -> None:
         self.own_name = tree.name
@@ -39,7 +39,7 @@ class Names:
         }
         self._taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         self._taken |= self._locals | set(_bound_anywhere(tree))
-        awkward = sorted(filter(_is_awkward, self._locals | set(_bound_anywhere(tree))))
+        awkward = sorted(filter(is_awkward, self._locals | set(_bound_anywhere(tree))))
         self._spelled = {name: self.fresh(f"{name.strip('_') or 'it'}_") for name in awkward}
         self._users = {spelled: name for name, spelled in self._spelled.items()}
 
@@ -47,21 +47,21 @@ class Names:
         return name in self._locals
 
     def is_assigned(self, name: str) -> bool:
-        """Whether it is a variable, and not only the name of errors."""
+        """Whether the function assigns the name, other than by `except ... as name`."""
         return name in self._assigned
 
-    def spelled(self, name: str) -> str:
+    def graph_name(self, name: str) -> str:
         """The variable's name in the graph."""
         return self._spelled.get(name, name)
 
-    def users(self, spelled: str) -> str:
-        """The name that the user gave to a variable of the graph."""
+    def source_name(self, spelled: str) -> str:
+        """The name in the source of a variable of the graph."""
         return self._users.get(spelled, spelled)
 
     def fresh(self, wanted: str) -> str:
-        """A variable that the user does not have."""
+        """An unused variable name, derived from `wanted`."""
         name, count = wanted, 1
-        while name in self._taken or _is_awkward(name):
+        while name in self._taken or is_awkward(name):
             count += 1
             name = f"{wanted}{count}" if wanted.endswith("_") else f"{wanted}_{count}"
         self._taken.add(name)
@@ -74,9 +74,9 @@ class Names:
         return ast.Name(name, ast.Load())
 
     def find(self, node: ast.AST, inner: frozenset[str] = frozenset()) -> Any:
-        """What a dotted name leads to that does not begin with a variable; else `MISSING`.
+        """The object that a dotted name refers to; `MISSING` if it begins with a variable or is not found.
 
-        `inner` are names that stand for something else where it is written.
+        `inner` are names that comprehensions and lambdas bind at this point.
         """
         if isinstance(node, ast.Name):
             return MISSING if node.id in self._locals | inner else self._outer(node.id)
@@ -99,12 +99,13 @@ class Names:
 
 
 def parameters_of(arguments: ast.arguments) -> Iterator[ast.arg]:
-    """All of them, `*args` and `**kwargs` too."""
+    """All parameters, including `*args` and `**kwargs`."""
     yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     yield from filter(None, (arguments.vararg, arguments.kwarg))
 
 
-def _is_awkward(name: str) -> bool:
+def is_awkward(name: str) -> bool:
+    """Whether a variable of a graph can't have that name."""
     return name in RESERVED or name in FUNCTIONS or name.startswith("_")
 
 
@@ -118,7 +119,7 @@ def _assigned(tree: ast.AsyncFunctionDef) -> Iterator[str]:
 
 
 def _bound_anywhere(tree: ast.AsyncFunctionDef) -> Iterator[str]:
-    """Names that are bound by the function, or by comprehensions and lambdas in it."""
+    """Names bound by the function, or by comprehensions and lambdas in it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
             yield node.arg

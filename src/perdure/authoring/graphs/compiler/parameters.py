@@ -1,14 +1,15 @@
-"""Parameters: the fields of the graph's input."""
+"""The function's parameters as fields of the graph's input."""
 
 import ast
 from inspect import Parameter
 from types import FunctionType
 from typing import Any, Final, get_origin
 
-from perdure.authoring.graphs.compiler.names import RESERVED, Names, parameters_of
+from perdure.authoring.graphs.compiler.names import Names, is_awkward, parameters_of
 from perdure.authoring.graphs.compiler.problems import Problems
 from perdure.authoring.signature import CATCH_ALL, resolved, signature_without_resolving
 from perdure.core.graph import model as m
+from perdure.core.graph.fields import SHADOWED
 
 _TYPES: Final[dict[Any, m.Type]] = {
     str: "str",
@@ -23,8 +24,8 @@ _DEFAULTS: Final = (bool, int, float, str, type(None))
 
 
 class Parameters:
-    """`fields` are those of the graph's input, or None if a reserved name is among them: then nothing can be said of
-    them. `renamed` are variables that have another name than their field."""
+    """The input of the graph. `fields` is None if a parameter's name can't be a field: a graph has no field `input`.
+    `renamed` are the variables whose name differs from their field's."""
 
     def __init__(self, fn: FunctionType, tree: ast.AsyncFunctionDef, problems: Problems) -> None:
         self._fn = fn
@@ -40,19 +41,22 @@ class Parameters:
 
     @property
     def fields(self) -> dict[str, m.FieldType] | None:
-        return None if self._fields.keys() & RESERVED else self._fields
+        names = self._fields.keys()
+        unreadable = {name for name in names - SHADOWED if is_awkward(name)}
+        is_nameless = "input" in names or (names & SHADOWED and unreadable)
+        return None if is_nameless else self._fields
 
     @property
     def places(self) -> dict[str, ast.AST]:
-        """Where the fields are written."""
+        """The source of each field."""
         return {f".input.{name}": node for name, node in self._nodes.items()}
 
     def renamed(self, names: Names) -> m.Maps:
-        """The variables whose name in the graph is not that of their field, with what they are."""
+        """Expressions that read the fields, for variables whose name in the graph differs from their field's."""
         return {
-            names.spelled(name): self._reading(name, field)
+            names.graph_name(name): self._reading(name, field)
             for name, field in self._fields.items()
-            if names.spelled(name) != name or (self.fields is None and not field.required)
+            if names.graph_name(name) != name or (self.fields is None and not field.required)
         }
 
     def _reading(self, name: str, field: m.FieldType) -> str:
@@ -93,7 +97,7 @@ class Parameters:
         return m.FieldType()
 
     def _is_of_instance(self, parameter: Parameter) -> bool:
-        """Whether it is what a method is called on."""
+        """Whether the parameter is `self` or `cls` of a method."""
         around, _, _ = self._fn.__qualname__.rpartition(".")
         is_in_class = bool(around) and not around.endswith("<locals>")
         is_first = not self._fields

@@ -1,11 +1,12 @@
-"""`raise` and `assert`: errors that are named by their type, with the text that they say."""
+"""Compiles `raise` and `assert`: errors with the name of their type and a message."""
 
 import ast
 from typing import Any
 
-from perdure.authoring.graphs.compiler.awaits import settled
+from perdure.authoring.graphs.compiler.awaits import compile_awaits
 from perdure.authoring.graphs.compiler.names import MISSING
 from perdure.authoring.graphs.compiler.unit import Unit
+from perdure.authoring.modules import type_name
 from perdure.core.graph import model as m
 
 _SIMPLE = "raise an exception whose text is its only argument, such as ValueError"
@@ -13,12 +14,12 @@ _PROBE = "a text"
 
 
 def error_name(kind: type[BaseException]) -> str:
-    """The name of an exception's type, as edges have it."""
-    return f"{kind.__module__}:{kind.__qualname__}"
+    """The name of an exception type in edges."""
+    return type_name(kind)
 
 
 def is_error(found: Any) -> bool:
-    """Whether it is a type of errors that the name leads back to, in any process."""
+    """Whether it is an exception type that every process can import by name."""
     return (
         isinstance(found, type) and issubclass(found, Exception) and "<" not in found.__qualname__
     )
@@ -37,25 +38,25 @@ def compile_raise(unit: Unit, node: ast.Raise) -> None:
     elif len(arguments) > 1 or not _says_its_argument(found, bool(arguments)):
         unit.problems.add(node, f"`raise {ast.unparse(node.exc)}`", _SIMPLE)
     else:
-        message = _text(settled(unit, arguments[0])) if arguments else ast.Constant("")
-        fail(unit, found, ast.copy_location(message, node))
+        message = _text(compile_awaits(unit, arguments[0])) if arguments else ast.Constant("")
+        add_raise(unit, found, ast.copy_location(message, node))
         return
-    fail(unit, Exception, ast.copy_location(ast.Constant(""), node))
+    add_raise(unit, Exception, ast.copy_location(ast.Constant(""), node))
 
 
 def compile_assert(unit: Unit, node: ast.Assert) -> None:
-    holds, fails = unit.branch(settled(unit, node.test))
-    unit.drawing.open = fails
-    message = _text(settled(unit, node.msg)) if node.msg is not None else ast.Constant("")
-    fail(unit, AssertionError, ast.copy_location(message, node))
-    unit.drawing.open = holds
+    holds, fails = unit.branch(compile_awaits(unit, node.test))
+    unit.writer.open = fails
+    message = _text(compile_awaits(unit, node.msg)) if node.msg is not None else ast.Constant("")
+    add_raise(unit, AssertionError, ast.copy_location(message, node))
+    unit.writer.open = holds
 
 
-def fail(unit: Unit, kind: type[Exception], message: ast.expr) -> None:
-    """Raise an error of that type; nothing follows."""
-    unit.drawing.put(
-        m.Raise(
-            name=unit.drawing.name("raise"),
+def add_raise(unit: Unit, kind: type[Exception], message: ast.expr) -> None:
+    """Add a raise node. No path continues after it."""
+    unit.writer.put(
+        m.RaiseNode(
+            name=unit.writer.name("raise"),
             error=error_name(kind),
             message=unit.expressions.text(message),
             bases=_bases(kind),
@@ -64,7 +65,7 @@ def fail(unit: Unit, kind: type[Exception], message: ast.expr) -> None:
 
 
 def _bases(kind: type[Exception]) -> tuple[str, ...]:
-    """The types above one of the user's. Those above Python's own are known everywhere."""
+    """The base types of a user's exception. Those of builtin exceptions are known everywhere."""
     if kind.__module__ == "builtins":
         return ()
     above = [each for each in kind.__mro__[1:] if issubclass(each, Exception)]
@@ -77,9 +78,9 @@ def _raise_again(unit: Unit, node: ast.Raise) -> None:
         again = unit.expressions.error(node.exc)
     if again is None:
         unit.problems.add(node, "`raise` outside of `except`", "name the exception to raise")
-        fail(unit, Exception, ast.copy_location(ast.Constant(""), node))
+        add_raise(unit, Exception, ast.copy_location(ast.Constant(""), node))
         return
-    unit.drawing.put(m.Raise(name=unit.drawing.name("raise"), again=again))
+    unit.writer.put(m.RaiseNode(name=unit.writer.name("raise"), again=again))
 
 
 def _made(node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
@@ -92,7 +93,7 @@ def _made(node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
 
 
 def _says_its_argument(kind: type[Exception], given: bool) -> bool:
-    """Whether the text of such an exception is the one argument that it was given."""
+    """Whether the text of the exception is its only argument."""
     try:
         return str(kind(_PROBE)) == _PROBE if given else str(kind()) == ""
     except Exception:  # the user's code may raise anything
@@ -100,7 +101,7 @@ def _says_its_argument(kind: type[Exception], given: bool) -> bool:
 
 
 def _text(node: ast.expr) -> ast.expr:
-    """What an exception with this argument says."""
+    """The text of an exception with this argument."""
     if isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     ):

@@ -1,4 +1,4 @@
-"""The source of a function as a tree, each node with its line in the file."""
+"""Parses the source of a function, with line numbers of the file."""
 
 import ast
 import inspect
@@ -8,8 +8,8 @@ from perdure.core.errors import InputError
 from perdure.core.syntax import parse_module
 
 
-def tree_of(fn: FunctionType) -> ast.AsyncFunctionDef:
-    """The definition of `fn`, which must be a plain `async def`."""
+def function_tree(fn: FunctionType) -> ast.AsyncFunctionDef:
+    """The syntax tree of `fn`, which must be a plain `async def`."""
     if hasattr(fn, "__wrapped__"):
         raise InputError(
             f"{fn.__qualname__} is wrapped by another decorator",
@@ -26,7 +26,7 @@ def tree_of(fn: FunctionType) -> ast.AsyncFunctionDef:
             f"the source of {fn.__qualname__} can't be read ({error})",
             "define it in a file, or write the graph with the builder",
         ) from error
-    # An indented definition is put into a block. To dedent it would change the texts in it.
+    # Wrap an indented definition in a block: dedenting would change multi-line strings.
     text = "".join(lines)
     is_indented = text[:1].isspace()
     module = parse_module("if True:\n" + text if is_indented else text)

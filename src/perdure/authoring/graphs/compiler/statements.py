@@ -1,10 +1,14 @@
-"""Statements: each kind that can be compiled, and what to write instead of the others."""
+"""Compiles statements, and refuses unsupported kinds with an alternative."""
 
 import ast
 from collections.abc import Callable
 from typing import Any, Final
 
-from perdure.authoring.graphs.compiler.awaits import dropped, perform, settled
+from perdure.authoring.graphs.compiler.awaits import (
+    compile_await,
+    compile_awaits,
+    compile_discarded_await,
+)
 from perdure.authoring.graphs.compiler.handlers import compile_try
 from perdure.authoring.graphs.compiler.loops import (
     compile_break,
@@ -13,7 +17,7 @@ from perdure.authoring.graphs.compiler.loops import (
     compile_while,
 )
 from perdure.authoring.graphs.compiler.raising import compile_assert, compile_raise
-from perdure.authoring.graphs.compiler.unit import Unit, is_timeless
+from perdure.authoring.graphs.compiler.unit import Unit, is_stable
 from perdure.authoring.graphs.compiler.unpacking import give, refuse_target, store
 from perdure.core.graph import model as m
 
@@ -48,15 +52,15 @@ _IN_PLACE: Final = {
     "sort": "{0} = sorted({0})",
     "update": "{0} = {{**{0}, **{1}}}",
 }
-"""Methods that change what they are called on, and what makes a new value instead."""
+"""Methods that change their object, and expressions that build a new value instead."""
 
 
 def compile_block(unit: Unit, statements: list[ast.stmt]) -> None:
-    """One after the other, up to where no path goes on."""
+    """Compile statements in order, up to where no path continues."""
     for statement in statements:
-        if not unit.drawing.open:
+        if not unit.writer.open:
             return
-        unit.drawing.at = statement
+        unit.writer.at = statement
         compile_one = _STATEMENTS.get(type(statement))
         if compile_one is not None:
             compile_one(unit, statement)
@@ -75,12 +79,12 @@ def _assign(unit: Unit, node: ast.Assign) -> None:
     ):
         _assign_await(unit, target, node.value)
     else:
-        store(unit, node.targets, settled(unit, node.value))
+        store(unit, node.targets, compile_awaits(unit, node.value))
 
 
 def _assign_await(unit: Unit, target: ast.Name, value: ast.Await) -> None:
-    into = unit.names.spelled(target.id)
-    result = perform(unit, value, into)
+    into = unit.names.graph_name(target.id)
+    result = compile_await(unit, value, into)
     if not (isinstance(result, ast.Name) and result.id == into):
         give(unit, target, result)
 
@@ -91,7 +95,7 @@ def _annotated(unit: Unit, node: ast.AnnAssign) -> None:
     elif isinstance(node.value, ast.Await):
         _assign_await(unit, node.target, node.value)
     elif node.value is not None:
-        give(unit, node.target, settled(unit, node.value))
+        give(unit, node.target, compile_awaits(unit, node.value))
 
 
 def _augmented(unit: Unit, node: ast.AugAssign) -> None:
@@ -109,7 +113,7 @@ def _augmented(unit: Unit, node: ast.AugAssign) -> None:
         return
     old = ast.copy_location(ast.Name(name, ast.Load()), node)
     made = ast.copy_location(ast.BinOp(old, node.op, node.value), node)
-    give(unit, node.target, settled(unit, made))
+    give(unit, node.target, compile_awaits(unit, made))
 
 
 def _expression(unit: Unit, node: ast.Expr) -> None:
@@ -117,7 +121,7 @@ def _expression(unit: Unit, node: ast.Expr) -> None:
     if isinstance(value, ast.Constant):
         return
     if isinstance(value, ast.Await):
-        dropped(unit, value)
+        compile_discarded_await(unit, value)
         return
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         instead = _IN_PLACE.get(value.func.attr)
@@ -126,30 +130,30 @@ def _expression(unit: Unit, node: ast.Expr) -> None:
             what = f"`{owner}.{value.func.attr}({given})` changes a value in place"
             unit.problems.add(value, what, f"build a new one: `{instead.format(owner, given)}`")
             return
-    unit.keep(settled(unit, value), "value")
+    unit.keep(compile_awaits(unit, value), "value")
 
 
 def _if(unit: Unit, node: ast.If) -> None:
-    yes, no = unit.branch(settled(unit, node.test))
+    yes, no = unit.branch(compile_awaits(unit, node.test))
     ends = []
     for way, body in ((yes, node.body), (no, node.orelse)):
-        unit.drawing.open = way
+        unit.writer.open = way
         compile_block(unit, body)
-        ends += unit.drawing.open
-    unit.drawing.open = ends
+        ends += unit.writer.open
+    unit.writer.open = ends
 
 
 def _return(unit: Unit, node: ast.Return) -> None:
-    value = settled(unit, node.value or ast.copy_location(ast.Constant(None), node))
-    if not is_timeless(value):
+    value = compile_awaits(unit, node.value or ast.copy_location(ast.Constant(None), node))
+    if not is_stable(value):
         value = unit.keep(value, "returned")
     finish(unit, value)
 
 
 def finish(unit: Unit, value: ast.expr) -> None:
-    """The run results in the value."""
+    """End the run with the value as its result."""
     text = unit.expressions.text(value)
-    unit.drawing.put(m.Output(name=unit.drawing.name("return"), value=text), can_fail=False)
+    unit.writer.put(m.OutputNode(name=unit.writer.name("return"), value=text), can_fail=False)
 
 
 _STATEMENTS: Final[dict[type[ast.stmt], Callable[[Unit, Any], None]]] = {

@@ -1,8 +1,8 @@
-"""Assignment to targets: names, and tuples of them to any depth."""
+"""Compiles assignment to names and nested tuples of names."""
 
 import ast
 
-from perdure.authoring.graphs.compiler.unit import Unit, is_timeless
+from perdure.authoring.graphs.compiler.unit import Unit, is_stable
 from perdure.core.graph import model as m
 from perdure.core.syntax import parse_expression
 
@@ -10,17 +10,17 @@ _ITEM = "build a new value: `{0} = {{**{0}, key: value}}`, or a list with a comp
 
 
 def store(unit: Unit, targets: list[ast.expr], value: ast.expr) -> None:
-    """Give the value to each of the targets, from left to right."""
-    if len(targets) > 1 and not is_timeless(value):
+    """Assign the value to each target, from left to right."""
+    if len(targets) > 1 and not is_stable(value):
         value = unit.keep(value, "value")
     for target in targets:
         give(unit, target, value)
 
 
 def give(unit: Unit, target: ast.expr, value: ast.expr, length: int | None = None) -> None:
-    """`length` is how many items the value certainly has."""
+    """Assign the value to one target. `length` is the number of its items, if known."""
     if isinstance(target, ast.Name):
-        name = unit.names.spelled(target.id)
+        name = unit.names.graph_name(target.id)
         unit.assign({name: value}, f"set_{name}")
     elif isinstance(target, ast.Tuple | ast.List):
         _unpack(unit, target, value, length)
@@ -42,7 +42,7 @@ def _unpack(unit: Unit, target: ast.Tuple | ast.List, value: ast.expr, length: i
         _swap(unit, parts, value.elts)
         return
     stars = [index for index, part in enumerate(parts) if isinstance(part, ast.Starred)]
-    items = unit.keep(listed(value), "items")
+    items = unit.keep(as_list(value), "items")
     if stars or length != len(parts):
         _require_length(unit, items, len(parts) - len(stars), is_open=bool(stars))
     for part, place in zip(parts, _places(len(parts), stars), strict=True):
@@ -52,7 +52,7 @@ def _unpack(unit: Unit, target: ast.Tuple | ast.List, value: ast.expr, length: i
 
 
 def _places(count: int, stars: list[int]) -> list[str]:
-    """Where the items for each part of a target are: behind a star they are counted from the end."""
+    """The index of each part of a target. Parts after a star are counted from the end."""
     if not stars:
         return [str(index) for index in range(count)]
     star = stars[0]
@@ -61,7 +61,7 @@ def _places(count: int, stars: list[int]) -> list[str]:
     return [*map(str, range(star)), rest, *(str(index) for index in range(-behind, 0))]
 
 
-def listed(value: ast.expr) -> ast.expr:
+def as_list(value: ast.expr) -> ast.expr:
     """The items of a value, as a list."""
     made = ast.List([ast.Starred(value, ast.Load())], ast.Load())
     return ast.fix_missing_locations(ast.copy_location(made, value))
@@ -73,7 +73,7 @@ def _is_pairwise(parts: list[ast.expr], values: list[ast.expr]) -> bool:
 
 
 def _swap(unit: Unit, parts: list[ast.expr], values: list[ast.expr]) -> None:
-    """`a, b = b, a`: all values are known before the first is given away."""
+    """`a, b = b, a`: evaluate all values before the first assignment."""
     kept: dict[str, ast.expr] = {}
     pairs: list[tuple[ast.expr, ast.expr]] = []
     for part, value in zip(parts, values, strict=True):
@@ -90,15 +90,15 @@ def _swap(unit: Unit, parts: list[ast.expr], values: list[ast.expr]) -> None:
 
 
 def _require_length(unit: Unit, items: ast.Name, wanted: int, *, is_open: bool) -> None:
-    """Raise what Python raises if there are too few or too many."""
+    """Raise the error that Python raises if there are too few or too many items."""
     size = f"len({items.id})"
     least = "at least " if is_open else ""
     few = f"f'not enough values to unpack (expected {least}{wanted}, got {{{size}}})'"
     many = f"'too many values to unpack (expected {wanted})'"
     fits = f"{size} >= {wanted}" if is_open else f"{size} == {wanted}"
-    right, wrong = unit.drawing.branch(fits, can_fail=False)
-    unit.drawing.open = wrong
+    right, wrong = unit.writer.branch(fits, can_fail=False)
+    unit.writer.open = wrong
     message = few if is_open else f"{few} if {size} < {wanted} else {many}"
-    name = unit.drawing.name("raise")
-    unit.drawing.put(m.Raise(name=name, error="builtins:ValueError", message=message))
-    unit.drawing.open = right
+    name = unit.writer.name("raise")
+    unit.writer.put(m.RaiseNode(name=name, error="builtins:ValueError", message=message))
+    unit.writer.open = right

@@ -1,1 +1,1 @@
-"""The rules that a graph keeps, by subject. Each module has `problems`, from a survey to all that it finds."""
+"""Rules for valid graphs, by subject. Each module has a function `problems`, which yields all problems it finds."""

@@ -1,4 +1,4 @@
-"""Errors, by the names of their types."""
+"""Names of error types."""
 
 import builtins
 from collections.abc import Iterable, Iterator
@@ -8,9 +8,9 @@ _FORMS: Final = "write 'module:Name', or 'Name' for one of Python's own"
 
 
 def name_faults(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """What is wrong with names of errors, each with a remedy.
+    """Faults of error names, each with a remedy.
 
-    A name may be of an error that nobody here knows. One that has the letters of one of Python's own is a slip.
+    Unknown errors are allowed. A name with the same letters as one of Python's errors is taken for a misspelling.
     """
     for name in names:
         module, _, own = name.rpartition(":")

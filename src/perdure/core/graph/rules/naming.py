@@ -8,11 +8,11 @@ from typing import Final
 from perdure.core.errors import ExpressionProblem, InputError
 from perdure.core.expressions import parse
 from perdure.core.graph import model as m
-from perdure.core.graph.fields import RESERVED, names_its_result, variables_of
+from perdure.core.graph.fields import RESERVED, SHADOWED, names_its_result, variables_of
 from perdure.core.graph.model import Problem
 from perdure.core.graph.survey import Survey
 from perdure.core.limits import MAX_NAME_LENGTH
-from perdure.core.texts import require_text
+from perdure.core.texts import require_storable_text
 
 _NODE_NAME: Final = re.compile(r"[^\W\d]\w*(/\w+)*")
 _NAMES: Final = ("task", "program", "topic", "graph", "all")
@@ -45,7 +45,7 @@ def _text(node: str, field: str, text: str) -> Iterator[Problem]:
         yield Problem(node, field, "is empty", f"use 1 to {MAX_NAME_LENGTH} bytes of text")
         return
     try:
-        require_text(f"the {field}", text, MAX_NAME_LENGTH)
+        require_storable_text(f"the {field}", text, MAX_NAME_LENGTH)
     except InputError as error:
         yield Problem(node, field, error.what, error.remedy)
 
@@ -73,7 +73,11 @@ def _node_names(nodes: Iterable[m.AnyNode]) -> Iterator[Problem]:
 def _names_in(node: m.AnyNode) -> Iterator[Problem]:
     for field in _NAMES:
         value = getattr(node, field, None)
-        if value is not None:
+        if getattr(node, f"{field}_from", None) is not None:
+            if value:
+                what = f"is named, {value!r}, and computed"
+                yield Problem(node.name, field, what, f"keep `{field}` or `{field}_from`")
+        elif value is not None:
             yield from _text(node.name, field, value)
     for field, name in variables_of(node):
         if field:
@@ -92,11 +96,11 @@ def _mapped(node: m.AnyNode) -> Iterator[Problem]:
     """The names in mappings that are not the variables that the node sets."""
     for field in ("input", "job"):
         for name in getattr(node, field, {}):
-            if field == "input" and isinstance(node, m.Cycle):
+            if field == "input" and isinstance(node, m.CycleNode):
                 yield from _variable(node.name, f"{field}.{name}", name)
             elif not _is_identifier(name):
                 yield _no_identifier(node.name, f"{field}.{name}", name)
-    if isinstance(node, m.Trigger):
+    if isinstance(node, m.TriggerNode):
         for name in node.keys:
             yield from _text(node.name, f"keys.{name}", name)
 
@@ -144,7 +148,7 @@ def _quoted(names: Iterable[str]) -> str:
 def _fields(part: str, fields: dict[str, m.FieldType]) -> Iterator[Problem]:
     for name, field in fields.items():
         place = f"{part}.{name}"
-        if part == "input":
+        if part == "input" and name not in SHADOWED:
             yield from _variable("", place, name)
         elif not _is_identifier(name):
             yield _no_identifier("", place, name)

@@ -1,10 +1,10 @@
-"""Expressions: that each is one, and reads only what there may be where it is evaluated."""
+"""Expressions: each is valid, and reads only variables that may exist where it is evaluated."""
 
 from collections.abc import Iterable, Iterator
 
 from perdure.core.expressions import ExpressionProblem
 from perdure.core.graph import model as m
-from perdure.core.graph.fields import OWN, expressions_of, told_by, variables_of
+from perdure.core.graph.fields import OWN, expressions_of, response_names, variables_of
 from perdure.core.graph.gaps import ANYTHING
 from perdure.core.graph.model import Problem
 from perdure.core.graph.scopes import Scopes
@@ -35,7 +35,7 @@ def _syntax(survey: Survey, place: str, field: str, text: str) -> Iterator[Probl
 
 
 def _node(survey: Survey, scopes: Scopes, node: m.AnyNode) -> Iterator[Problem]:
-    own = told_by(node)
+    own = response_names(node)
     before, after = scopes.before[node.name], scopes.after[node.name]
     known = set(before)
     for reading in expressions_of(node):
@@ -49,15 +49,15 @@ def _node(survey: Survey, scopes: Scopes, node: m.AnyNode) -> Iterator[Problem]:
             names = own.union(names)
         yield from _unknown(survey, (node.name, reading.field), survey.reads(reading.text), names)
         if part == "set":
-            known.add(name)  # they are set one after the other
-    if isinstance(node, m.Raise) and node.again is not None:
+            known.add(name)  # an assign sets variables one by one
+    if isinstance(node, m.RaiseNode) and node.again is not None:
         yield from _unknown(survey, (node.name, "again"), {node.again}, before)
-    if isinstance(node, m.Cycle):
+    if isinstance(node, m.CycleNode):
         yield from _returned(survey, scopes, node)
 
 
-def _returned(survey: Survey, scopes: Scopes, node: m.Cycle) -> Iterator[Problem]:
-    """What a cycle changes is there when its hook is first passed, or is set on the way from there."""
+def _returned(survey: Survey, scopes: Scopes, node: m.CycleNode) -> Iterator[Problem]:
+    """A cycle may change variables that exist at its hook, or that are set behind it."""
     hook = survey.nodes.get(node.to)
     known = set(scopes.before.get(node.to, ()))
     if survey.graph.input is None or hook is None or ANYTHING in known:
@@ -72,7 +72,7 @@ def _returned(survey: Survey, scopes: Scopes, node: m.Cycle) -> Iterator[Problem
             yield Problem(
                 node.name,
                 f"input.{name}",
-                f"there is no variable {name!r} for the next turn",
+                f"there is no variable {name!r} for the next iteration",
                 did_you_mean(name, known, f"set it before the hook {node.to!r}"),
             )
 
@@ -81,17 +81,17 @@ def _condition(
     survey: Survey, scopes: Scopes, numbered: NumberedEdge, when: str
 ) -> Iterator[Problem]:
     edge = numbered.edge
-    names = _told(survey.nodes[edge.source], edge.on).union(scopes.after[edge.source])
+    names = _readable_response(survey.nodes[edge.source], edge.on).union(scopes.after[edge.source])
     yield from _unknown(survey, (numbered.place, "when"), survey.reads(when), names)
 
 
-def _told(node: m.AnyNode, on: str) -> frozenset[str]:
-    """What an edge's condition may read of how its node ended."""
+def _readable_response(node: m.AnyNode, on: str) -> frozenset[str]:
+    """The names of the node's response that an edge's condition can read."""
     if on == m.ERROR:
-        return told_by(node) - {"result"} | {"error"}
+        return response_names(node) - {"result"} | {"error"}
     if on == m.TIMEOUT:
-        return told_by(node) - {"result", "error"}
-    return told_by(node) if on.isdigit() else told_by(node) - {"error"}
+        return response_names(node) - {"result", "error"}
+    return response_names(node) if on.isdigit() else response_names(node) - {"error"}
 
 
 def _unknown(
@@ -100,13 +100,13 @@ def _unknown(
     known = set(names) | _ALWAYS
     for name in sorted(set(reads) - known):
         if name in OWN:
-            yield Problem(
-                *place,
-                f"{name!r} is not known here",
+            remedy = (
                 "it is in the output, the job and the fitting edges of a node that responds: "
-                "map it to a variable there",
-                variable=name,
+                "map it to a variable there"
             )
+            if name in (survey.graph.input or ()):
+                remedy = f"read the input's field as `input.{name}`"
+            yield Problem(*place, f"{name!r} is not known here", remedy, variable=name)
         elif survey.graph.input is not None and ANYTHING not in known:
             remedy = _remedy(survey, name, known)
             yield Problem(*place, f"there is no variable {name!r}", remedy, variable=name)
@@ -114,7 +114,7 @@ def _unknown(
 
 def _remedy(survey: Survey, name: str, known: set[str]) -> str:
     setters = survey.setters.get(name, [])
-    for aggregate in survey.of_kind(m.Aggregate):
+    for aggregate in survey.of_kind(m.AggregateNode):
         between = {aggregate.of} if aggregate.of in survey.nodes else set()
         between |= survey.reach(between, without=aggregate.name)
         if between.intersection(setters):

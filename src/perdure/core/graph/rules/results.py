@@ -1,14 +1,13 @@
-"""Types: that what the graph outputs is what it says it does, and that spreads have items, as far as that is known
-without running it."""
+"""Types: outputs match the declared fields, and spreads have items, as far as types are known without a run."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from perdure.core.expressions import ExpressionProblem
 from perdure.core.graph import model as m
-from perdure.core.graph.inference import field_clashes, fields_of, type_of
+from perdure.core.graph.inference import dict_field_types, field_clashes, type_of
 from perdure.core.graph.model import FieldType, Problem
-from perdure.core.graph.scopes import Scope, Scopes, known_type
+from perdure.core.graph.scopes import Scopes, TypeScope, known_type
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import Survey
 
@@ -16,22 +15,22 @@ _WITHOUT_ITEMS: Final = frozenset(("int", "float", "bool", "none"))
 
 
 def problems(survey: Survey, scopes: Scopes) -> Iterator[Problem]:
-    for spread in survey.of_kind(m.Spread):
+    for spread in survey.of_kind(m.SpreadNode):
         if spread.name in survey.reached:
             yield from _items(survey, spread, scopes.before[spread.name])
     wanted = survey.graph.output
     if wanted is None:
         return
-    if not any(survey.of_kind(m.Output)):
+    if not any(survey.of_kind(m.OutputNode)):
         yield from _nothing(survey, wanted)
-    for node in survey.of_kind(m.Output):
+    for node in survey.of_kind(m.OutputNode):
         if node.name not in survey.reached:
             continue
         if not isinstance(survey.parsed(node.value), ExpressionProblem):
             yield from _value(node, wanted, scopes.before[node.name])
 
 
-def _items(survey: Survey, node: m.Spread, scope: Scope) -> Iterator[Problem]:
+def _items(survey: Survey, node: m.SpreadNode, scope: TypeScope) -> Iterator[Problem]:
     given = known_type(survey, node.items, scope)
     if given in _WITHOUT_ITEMS:
         what = f"it is of type {given}, which has no items"
@@ -39,19 +38,19 @@ def _items(survey: Survey, node: m.Spread, scope: Scope) -> Iterator[Problem]:
 
 
 def _nothing(survey: Survey, wanted: dict[str, FieldType]) -> Iterator[Problem]:
-    """Without an output the run results in its job data, or in None if there are none."""
+    """Without an output the result is the job data, or None."""
     gaps = survey.gaps
-    if not gaps.has_all_kinds or gaps.partial or any(survey.of_kind(m.Call)):
+    if not gaps.has_all_kinds or gaps.partial or any(survey.of_kind(m.CallNode)):
         return
-    told = {name for node in survey.nodes.values() for name in getattr(node, "job", ())}
-    missing = [name for name, field in wanted.items() if field.required and name not in told]
-    if missing or not told:
+    set_names = {name for node in survey.nodes.values() for name in getattr(node, "job", ())}
+    missing = [name for name, field in wanted.items() if field.required and name not in set_names]
+    if missing or not set_names:
         fields = ", ".join(repr(name) for name in missing)
         what = f"no activity outputs {fields}" if missing else "there is no output"
-        yield Problem("", "output", what, "add an output, or say nothing of it")
+        yield Problem("", "output", what, "add an output node, or remove `output`")
 
 
-def _value(node: m.Output, wanted: dict[str, FieldType], scope: Scope) -> Iterator[Problem]:
+def _value(node: m.OutputNode, wanted: dict[str, FieldType], scope: TypeScope) -> Iterator[Problem]:
     given = type_of(node.value, scope)
     if given not in {"dict", "any"}:
         yield Problem(
@@ -61,7 +60,7 @@ def _value(node: m.Output, wanted: dict[str, FieldType], scope: Scope) -> Iterat
             "output a dict of them",
         )
         return
-    fields = fields_of(node.value, scope)
+    fields = dict_field_types(node.value, scope)
     if fields is None:
         return
     for name, field in wanted.items():

@@ -1,18 +1,18 @@
-"""Spreads: each has one aggregate, and between the two a body that nothing enters or leaves otherwise."""
+"""Spreads: each has one aggregate, and no other edge enters or leaves the nodes between the two."""
 
 from collections.abc import Iterator
 
 from perdure.core.graph import model as m
-from perdure.core.graph.fields import ends_here, kind_of, opens_planes
+from perdure.core.graph.fields import ends_here, node_kind, opens_planes
 from perdure.core.graph.model import Problem
 from perdure.core.graph.suggestions import did_you_mean
 from perdure.core.graph.survey import Survey
 
 
 def problems(survey: Survey) -> Iterator[Problem]:
-    spreads = {node.name: node for node in survey.of_kind(m.Spread)}
-    ends: dict[str, list[m.Aggregate]] = {name: [] for name in spreads}
-    for aggregate in survey.of_kind(m.Aggregate):
+    spreads = {node.name: node for node in survey.of_kind(m.SpreadNode)}
+    ends: dict[str, list[m.AggregateNode]] = {name: [] for name in spreads}
+    for aggregate in survey.of_kind(m.AggregateNode):
         if aggregate.of in spreads:
             ends[aggregate.of].append(aggregate)
         elif survey.gaps.has_all_nodes:
@@ -37,13 +37,13 @@ def problems(survey: Survey) -> Iterator[Problem]:
             yield from _body(survey, spread, ends[name][0])
 
 
-def body_of(survey: Survey, spread: str, aggregate: str) -> frozenset[str]:
-    """The nodes between the two: those that a path from the spread leads to, not by the aggregate."""
+def nodes_between(survey: Survey, spread: str, aggregate: str) -> frozenset[str]:
+    """The nodes reachable from the spread without passing the aggregate."""
     return survey.reach((spread,), without=aggregate) - {spread}
 
 
-def _body(survey: Survey, spread: m.Spread, aggregate: m.Aggregate) -> Iterator[Problem]:
-    body = body_of(survey, spread.name, aggregate.name)
+def _body(survey: Survey, spread: m.SpreadNode, aggregate: m.AggregateNode) -> Iterator[Problem]:
+    body = nodes_between(survey, spread.name, aggregate.name)
     behind = survey.reach((aggregate.name,)) - {aggregate.name}
     inside = body - behind
     between = f"the spread {spread.name!r} and its aggregate {aggregate.name!r}"
@@ -81,8 +81,8 @@ def _body(survey: Survey, spread: m.Spread, aggregate: m.Aggregate) -> Iterator[
 
 
 def _inside(survey: Survey, node: m.AnyNode, between: str) -> Iterator[Problem]:
-    kind = kind_of(node)
-    if isinstance(node, m.Output | m.Cycle):
+    kind = node_kind(node)
+    if isinstance(node, m.OutputNode | m.CycleNode):
         yield Problem(
             node.name,
             "",
@@ -92,14 +92,14 @@ def _inside(survey: Survey, node: m.AnyNode, between: str) -> Iterator[Problem]:
     elif opens_planes(node):
         yield Problem(
             node.name,
-            "cycle" if isinstance(node, m.Hook) and node.cycle else "pending",
+            "cycle" if isinstance(node, m.HookNode) and node.cycle else "pending",
             f"it is between {between}, and would make items of items",
             "move it into a graph of its own, and start that with an await for each item",
         )
     elif (
         survey.gaps.has_all_edges
         and not survey.outgoing[node.name]
-        and not (ends_here(node) or isinstance(node, m.Raise))
+        and not (ends_here(node) or isinstance(node, m.RaiseNode))
     ):
         yield Problem(
             node.name,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from perdure.core.graph import model as m
-from perdure.core.graph.fields import ends_here, is_for_errors, kind_of
+from perdure.core.graph.fields import ends_here, is_for_errors, node_kind, waits_for_signal
 from perdure.core.graph.model import Problem
 from perdure.core.graph.rules.errors import name_faults
 from perdure.core.graph.suggestions import did_you_mean
@@ -29,7 +29,7 @@ def problems(survey: Survey) -> Iterator[Problem]:
 
 
 def _triggers(survey: Survey) -> Iterator[Problem]:
-    triggers = [node for node in survey.graph.nodes if isinstance(node, m.Trigger)]
+    triggers = [node for node in survey.graph.nodes if isinstance(node, m.TriggerNode)]
     if not triggers and survey.gaps.has_all_kinds:
         yield Problem("", "", "there is no trigger", "add one, where the run begins")
     for extra in triggers[1:]:
@@ -58,7 +58,7 @@ def _arrow(edge: m.Edge) -> str:
 def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
     place, edge = numbered.place, numbered.edge
     source = survey.nodes[edge.source]
-    if isinstance(survey.nodes[edge.target], m.Trigger):
+    if isinstance(survey.nodes[edge.target], m.TriggerNode):
         yield Problem(
             place, "target", f"{_arrow(edge)} leads to the trigger", "begin behind the trigger"
         )
@@ -66,7 +66,7 @@ def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
         yield Problem(
             place,
             "source",
-            f"no path goes on from {_article(kind_of(source))} {edge.source!r}",
+            f"no path goes on from {_article(node_kind(source))} {edge.source!r}",
             "remove the edge, or let it begin before",
         )
     elif edge.source not in survey.gaps.partial:
@@ -74,7 +74,7 @@ def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
         if what is not None:
             remedy = did_you_mean(edge.on, _endings(source), f"use {_choices(source)}")
             yield Problem(place, "on", what, remedy)
-    if edge.when is not None and isinstance(source, m.Spread):
+    if edge.when is not None and isinstance(source, m.SpreadNode):
         yield Problem(
             place, "when", "every item goes the same way from a spread", "put a branch behind it"
         )
@@ -91,13 +91,15 @@ def _article(word: str) -> str:
 
 
 def _endings(node: m.Node) -> tuple[str, ...]:
-    """How a node may end, apart from codes."""
-    if isinstance(node, m.Trigger | m.Spread):
+    """The values of `on` that a node may end with, apart from codes."""
+    if isinstance(node, m.TriggerNode | m.SpreadNode):
         return (m.DONE,)
-    if isinstance(node, m.Raise):
+    if isinstance(node, m.RaiseNode):
         return (m.ERROR,)
     endings = [m.DONE, m.ERROR]
-    if isinstance(node, m.Worker) or (isinstance(node, m.Hook) and node.topic and node.sleep):
+    if isinstance(node, m.WorkerNode) or (
+        isinstance(node, m.HookNode) and waits_for_signal(node) and node.sleep
+    ):
         endings.append(m.TIMEOUT)
     if getattr(node, "pending", False):
         endings.append(m.PENDING)
@@ -105,9 +107,9 @@ def _endings(node: m.Node) -> tuple[str, ...]:
 
 
 def _takes_codes(node: m.Node) -> bool:
-    if isinstance(node, m.Hook):
-        return node.topic is not None
-    return isinstance(node, m.Worker | m.Await)
+    if isinstance(node, m.HookNode):
+        return waits_for_signal(node)
+    return isinstance(node, m.WorkerNode | m.AwaitNode)
 
 
 def _why_not_on(node: m.Node, on: str) -> str | None:
@@ -115,10 +117,10 @@ def _why_not_on(node: m.Node, on: str) -> str | None:
         return None
     if on.isascii() and on.isdigit():
         return _why_no_code(node, on)
-    kind = kind_of(node)
-    if on == m.TIMEOUT and isinstance(node, m.Hook):
+    kind = node_kind(node)
+    if on == m.TIMEOUT and isinstance(node, m.HookNode):
         return "the hook has no time limit for a signal"
-    if on == m.PENDING and isinstance(node, m.Worker | m.Hook):
+    if on == m.PENDING and isinstance(node, m.WorkerNode | m.HookNode):
         return f"the {kind} is not said to be pending"
     if on in {m.DONE, m.ERROR, m.TIMEOUT, m.PENDING}:
         return f"{_article(kind)} never ends with {on!r}"
@@ -126,7 +128,7 @@ def _why_not_on(node: m.Node, on: str) -> str | None:
 
 
 def _why_no_code(node: m.Node, on: str) -> str | None:
-    kind = kind_of(node)
+    kind = node_kind(node)
     if not _takes_codes(node):
         return f"{_article(kind)} responds with no codes"
     if len(on) != 3 or on[0] == "0":
@@ -144,8 +146,8 @@ def _choices(node: m.Node) -> str:
 
 
 def _alternatives(survey: Survey, node: m.AnyNode, edges: list[NumberedEdge]) -> Iterator[Problem]:
-    """Of edges that exclude each other, none comes behind one that is always taken."""
-    if isinstance(node, m.Branch):
+    """No alternative edge follows one that is always taken."""
+    if isinstance(node, m.BranchNode):
         ways = [edge for edge in edges if edge.edge.on == m.DONE]
         if not ways and survey.gaps.has_all_edges:
             yield Problem(node.name, "", "the branch leads nowhere", "add edges with conditions")
@@ -170,7 +172,7 @@ def _hidden(survey: Survey, edges: list[NumberedEdge]) -> Iterator[Problem]:
 
 
 def _unreached(survey: Survey) -> Iterator[Problem]:
-    """Nodes that no path leads to: of a path that nothing leads to, only its beginning."""
+    """Unreachable nodes: of an unreachable path only its first node."""
     lost = [name for name in survey.names if name not in survey.reached]
     heads = [name for name in lost if not survey.incoming[name]]
     covered = survey.reach(heads)
@@ -180,7 +182,7 @@ def _unreached(survey: Survey) -> Iterator[Problem]:
             covered |= survey.reach((name,))
     count = Counter(heads)
     for name in count:
-        if not isinstance(survey.nodes[name], m.Trigger):
+        if not isinstance(survey.nodes[name], m.TriggerNode):
             yield Problem(
                 name, "", "no path leads here from the trigger", "add an edge, or remove the node"
             )

@@ -1,4 +1,4 @@
-/* Events: may it stand, what does it post, what follows for the state. Each asks everything before it changes anything. */
+/* Events: checks, postings and state changes. Each function makes all checks before it changes anything. */
 
 #ifndef PERDURE_EVENTS_H
 #define PERDURE_EVENTS_H
@@ -135,6 +135,14 @@ take_awaiting(PyObject *state, PyObject *event)
     if (!program_runs(state) || !PyTuple_CheckExact(waiting_on) || PyTuple_GET_SIZE(waiting_on) == 0
         || SLOT(event, K.awaiting.signal) != Py_None || (kind != K.single && kind != K.any && kind != K.all)) {
         return UNKNOWN;
+    }
+    if (PyDict_GET_SIZE(SLOT(state, K.state.set_counts)) > 0) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(waiting_on); i++) {
+            int is_set = has(state, K.state.set_counts, PyTuple_GET_ITEM(waiting_on, i));
+            if (is_set != 0) {
+                return is_set < 0 ? FAILED : UNKNOWN;
+            }
+        }
     }
     set_slot(state, K.state.wait, event);
     if (SLOT(state, K.state.status) != K.cancelling) {

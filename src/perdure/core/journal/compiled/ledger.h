@@ -1,4 +1,4 @@
-/* The ledger: the quick tests of `core/ledger/posting.py`, and posting what they accept. */
+/* The ledger: the fast checks of `core/ledger/posting.py`, and posting what they accept. */
 
 #ifndef PERDURE_LEDGER_H
 #define PERDURE_LEDGER_H

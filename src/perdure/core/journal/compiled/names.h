@@ -1,4 +1,5 @@
-/* What the quick way knows of the law: classes and where their slots are, statuses, digits. `adopt` looks them up. */
+/* What the native append takes from the reference implementation: classes and their slots, statuses, digits.
+   `adopt` looks them up. */
 
 #ifndef PERDURE_NAMES_H
 #define PERDURE_NAMES_H
@@ -11,13 +12,13 @@
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
-/* What a step of the way says: taken, not known here and nothing changed, or an exception is set. */
+/* Results: the event was taken; not handled here, and nothing changed; or an exception is set. */
 enum { TAKEN = 1, UNKNOWN = 0, FAILED = -1 };
 
 typedef struct {
     PyTypeObject *type;
     Py_ssize_t allocated, attempts, balances, cancel_requested, completed, open_steps, paused, scheduled, semaphore,
-        started, status, timers, undo, wait;
+        set_counts, started, status, timers, undo, wait;
 } StateSlots;
 
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
 
 typedef struct {
     PyTypeObject *type;
-    Py_ssize_t promise_id, function_name, kind, retry_policy, staged;
+    Py_ssize_t promise_id, function_name, kind, retry_policy, staged, place;
 } ScheduledSlots;
 
 typedef struct {
@@ -82,7 +83,7 @@ static struct {
     Py_ssize_t payload;
     PyObject *function_kind, *single, *any, *all;
     PyObject *pending, *approved, *running, *blocked, *cancelling, *over;
-    PyObject *plainly, *body_of, *absent, *remedy;
+    PyObject *reference_append, *body_of, *absent, *remedy;
     PyObject *step_prefix, *message_prefix, *take_back, *admit;
     long long most_open, first_leg, leg1_done, entry_digit, work_done, whole_message;
 } K;
@@ -161,10 +162,10 @@ adopt_types(PyObject *names)
         {&K.state.balances, "balances"},   {&K.state.cancel_requested, "cancel_requested"},
         {&K.state.completed, "completed"}, {&K.state.open_steps, "open_steps"},
         {&K.state.paused, "paused"},       {&K.state.scheduled, "scheduled"},
-        {&K.state.semaphore, "semaphore"}, {&K.state.started, "started"},
-        {&K.state.status, "status"},       {&K.state.timers, "timers"},
-        {&K.state.undo, "undo"},           {&K.state.wait, "wait"},
-        {NULL, NULL},
+        {&K.state.semaphore, "semaphore"}, {&K.state.set_counts, "set_counts"},
+        {&K.state.started, "started"},     {&K.state.status, "status"},
+        {&K.state.timers, "timers"},       {&K.state.undo, "undo"},
+        {&K.state.wait, "wait"},           {NULL, NULL},
     };
     const Wanted journal[] = {
         {&K.journal.run_id, "run_id"}, {&K.journal.state, "state"},
@@ -180,7 +181,8 @@ adopt_types(PyObject *names)
     const Wanted scheduled[] = {
         {&K.scheduled.promise_id, "promise_id"}, {&K.scheduled.function_name, "function_name"},
         {&K.scheduled.kind, "kind"},             {&K.scheduled.retry_policy, "retry_policy"},
-        {&K.scheduled.staged, "staged"},         {NULL, NULL},
+        {&K.scheduled.staged, "staged"},         {&K.scheduled.place, "place"},
+        {NULL, NULL},
     };
     const Wanted started[] = {
         {&K.started.promise_id, "promise_id"}, {&K.started.attempt, "attempt"}, {NULL, NULL},
@@ -244,7 +246,7 @@ adopt_values(PyObject *names)
         {&K.blocked, "blocked"},
         {&K.cancelling, "cancelling"},
         {&K.over, "completed"},
-        {&K.plainly, "append_plainly"},
+        {&K.reference_append, "append_reference"},
         {&K.body_of, "body_of"},
         {&K.absent, "absent"},
         {&K.remedy, "remedy"},
@@ -290,7 +292,7 @@ adopt(PyObject *Py_UNUSED(module), PyObject *names)
     if (has_instructions < 0) {
         return NULL;
     }
-    K.compress = has_instructions ? sha256_best() : sha256_compress_plainly;
+    K.compress = has_instructions ? sha256_best() : sha256_compress_portable;
     K.is_adopted = 1;
     Py_RETURN_NONE;
 }

@@ -1,8 +1,8 @@
-/* The quick way to append to a journal: ordinary events in ordinary states.
+/* The native append to a journal, for common events in common states; built as the module `_quick`.
 
-   `journal.py` is the law: it judges every event, folds it in and seals it. This module does the same for what the
-   steps of programs are made of, and only ever accepts what the law accepts. Whatever it does not know goes to the
-   functions of `journal.py`, event by event, before anything of it has changed; so refusals are worded there alone.
+   `journal.py` is the reference implementation: it checks every event, folds it in and seals it. This module does the
+   same for the events of ordinary steps, and accepts only what the reference implementation accepts. Any other event
+   goes to the functions of `journal.py` before anything has changed, so all error texts are there.
 
    Objects are read and written in their slots, which `adopt` looks up once. The interpreter's lock is held throughout. */
 
@@ -226,15 +226,15 @@ append(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count
     if (!is_sound(state) || seq < 0 || head == NULL || !PyBytes_CheckExact(head)
         || PyBytes_GET_SIZE(head) != SHA256_BYTES || SLOT(journal, K.journal.run_id) == NULL
         || number_of(at_ms) < 0 || !PyBytes_CheckExact(entropy)) {
-        return PyObject_Vectorcall(K.plainly, arguments, 4, NULL);
+        return PyObject_Vectorcall(K.reference_append, arguments, 4, NULL);
     }
-    PyObject *events = PySequence_Tuple(arguments[1]); /* ours, whatever becomes of the list */
+    PyObject *events = PySequence_Tuple(arguments[1]); /* a copy: the caller may change its list */
     if (events == NULL) {
         return NULL;
     }
     if (PyBytes_GET_SIZE(entropy) < NONCE_BYTES * PyTuple_GET_SIZE(events) || !has_plain_payloads(events)) {
         Py_DECREF(events);
-        return PyObject_Vectorcall(K.plainly, arguments, 4, NULL);
+        return PyObject_Vectorcall(K.reference_append, arguments, 4, NULL);
     }
     Mark mark;
     PyObject *postings = PyDict_New();
@@ -290,14 +290,14 @@ static PyMethodDef methods[] = {
     {"admit", (PyCFunction)(void (*)(void))admit, METH_FASTCALL,
      "admit(state, event, postings): fold an ordinary event in. Whether it was one; if not, nothing changed."},
     {"append", (PyCFunction)(void (*)(void))append, METH_FASTCALL,
-     "append(journal, events, at_ms, entropy): what `append_plainly` does."},
+     "append(journal, events, at_ms, entropy): what `append_reference` does."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "perdure.core.journal._quick",
-    .m_doc = "The quick way to append to a journal.",
+    .m_doc = "The native append to a journal.",
     .m_size = -1,
     .m_methods = methods,
 };

@@ -39,7 +39,7 @@ sha256_rotate(uint32_t word, int by)
 }
 
 static void
-sha256_compress_plainly(uint32_t state[8], const uint8_t *block, size_t blocks)
+sha256_compress_portable(uint32_t state[8], const uint8_t *block, size_t blocks)
 {
     for (; blocks > 0; blocks--, block += SHA256_BLOCK) {
         uint32_t w[64], v[8];
@@ -126,7 +126,7 @@ sha256_best(void)
         return sha256_compress_x86;
     }
 #endif
-    return sha256_compress_plainly;
+    return sha256_compress_portable;
 }
 
 /* The digest of `head`, which is shorter than two blocks, followed by `tail`. */

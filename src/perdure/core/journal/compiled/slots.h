@@ -1,4 +1,4 @@
-/* Reading and writing the slots of objects, and whether those of a state are sound. */
+/* Reading and writing the slots of objects, and whether those of a state are valid. */
 
 #ifndef PERDURE_SLOTS_H
 #define PERDURE_SLOTS_H
@@ -67,7 +67,7 @@ is_sound(PyObject *state)
     const Py_ssize_t values[] = {K.state.cancel_requested, K.state.open_steps, K.state.paused,
                                  K.state.semaphore,        K.state.status,     K.state.wait};
     const Py_ssize_t indexes[] = {K.state.allocated, K.state.attempts,  K.state.balances, K.state.completed,
-                                  K.state.scheduled, K.state.started,   K.state.timers};
+                                  K.state.scheduled, K.state.set_counts, K.state.started, K.state.timers};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         if (SLOT(state, values[i]) == NULL) {
             return 0;

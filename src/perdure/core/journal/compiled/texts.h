@@ -159,7 +159,7 @@ write_scheduled(Text *text, PyObject *event)
 {
     PyObject *staged = SLOT(event, K.scheduled.staged);
     if (SLOT(event, K.scheduled.kind) != K.function_kind || SLOT(event, K.scheduled.retry_policy) != Py_None
-        || !PyBool_Check(staged)) {
+        || SLOT(event, K.scheduled.place) != Py_None || !PyBool_Check(staged)) {
         return UNKNOWN;
     }
     TRY(WRITE(text, "{\"type\":\"InvokeScheduled\""));

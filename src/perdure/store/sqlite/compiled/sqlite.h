@@ -1,13 +1,15 @@
-/* What is used of SQLite, by way of the table of routines that it hands to an extension.
+/* The SQLite routines in use, called through the table that SQLite passes to an extension.
 
-   The library is the one that the connection's driver carries inside itself: there is nothing to link to, and no header
-   of the same version need be installed. The places in the table are part of SQLite's interface and never change; new
-   routines are added at its end. */
+   The library is the one inside the connection's driver: there is nothing to link to, and no header of the same version
+   need be installed. Positions in the table are part of SQLite's interface and never change; new routines are added at
+   its end. */
 
 #ifndef PERDURE_SQLITE_H
 #define PERDURE_SQLITE_H
 
 #include <stdint.h>
+
+#include "locks.h"
 
 typedef struct sqlite3 sqlite3;
 typedef struct sqlite3_stmt sqlite3_stmt;
@@ -15,10 +17,10 @@ typedef void (*Routine)(void);
 
 enum { SQLITE_OK = 0, SQLITE_ROW = 100, SQLITE_DONE = 101 };
 
-/* As far as readers and writers allow, without waiting for any. */
+/* Checkpoints as far as readers and writers allow, without waiting for any. */
 enum { CHECKPOINT_PASSIVE = 0 };
 
-/* For the statement's whole life, which is that of the connection. */
+/* The statement lives as long as the connection. */
 enum { PREPARE_PERSISTENT = 1 };
 
 enum {
@@ -34,6 +36,7 @@ enum {
     LIBVERSION_NUMBER = 67,
     RESET = 77,
     STEP = 94,
+    VFS_FIND = 141,
     WAL_HOOK = 175,
     WAL_CHECKPOINT_V2 = 191,
     PREPARE_V3 = 217
@@ -44,7 +47,7 @@ static const Routine *routines;
 
 #define CALL(place, type) ((type)routines[place])
 
-/* The bytes stay where they are until the statement has run: SQLite need not copy them. */
+/* SQLite need not copy the bytes: they stay in place until the statement has run. */
 #define IN_PLACE ((void (*)(void *))0)
 
 static inline int
@@ -129,16 +132,23 @@ library_version(void)
     return CALL(LIBVERSION_NUMBER, int (*)(void))();
 }
 
-typedef int (*LogHook)(void *, sqlite3 *, const char *, int);
+/* The default VFS, which connections use. */
+static inline sqlite3_vfs *
+find_vfs(void)
+{
+    return CALL(VFS_FIND, sqlite3_vfs * (*)(const char *))(0);
+}
+
+typedef int (*WalHook)(void *, sqlite3 *, const char *, int);
 
 static inline void
-set_log_hook(sqlite3 *database, LogHook hook, void *argument)
+set_wal_hook(sqlite3 *database, WalHook hook, void *argument)
 {
-    CALL(WAL_HOOK, void *(*)(sqlite3 *, LogHook, void *))(database, hook, argument);
+    CALL(WAL_HOOK, void *(*)(sqlite3 *, WalHook, void *))(database, hook, argument);
 }
 
 static inline void
-fold_log_of(sqlite3 *database)
+checkpoint_passive(sqlite3 *database)
 {
     CALL(WAL_CHECKPOINT_V2, int (*)(sqlite3 *, const char *, int, int *, int *))(database, 0, CHECKPOINT_PASSIVE, 0, 0);
 }

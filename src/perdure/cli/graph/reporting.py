@@ -1,0 +1,28 @@
+"""Error output and exit codes of `perdure graph`."""
+
+import sys
+import traceback
+
+from perdure.cli.graph.source import GraphSource
+from perdure.cli.importing import CodeFailed
+from perdure.core.errors import PerdureError
+
+HAS_PROBLEMS = 1
+"""Exit code if a graph has problems."""
+
+REFUSED = 2
+"""Exit code of a refused command, which changed nothing."""
+
+
+def print_problems(source: GraphSource) -> int:
+    for problem in source.problems:
+        prefix = "" if problem.where is not None else f"{source.name}: "
+        print(f"{prefix}{problem}", file=sys.stderr)
+    return HAS_PROBLEMS
+
+
+def print_refusal(error: PerdureError) -> int:
+    if isinstance(error, CodeFailed):
+        traceback.print_exception(error.__cause__)
+    print(f"perdure graph: {error}", file=sys.stderr)
+    return REFUSED

@@ -1,0 +1,62 @@
+"""Validation of the arguments of an engine, its starts and its searches."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.authoring.call import Call
+from perdure.authoring.definition import require_name
+from perdure.authoring.program import Program
+from perdure.core.errors import InputError
+from perdure.host.settings import Settings
+
+
+def require_engine_settings(settings: object) -> Settings:
+    if settings is None:
+        return Settings()
+    if not isinstance(settings, Settings):
+        raise InputError(f"settings is {settings!r}", "pass perdure.Settings(...)")
+    return settings
+
+
+def require_hosts(hosts: object, queues: Sequence[str]) -> bool:
+    """Whether the engine is a host. One that is not can't serve queues."""
+    if not isinstance(hosts, bool):
+        raise InputError(f"hosts is {hosts!r}", "pass True or False")
+    if queues and not hosts:
+        raise InputError(
+            f"queues {list(queues)!r} for an engine with hosts=False, which executes nothing",
+            "leave one of them out",
+        )
+    return hosts
+
+
+def take_program(call: object) -> Program[..., Any]:
+    """The program of a call. Marks the call as used, even if it can't be started."""
+    if not isinstance(call, Call):
+        raise InputError(
+            f"{call!r} can't be started", "pass a call of a workflow: `checkout(order)`"
+        )
+    call.use()
+    if not isinstance(call.definition, Program):
+        raise InputError(
+            f"{call.definition.name!r} is a {call.definition.noun} and can't be started alone",
+            "start a workflow that awaits it",
+        )
+    return call.definition
+
+
+def require_input_fields(graph: str, given: object) -> dict[str, Any]:
+    """The input of a graph, by field."""
+    if not isinstance(given, dict) or not all(isinstance(field, str) for field in given):
+        what = f"the input of graph {graph!r} is {given!r:.200}"
+        raise InputError(what, "pass a dict of its fields")
+    return given
+
+
+def require_program_name(program: object) -> str:
+    """The name of a program that is given as itself or by name."""
+    if isinstance(program, Program):
+        return program.name
+    if not isinstance(program, str):
+        raise InputError(f"{program!r} is not a program", "pass a workflow or graph, or its name")
+    return require_name("program", program)

@@ -1,0 +1,41 @@
+"""The preflight of an engine: replays the open runs of its store on the code that is registered in this process."""
+
+from collections.abc import Iterable, Sequence
+
+from perdure.authoring.definition import require_name
+from perdure.core.codec import Codec
+from perdure.core.errors import InputError
+from perdure.engine.known_programs import KnownPrograms
+from perdure.engine.programs.preflight import Preflight, preflight
+from perdure.host.clock import HostSources
+from perdure.host.runs.catalogue import Catalogue
+from perdure.host.runs.dispatcher import Dispatcher
+from perdure.store.opening import open_store
+
+
+def require_program_names(programs: object) -> list[str] | None:
+    """The names of programs; `None` stands for all programs."""
+    if isinstance(programs, str) or not isinstance(programs, Iterable | None):
+        raise InputError(f"programs is {programs!r}", f"pass a sequence: [{programs!r}]")
+    return None if programs is None else [require_name("workflow", name) for name in programs]
+
+
+async def preflight_open_engine(
+    dispatcher: Dispatcher, codec: Codec, programs: Sequence[str] | None, *, reveal: bool
+) -> Preflight:
+    """Check the store of an open engine."""
+    store, known = dispatcher.store, dispatcher.programs
+    return await preflight(store, codec, HostSources(), known, programs, reveal=reveal)
+
+
+async def preflight_closed_engine(
+    url: str, codec: Codec, programs: Sequence[str] | None, *, reveal: bool
+) -> Preflight:
+    """Open the store for the check alone, without changing it."""
+    store = await open_store(url, as_it_is=True)
+    try:
+        known = KnownPrograms()
+        await Catalogue(store, known).refresh()
+        return await preflight(store, codec, HostSources(), known, programs, reveal=reveal)
+    finally:
+        await store.close()

@@ -1,0 +1,32 @@
+"""Reading the row of a run, with an error for each reason why the run can't be used."""
+
+from perdure.core.errors import RunDiverged, UnknownName, UnknownRun
+from perdure.core.ids import RunId
+from perdure.core.journal.state import TERMINAL
+from perdure.store.rows.records import Run
+from perdure.store.store import Store
+
+
+async def require_run(store: Store, run_id: RunId) -> Run:
+    """The row of the run. Raises `UnknownRun` if there is none."""
+    run = await store.run(run_id)
+    if run is None:
+        raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
+    return run
+
+
+async def require_unparked(store: Store, run: Run) -> None:
+    """Raise `RunDiverged` if the run is parked and does not resume by itself.
+
+    It may resume if another process, or this one after a restart, has the name that was unknown to the last host; or
+    if a cancel is pending, the one message that a parked run takes.
+    """
+    is_over = run.status in TERMINAL and run.closed_at_ms is not None
+    if run.parked is None or is_over or run.parked.startswith(UnknownName.code):
+        return
+    messages = await store.messages(run.run_id)
+    if not any(each.kind == "cancel" for each, state, _ in messages if state == "pending"):
+        raise RunDiverged(
+            f"run {run.run_id!r} is parked: {run.parked}",
+            "fix the cause above; the run then resumes",
+        )

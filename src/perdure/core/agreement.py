@@ -1,0 +1,71 @@
+"""Checks a run's row and ledger against its journal when a host loads the run.
+
+`core/books.py` audits whole stores and reports every difference. Here the first few differences are enough to say why
+the run must not resume.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from perdure.core.books import RunRowSummary, program_differences
+from perdure.core.errors import BooksDiffer
+from perdure.core.ids import RunId
+from perdure.core.journal.events import Event, ExecutionStarted
+from perdure.core.journal.state import State
+from perdure.core.ledger import AccountId, digits_of
+
+MOST_NAMED = 3
+"""How many differences an error names; the audit reports all."""
+
+
+def require_row(run_id: RunId, row: RunRowSummary, state: State, first: Event | None) -> None:
+    """Raise `BooksDiffer`, with both values, if the row contradicts the journal, whose first event is `first`."""
+    _require_none(run_id, _row_differences(row, state, first))
+
+
+def require_ledger(
+    run_id: RunId, held: Mapping[AccountId, int], posted: Mapping[AccountId, int]
+) -> None:
+    """Raise `BooksDiffer`, with both values, if an account does not hold the sum of its postings."""
+    if held != posted:
+        _require_none(run_id, _ledger_differences(held, posted))
+
+
+def key_of(first: Event | None) -> str | None:
+    """The start key in a journal's first entry."""
+    return first.idempotency_key if isinstance(first, ExecutionStarted) else None
+
+
+def _row_differences(row: RunRowSummary, state: State, first: Event | None) -> Iterator[str]:
+    if row.semaphore != state.semaphore:
+        yield f"the semaphore is {row.semaphore} in its row and {state.semaphore} by its journal"
+    if row.status != state.status:
+        yield f"the status is {row.status!r} in its row and {state.status.value!r} by its journal"
+    # Later runs of a chain repeat the start key in their first entry; only the first run has it in its row.
+    key = key_of(first) if row.chain is None else None
+    if row.key != key:
+        yield f"the start key is {row.key!r} in its row and {key!r} by its journal"
+    if isinstance(first, ExecutionStarted):
+        for column, held, recorded in program_differences(row, first):
+            yield f"the {column} is {held!r} in its row and {recorded!r} by its journal"
+
+
+def _ledger_differences(
+    held: Mapping[AccountId, int], posted: Mapping[AccountId, int]
+) -> Iterator[str]:
+    for account in sorted(held.keys() | posted.keys()):
+        have, want = held.get(account, 0), posted.get(account, 0)
+        if have != want:
+            yield (
+                f"account {account} holds {digits_of(have)} in the ledger "
+                f"and {digits_of(want)} by its journal"
+            )
+
+
+def _require_none(run_id: RunId, differences: Iterable[str]) -> None:
+    found = list(differences)
+    if found:
+        more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        raise BooksDiffer(
+            f"the books of run {run_id!r} do not balance: {'; '.join(found[:MOST_NAMED])}{more}",
+            "run `engine.audit()` for all differences, restore the row from a backup, and start the engine again",
+        )

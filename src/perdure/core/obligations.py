@@ -1,0 +1,157 @@
+"""The rows that an open run needs in the store to make progress, by its journal; and which of them are missing.
+
+The event that opens an obligation commits together with the row that will end it: a timer and its message, a queued
+task and its work, a retry and its message, a child and its run. The commit of the event that ends the obligation
+deletes the row. So in every snapshot an open obligation has its row. The ledger's digits do not show this.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from perdure.core.ids import Guid, RunId, StepId
+from perdure.core.journal import events as e
+from perdure.core.messages import MessageSummary
+from perdure.core.replay.identity import child_run_id, result_guid, retry_guid, timer_guid
+
+Missing: TypeAlias = tuple[StepId, str, str]
+"""Step of an obligation without a row, name of the finding, detail."""
+
+
+class Child(msgspec.Struct, frozen=True):
+    """A child run in the store: whether it exists, and whether the last run of its chain has ended."""
+
+    exists: bool
+    is_over: bool = False
+
+
+class Outstanding(msgspec.Struct, frozen=True):
+    """Rows that will bring results to a run: messages by GUID, GUIDs of work by step, children by step."""
+
+    messages: dict[Guid, MessageSummary] = {}
+    work: dict[StepId, Guid] = {}
+    children: dict[StepId, Child] = {}
+
+
+class Obligations(msgspec.Struct):
+    """Open obligations of a journal: `timers` with their due times, and `attempts` of queued tasks and retries that
+    have not started. `retries` are the due times of retries.
+
+    `children` are the steps that wait for a child run, each with its attempt; `delayed` those that will start another
+    child run after a delay.
+    """
+
+    timers: dict[StepId, int] = {}
+    attempts: dict[StepId, int] = {}
+    retries: dict[StepId, int] = {}
+    children: dict[StepId, int] = {}
+    delayed: set[StepId] = set()
+
+    def take(self, event: e.Event) -> None:
+        """Fold one event in."""
+        match event:
+            case e.TimerScheduled(promise_id=step, fire_at_ms=fire_at):
+                self.timers[step] = fire_at
+            case e.InvokeScheduled(promise_id=step, place=e.InvokePlace.QUEUE):
+                self.attempts[step] = 1
+            case e.InvokeScheduled(promise_id=step, place=e.InvokePlace.RUN):
+                self.children[step] = 1
+            case e.InvokeRetrying(promise_id=step, failed_attempt=failed, retry_at_ms=again_at):
+                self._delay(step, failed + 1, again_at)
+            case e.InvokeStarted(promise_id=step, attempt=attempt):
+                self._begin(step, attempt)
+            case e.InvokeCompleted(promise_id=step) | e.StepSkipped(promise_id=step):
+                self._close(step)
+            case e.TimerFired(promise_id=step) | e.SignalReceived(promise_id=step, stays=False):
+                self._close(step)
+            case e.Terminal():
+                self.timers, self.attempts, self.retries, self.children = {}, {}, {}, {}
+                self.delayed = set()
+            case _:
+                pass
+
+    def _delay(self, step: StepId, attempt: int, again_at_ms: int) -> None:
+        self.attempts[step] = attempt
+        self.retries[step] = again_at_ms
+        if self.children.pop(step, None) is not None:
+            self.delayed.add(step)
+
+    def _begin(self, step: StepId, attempt: int) -> None:
+        # A local task starts on the run's host; the start of a queued one is journaled with its result.
+        self.attempts.pop(step, None)
+        self.retries.pop(step, None)
+        if step in self.delayed:
+            self.delayed.remove(step)
+            self.children[step] = attempt
+
+    def _close(self, step: StepId) -> None:
+        self.timers.pop(step, None)
+        self.attempts.pop(step, None)
+        self.retries.pop(step, None)
+        self.children.pop(step, None)
+        self.delayed.discard(step)
+
+
+def obligations_of(events: Iterable[e.Event]) -> Obligations:
+    """The obligations that are open after these events."""
+    open_ones = Obligations()
+    for event in events:
+        open_ones.take(event)
+    return open_ones
+
+
+def is_fit(
+    held: Mapping[Guid, MessageSummary], guid: Guid, step: StepId, kind: str, due_at_ms: int
+) -> bool:
+    """Whether the message is stored as it was written, and pending."""
+    return held.get(guid) == MessageSummary(step, "pending", kind, due_at_ms)
+
+
+def is_pending(held: Mapping[Guid, MessageSummary], guid: Guid) -> bool:
+    """Whether the message is stored and pending."""
+    message = held.get(guid)
+    return message is not None and message.is_pending
+
+
+def missing(run_id: RunId, owed: Obligations, held: Outstanding) -> Iterator[Missing]:
+    """Open obligations without a row that would end them."""
+    for step, fire_at in sorted(owed.timers.items()):
+        guid = timer_guid(run_id, step)
+        if not is_fit(held.messages, guid, step, "timer", fire_at):
+            what = _misfit(held.messages.get(guid), fire_at)
+            yield step, "timer_missing", f"the timer of step {step} is open, and its message {what}"
+    for step, attempt in sorted(owed.attempts.items()):
+        result, retry = result_guid(run_id, step, attempt), retry_guid(run_id, step, attempt - 1)
+        due = owed.retries.get(step, 0)
+        if (
+            held.work.get(step) != result
+            and not is_pending(held.messages, result)
+            and not is_fit(held.messages, retry, step, "retry", due)
+        ):
+            yield (
+                *(step, "work_missing"),
+                f"attempt {attempt} of step {step} has not started, and has neither work on a queue nor a message",
+            )
+    for step, attempt in sorted(owed.children.items()):
+        child = held.children.get(step, Child(False))
+        named = f"step {step} waits for run {child_run_id(run_id, step, attempt)}"
+        if not child.exists:
+            yield step, "child_missing", f"{named}, which is not in the store"
+        elif child.is_over and not is_pending(held.messages, result_guid(run_id, step, attempt)):
+            yield (
+                step,
+                "result_missing",
+                f"{named}, which has ended, and its result message is missing",
+            )
+
+
+def _misfit(message: MessageSummary | None, fire_at_ms: int) -> str:
+    if message is None:
+        return "is not in the store"
+    if not message.is_pending:
+        return f"is marked {message.state!r}"
+    return (
+        f"is a {message.kind!r} of step {message.step}, due at {message.due_at_ms}, "
+        f"and not a 'timer', due at {fire_at_ms}"
+    )

@@ -1,0 +1,1 @@
+"""Descriptions of runs, from their journals and rows."""

@@ -1,0 +1,98 @@
+"""The programs that a host can run: those registered in this process, and graphs deployed to its store."""
+
+from typing import Any
+
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.program import Program
+from perdure.authoring.registry import find, registered_names, versions_of
+from perdure.core.errors import UnreadableProgram
+
+
+class KnownPrograms:
+    """Finds programs by name and version. A registered version takes precedence over a deployed one of the same name.
+
+    One per host, because deployed graphs belong to a store.
+    """
+
+    def __init__(self) -> None:
+        self._deployed: dict[tuple[str, str], GraphProgram[..., Any]] = {}
+        self._unreadable: dict[tuple[str, str], str] = {}
+        self._active: dict[str, str] = {}
+
+    def add(self, program: GraphProgram[..., Any]) -> None:
+        """Add a deployed graph."""
+        self._deployed[program.name, program.version] = program
+
+    def add_unreadable(self, name: str, version: str, reason: str) -> None:
+        """Add a deployed version that this process can't read."""
+        self._unreadable[name, version] = reason
+
+    def activate(self, name: str, version: str) -> None:
+        """Start new runs of a deployed graph on this version."""
+        self._active[name] = version
+
+    def is_deployed(self, program: Program[..., Any]) -> bool:
+        """Whether the program was deployed to the store, not registered in this process."""
+        return self._deployed.get((program.name, program.version)) is program
+
+    def deployed(self, name: str, version: str) -> GraphProgram[..., Any]:
+        """Exactly that version, as deployed. Raises `UnreadableProgram`."""
+        found = self._deployed.get((name, version))
+        if found is None:
+            raise self._not_read(name, version)
+        return found
+
+    def digests(self) -> set[str]:
+        """Digests of all readable deployed graphs."""
+        return {program.digest for program in self._deployed.values()}
+
+    def has(self, name: str, version: str) -> bool:
+        """Whether exactly that version is known, readable or not."""
+        known = (name, version) in self._deployed or (name, version) in self._unreadable
+        return known or version in versions_of("program", name)
+
+    def find(
+        self, name: str, version: str | None = None, digest: str | None = None
+    ) -> Program[..., Any] | None:
+        """That version if it is known, else the current one: the last registered, or the active deployed one.
+
+        If this process and the store have different programs under one version, `digest` decides. Raises
+        `UnreadableProgram` if only the store has the version and it can't be read: no other version replaces it.
+        """
+        if version is not None:
+            exact = self._exactly(name, version)
+            if len(exact) > 1 and exact[0].digest != digest == exact[1].digest:
+                return exact[1]
+            if exact:
+                return exact[0]
+            if (name, version) in self._unreadable:
+                raise self._not_read(name, version)
+        current: Program[..., Any] | None = find("program", name)
+        if current is None and name in self._active:
+            return self.deployed(name, self._active[name])
+        return current
+
+    def _exactly(self, name: str, version: str) -> list[Program[..., Any]]:
+        """The registered and the deployed program of that version, in this order."""
+        known = version in versions_of("program", name)
+        registered = find("program", name, version) if known else None
+        found = registered, self._deployed.get((name, version))
+        return [program for program in found if program is not None]
+
+    def _not_read(self, name: str, version: str) -> UnreadableProgram:
+        reason = self._unreadable.get((name, version), "it is not known here")
+        return UnreadableProgram(
+            f"version {version!r} of graph {name!r} is deployed, but this host can't read it: {reason}",
+            "upgrade Perdure on this host: a newer version deployed the graph",
+        )
+
+    def names(self) -> list[str]:
+        """Programs whose runs this process can advance: the registered ones, and deployed graphs whose tasks it has."""
+        # A copy: hosts call this from another thread.
+        deployed = list(self._deployed.values())
+        executable = (each.name for each in deployed if _has_all(each.tasks))
+        return sorted({*registered_names("program"), *executable})
+
+
+def _has_all(tasks: frozenset[str]) -> bool:
+    return all(find("task", task) is not None for task in tasks)

@@ -1,0 +1,170 @@
+"""Rebuilds a stored run on its program: finds the code, replays the journal, explains a divergence."""
+
+from collections.abc import Sequence
+from textwrap import indent
+from typing import Any, Final
+
+from perdure.authoring.context import Info
+from perdure.authoring.failures import failure_text
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.program import Program
+from perdure.authoring.registry import versions_of
+from perdure.authoring.workflow import Workflow
+from perdure.core.agreement import require_row
+from perdure.core.codec import Codec
+from perdure.core.errors import RunDiverged, UnknownName
+from perdure.core.ids import StepId
+from perdure.core.journal.entry import Entry
+from perdure.core.journal.events import Event, ExecutionFailed, InvokeStarted
+from perdure.core.replay.matching import Divergence
+from perdure.core.replay.suspicion import is_suspect
+from perdure.engine.graph.machine import GraphMachine
+from perdure.engine.known_programs import KnownPrograms
+from perdure.engine.runs.loaded_run import rebuild_run
+from perdure.engine.runs.machine import RunMachine
+from perdure.engine.runs.warm import WarmRun
+from perdure.engine.sources import Sources
+from perdure.engine.workflow.machine import WorkflowMachine
+from perdure.store.rows.records import Run
+from perdure.store.rows.runs import ending_of
+
+LONGEST_TRACEBACK: Final = 2000
+"""Characters of a traceback in the text of a divergence."""
+
+
+def new_machine(
+    program: Program[..., Any],
+    info: Info,
+    codec: Codec,
+    sources: Sources,
+    programs: KnownPrograms,
+    recorded: Sequence[Event] = (),
+) -> RunMachine:
+    """The machine for the program's kind."""
+    if isinstance(program, GraphProgram):
+        return GraphMachine(program, info, codec, sources, programs, recorded)
+    assert isinstance(program, Workflow)  # noqa: S101 - there is no other kind
+    return WorkflowMachine(program, info, codec, sources, recorded)
+
+
+def program_for(run: Run, programs: KnownPrograms) -> Program[..., Any]:
+    """The program version that the run began with; if that is not registered, the current version.
+
+    If the current version can replay the run, the run resumes with it; its row keeps the version that it began with.
+    """
+    program = programs.find(run.program, run.version, run.digest)
+    if program is None:
+        raise UnknownName(
+            f"no workflow or graph {run.program!r} is registered here",
+            "import the module that defines it, and start the engine again",
+        )
+    return program
+
+
+class Rebuilding:
+    """Replays a run in bounded parts, so that a host can do other work in between."""
+
+    def __init__(
+        self,
+        run: Run,
+        entries: Sequence[Entry],
+        program: Program[..., Any],
+        codec: Codec,
+        sources: Sources,
+        programs: KnownPrograms,
+    ) -> None:
+        self._run = run
+        self._entries = entries
+        self._loaded, self._events = rebuild_run(run, entries)
+        first = self._events[0] if self._events else None
+        require_row(run.run_id, ending_of(run), self._loaded.journal.state, first)
+        # Only the first run of a chain has the start key in its row; later runs have it in their first entry.
+        key = run.key or getattr(self._events[0], "idempotency_key", None)
+        info = Info(run.run_id, run.program, run.version, key, StepId("root"))
+        self._machine = new_machine(program, info, codec, sources, programs, self._events)
+
+    def advance(self) -> WarmRun | None:
+        """Replay the next part. Returns the run when that was the last one."""
+        machine = self._machine
+        try:
+            if not machine.replay_some():
+                return None
+        except BaseException:
+            machine.close()
+            raise
+        _date_suspects(machine, self._entries, self._events)
+        return WarmRun(machine, self._run, loaded=self._loaded)
+
+
+def rebuild(
+    run: Run,
+    entries: Sequence[Entry],
+    program: Program[..., Any],
+    codec: Codec,
+    sources: Sources,
+    programs: KnownPrograms,
+) -> WarmRun:
+    """The run rebuilt from its entries, with its program where it was. Raises `Diverged` if the program differs."""
+    rebuilding = Rebuilding(run, entries, program, codec, sources, programs)
+    while (warm := rebuilding.advance()) is None:
+        pass
+    return warm
+
+
+def _date_suspects(machine: RunMachine, entries: Sequence[Entry], events: Sequence[Event]) -> None:
+    """Set when the last attempt began, for steps that are suspects or would be after one more doubt."""
+    promises = machine.promises
+    suspects = {
+        step
+        for step, promise in promises.items()
+        if is_suspect(promise.deaths + promise.is_running)
+    }
+    for entry, event in zip(reversed(entries), reversed(events), strict=True):
+        if not suspects:
+            return
+        if isinstance(event, InvokeStarted) and event.promise_id in suspects:
+            promises[event.promise_id].begun_at_ms = entry.at_ms
+            suspects.remove(event.promise_id)
+
+
+def divergence_error(
+    run: Run,
+    workflow: Program[..., Any],
+    divergence: Divergence,
+    codec: Codec,
+    *,
+    reveal: bool = False,
+) -> RunDiverged:
+    """The error for a run that can't resume: where it diverged, which code it began with, and what to do.
+
+    The text shows the shapes of payloads; with `reveal` it shows the payloads.
+    """
+    if workflow.version != run.version:
+        fate = f"which is not registered, and was replayed on {_spell(workflow.version)}"
+        remedy = "register that version again beside the others"
+    elif workflow.digest != run.digest:
+        fate = "and its source has changed since"
+        remedy = "restore that source, and change it in a new version or behind perdure.patched"
+    else:
+        fate = "and its source is the same"
+        remedy = "fix the code that it calls, which has changed or is not deterministic"
+    known = ", ".join(map(_spell, versions_of("program", run.program)))
+    where = divergence.text(reveal=reveal) + _raised(divergence, codec)
+    return RunDiverged(
+        f"{workflow.noun} {run.program!r} is not what run {run.run_id!r} began with, {where}\n"
+        f"  it began with {_spell(run.version)}, {fate} (registered here: {known})",
+        f"{remedy}, and start the engine again; or cancel the run",
+    )
+
+
+def _raised(divergence: Divergence, codec: Codec) -> str:
+    """The traceback, if the program raised where the journal has another event."""
+    actual = divergence.actual
+    if not isinstance(actual, ExecutionFailed) or actual.payload is None:
+        return ""
+    trace = failure_text(codec, actual.payload).traceback[-LONGEST_TRACEBACK:]
+    return f"\n  the program raised:\n{indent(trace.rstrip(), '    ')}"
+
+
+def _spell(version: str) -> str:
+    return f"version {version!r}" if version else "no version"

@@ -1,1 +1,0 @@
-"""Workflows: their coroutines driven by us, and driven again from the journal."""

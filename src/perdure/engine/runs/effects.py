@@ -1,0 +1,149 @@
+"""The effects of a run's events: writes that commit in the same bundle as the event that decided them."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.authoring.program import Program
+from perdure.core.graph.transition import InboxValue
+from perdure.core.ids import Guid, RunId, StepId
+from perdure.core.journal.events import CancelRequested, Event, SignalDelivered
+from perdure.core.messages import Message, Work
+
+
+class Enqueue(NamedTuple):
+    """Send a message."""
+
+    message: Message
+
+
+class PutWork(NamedTuple):
+    """Put a task on a queue."""
+
+    work: Work
+
+
+class DropWork(NamedTuple):
+    """Remove a task from its queue, even if a host has claimed it."""
+
+    step: StepId
+
+
+class Acknowledge(NamedTuple):
+    """Acknowledge a message: its work is done, or the run no longer needs it."""
+
+    guid: Guid
+
+
+class SpawnChild(NamedTuple):
+    """Create a child run."""
+
+    run_id: RunId
+    workflow: Program[..., Any]
+    payload: bytes
+    parent: str | None
+
+
+Inherited = SignalDelivered | CancelRequested
+"""A fact that one run of a chain received and the next one gets."""
+
+
+class ContinueAsNew(NamedTuple):
+    """Create the next run of the chain. It gets the `inherited` facts, which had no effect on this run."""
+
+    run_id: RunId
+    workflow: Program[..., Any]
+    payload: bytes
+    parent: str | None
+    key: str | None
+    inherited: tuple[Inherited, ...]
+
+
+class Publish(NamedTuple):
+    """Publish a value for clients. With `at_ms` it was sent before, at that time, and may not have been stored."""
+
+    name: str
+    payload: bytes
+    at_ms: int | None = None
+
+
+class AppendChunk(NamedTuple):
+    """Append to a stream. `number` counts the chunks that the workflow itself appends to it."""
+
+    name: str
+    number: int
+    payload: bytes
+
+
+class SendToMailbox(NamedTuple):
+    """Send a message by topic and key: it is addressed to the mailbox of that topic and key."""
+
+    message: Message
+
+
+class SendBroadcast(NamedTuple):
+    """Send a message to every open run that has a search key. The GUIDs end with `suffix`."""
+
+    mailbox: RunId
+    kind: str
+    payload: bytes
+    suffix: str
+    now_ms: int
+    scrubs: bool
+
+
+class AddHook(NamedTuple):
+    """Make a step reachable by topic and key, or its run by a search key."""
+
+    step: StepId
+    mailbox: RunId
+    kind: str
+    topic: str
+    key: str
+    since_ms: int
+
+
+class RemoveHook(NamedTuple):
+    """Remove a step's hook."""
+
+    step: StepId
+
+
+class Track(NamedTuple):
+    """A join that requires `required` inputs has `resolved` more of them and is not ready."""
+
+    step: StepId
+    required: int
+    resolved: int
+
+
+class Deliver(NamedTuple):
+    """Store a value that a join will read."""
+
+    delivered: InboxValue
+
+
+class SetReady(NamedTuple):
+    """A join is ready: remove its readiness row and its inbox rows."""
+
+    step: StepId
+
+
+class UntrackAll(NamedTuple):
+    """The run is over: remove all its index rows."""
+
+
+CreateRun = SpawnChild | ContinueAsNew
+IndexEffect = (
+    SendToMailbox | SendBroadcast | AddHook | RemoveHook | Track | Deliver | SetReady | UntrackAll
+)
+RunEffect = (
+    Enqueue | PutWork | DropWork | Acknowledge | CreateRun | Publish | AppendChunk | IndexEffect
+)
+
+
+class RecordedChange(msgspec.Struct, frozen=True, gc=False):
+    """An event to append, and the effects that commit with it."""
+
+    event: Event
+    effects: tuple[RunEffect, ...] = ()

@@ -1,0 +1,169 @@
+"""The machine of one run, as hosts use it: the same interface for workflows and graphs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perdure.authoring.context import Info
+from perdure.authoring.program import Program
+from perdure.core.codec import Codec
+from perdure.core.ids import Guid, StepId
+from perdure.core.journal import events as e
+from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
+from perdure.core.replay.identity import child_run_id
+from perdure.engine.runs.effects import AddHook, RecordedChange, RunEffect
+from perdure.engine.runs.log_notes import LogNote
+from perdure.engine.runs.patches import Patches
+from perdure.engine.runs.prefetched import NO_MESSAGES
+from perdure.engine.runs.promise import DurablePromise
+from perdure.engine.runs.record import IsSame, Record
+from perdure.engine.sources import Sources
+
+
+class RunMachine(ABC):
+    """One run in memory. Facts go in, decisions come out; a machine does no I/O."""
+
+    def __init__(
+        self,
+        program: Program[..., Any],
+        info: Info,
+        codec: Codec,
+        sources: Sources,
+        recorded: Sequence[e.Event],
+        is_same: IsSame,
+    ) -> None:
+        self.program = program
+        self.info = info
+        self.codec = codec
+        self.sources = sources
+        self.record = Record(recorded, self._place, is_same)
+        self.patches = Patches(self.record)
+        self.promises: dict[StepId, DurablePromise] = {}
+        """The open steps."""
+        self.unstarted: list[DurablePromise] = []
+        """Local tasks ready to start; the host removes them."""
+        self.unwanted: list[StepId] = []
+        """Steps whose attempts the host stops; the host removes them."""
+        self.log_notes: list[LogNote] = []
+        """What the host logs once the next commit is durable; the host removes them."""
+        self.prefetched = NO_MESSAGES
+        """Messages queued behind the one that is being fed."""
+        self.is_over = False
+        self.cancel_reason: str | None = None
+        self.parent: str | None = None
+        """The run and step that get this run's result."""
+        self._sent_ms = 0
+
+    @abstractmethod
+    def replay(self) -> None:
+        """Feed the recorded facts. Raises `Diverged` where the program takes another path."""
+
+    def replay_some(self) -> bool:
+        """Replay a bounded part, if the machine supports parts. Returns whether the replay is complete."""
+        self.replay()
+        return True
+
+    @abstractmethod
+    def feed(self, event: e.Event, *effects: RunEffect) -> None:
+        """Record a fact with its effects, and decide what follows from it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the run from memory."""
+
+    @abstractmethod
+    def next_delivery(self, name: str) -> int:
+        """The number of the next signal of that name."""
+
+    @abstractmethod
+    def _place(self) -> str:
+        """The program's current position, for error texts."""
+
+    # Facts with the same meaning for every program
+
+    def on_invoke_started(self, event: e.InvokeStarted) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.attempt = event.attempt
+            promise.is_running = True
+            promise.retry_at_ms = 0
+            if promise.child_run is not None:
+                promise.child_run = child_run_id(self.info.run_id, promise.step, event.attempt)
+
+    def on_retrying(self, event: e.InvokeRetrying) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.is_running = False
+            promise.retry_at_ms = event.retry_at_ms
+
+    def on_posted(self, event: e.Posted) -> None:
+        """Count doubts, if the entry posts any."""
+        resolution = resolution_of(event)
+        if resolution is not None:
+            for step, count in doubted_steps(event):
+                promise = self.promises.get(step)
+                if promise is not None:
+                    promise.doubt(count, resolution, is_stopped=is_stopped(event))
+
+    def ignore(self, event: e.Event) -> None:  # noqa: B027 - ignores it
+        """A fact without meaning for the program."""
+
+    def take_changes(self) -> list[RecordedChange]:
+        """The changes to commit, in order; the record starts a new list."""
+        changes, self.record.changes = self.record.changes, []
+        return changes
+
+    def arrival(self) -> int:
+        """The time now, or 1 ms after the last message that the program sent if that is later: keeps their order."""
+        self._sent_ms = max(self.sources.now_ms(), self._sent_ms + 1)
+        return self._sent_ms
+
+    @property
+    def has_more(self) -> bool:
+        """Whether decisions remain that need no new fact."""
+        return False
+
+    def continue_turn(self) -> None:  # noqa: B027 - workflow turns are never cut short
+        """Continue a turn that was cut short."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the consequences of the last fact are still being computed; only a cancellation may be fed then."""
+        return False
+
+    @property
+    def is_walking(self) -> bool:
+        """Whether it is busy with a walk, which a cancellation discards."""
+        return False
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether another fact may be fed before the decisions so far are committed."""
+        return not self.is_over
+
+    def signal_name(self, topic: str, step: StepId | None) -> str:  # noqa: ARG002 - a graph looks at the step
+        """The name under which the journal has a signal."""
+        return topic
+
+    def takes_signal(self, step: StepId | None) -> bool:  # noqa: ARG002 - as above
+        """Whether the run still accepts a signal for that step."""
+        return True
+
+    def has_key(self, step: StepId | None) -> bool:  # noqa: ARG002 - as above
+        """Whether the step waits for signals to a topic and key."""
+        return False
+
+    def hook_again(self, step: StepId | None) -> AddHook | None:  # noqa: ARG002 - as above
+        """The hook to add again after the run refused a signal matched to it, if the step still waits.
+
+        The match removed it.
+        """
+        return None
+
+    def has_unread(self, guid: Guid) -> bool:  # noqa: ARG002 - as above
+        """Whether that signal is buffered: received, but not posted to the ledger yet."""
+        return False
+
+
+Handlers = dict[type[e.Event], Callable[[Any, Any], None]]
+"""A machine's handler for each kind of fact."""

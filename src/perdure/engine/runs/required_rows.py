@@ -1,0 +1,86 @@
+"""Rows that an open run requires in order to resume: a timer's message, a queued task's work, a retry's message.
+
+Each was written in the commit of the event that decided it. If such a row is lost the run waits for ever, so the host
+that loads the run writes the row again. Its GUID is derived, so it is never stored twice.
+"""
+
+from collections.abc import Sequence
+
+from perdure.core.ids import RunId
+from perdure.core.journal import events as e
+from perdure.core.journal.entry import Entry
+from perdure.core.messages import Message, Work, at_once
+from perdure.core.obligations import is_fit, is_pending
+from perdure.core.replay.identity import result_guid, retry_guid, timer_guid
+from perdure.engine.runs.machine import RunMachine
+from perdure.engine.runs.promise import DurablePromise, PromiseKind
+from perdure.engine.runs.warm import WarmRun
+from perdure.engine.runs.work_payload import work_of
+from perdure.store.rows.records import StoredRun
+
+RequiredRow = Message | Work
+
+_RETRIED = (PromiseKind.LOCAL, PromiseKind.CHILD)
+"""Promises whose next attempt begins with a message."""
+
+
+def missing_rows(warm: WarmRun, stored: StoredRun) -> list[RequiredRow]:
+    """The rows that the run's journal requires and that are missing from the store or damaged.
+
+    Call it after the replay and before anything new is decided: newer decisions have no rows yet.
+    """
+    state = warm.journal.state
+    missing: list[RequiredRow] = []
+    for promise in warm.machine.promises.values():
+        step = promise.step
+        if promise.kind is PromiseKind.TIMER and step in state.timers:
+            missing += _timer(warm.run_id, promise, stored)
+        elif promise.kind is PromiseKind.QUEUED and step in state.scheduled:
+            missing += _work(warm.machine, promise, stored)
+        elif promise.kind in _RETRIED and promise.retry_at_ms and not promise.is_running:
+            missing += _retry(warm.run_id, promise, stored)
+    return missing
+
+
+def awaited_children(warm: WarmRun) -> dict[RunId, DurablePromise]:
+    """The child runs in the journal whose results the run waits for."""
+    scheduled = warm.journal.state.scheduled
+    return {
+        promise.child_run: promise
+        for promise in warm.machine.promises.values()
+        if promise.child_run is not None and promise.step in scheduled and not promise.retry_at_ms
+    }
+
+
+def _timer(run_id: RunId, promise: DurablePromise, stored: StoredRun) -> list[RequiredRow]:
+    guid = timer_guid(run_id, promise.step)
+    fire_at = _fire_at(promise, stored.entries)
+    if is_fit(stored.messages, guid, promise.step, "timer", fire_at):
+        return []
+    return [Message(run_id, guid, "timer", fire_at, fire_at, promise.step)]
+
+
+def _fire_at(promise: DurablePromise, entries: Sequence[Entry]) -> int:
+    for entry in reversed(entries):
+        event = entry.event
+        if isinstance(event, e.TimerScheduled) and event.promise_id == promise.step:
+            return event.fire_at_ms
+    return 0
+
+
+def _work(machine: RunMachine, promise: DurablePromise, stored: StoredRun) -> list[RequiredRow]:
+    attempt = promise.attempt if promise.is_running else promise.attempt + 1
+    result = result_guid(machine.info.run_id, promise.step, attempt)
+    if stored.work.get(promise.step) == result or is_pending(stored.messages, result):
+        return []
+    # A first attempt is due at once on every host's clock, a retry at its own time.
+    available_at = promise.retry_at_ms or at_once(machine.sources.now_ms())
+    return [work_of(machine, promise, attempt, available_at)]
+
+
+def _retry(run_id: RunId, promise: DurablePromise, stored: StoredRun) -> list[RequiredRow]:
+    guid = retry_guid(run_id, promise.step, promise.attempt)
+    due = promise.retry_at_ms
+    if is_fit(stored.messages, guid, promise.step, "retry", due):
+        return []
+    return [Message(run_id, guid, "retry", due, due, promise.step)]

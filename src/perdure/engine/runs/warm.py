@@ -1,0 +1,180 @@
+"""A warm run: journal and machine in memory; writes the run's changes into a bundle."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from perdure.core.errors import CorruptJournal
+from perdure.core.ids import RunId
+from perdure.core.journal.journal import Journal
+from perdure.core.messages import Message
+from perdure.core.streams.chunks import ROOT, NewChunk
+from perdure.engine.runs.effects import (
+    Acknowledge,
+    AddHook,
+    AppendChunk,
+    ContinueAsNew,
+    CreateRun,
+    Deliver,
+    DropWork,
+    Enqueue,
+    IndexEffect,
+    Publish,
+    PutWork,
+    RecordedChange,
+    RemoveHook,
+    RunEffect,
+    SendBroadcast,
+    SendToMailbox,
+    SetReady,
+    SpawnChild,
+    Track,
+    UntrackAll,
+)
+from perdure.engine.runs.loaded_run import LoadedRun, create_run
+from perdure.engine.runs.machine import RunMachine
+from perdure.engine.sources import Sources
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.fence import Fence
+from perdure.store.rows.records import NewRun, Run
+
+RunCreator = Callable[[CreateRun], None]
+"""Creates the run that an effect asks for, in the same bundle."""
+
+
+class WarmRun:
+    """A run that this host owns. For a run that is not stored yet, `row` is the row to create.
+
+    While a commit is under way, memory is ahead of the store. If a commit is rejected the host drops the run and loads
+    it again.
+    """
+
+    def __init__(
+        self, machine: RunMachine, row: NewRun | Run, *, loaded: LoadedRun | None = None
+    ) -> None:
+        self.machine = machine
+        self.scope = row.scope
+        self.chain = row.chain
+        """The first run of the chain that this one continues."""
+        self.run_id: RunId = machine.info.run_id
+        self._pins = 0
+        self.is_held = False
+        """Whether the holder of `lock` excludes all others: the run takes no fact meanwhile."""
+        self.needs_matching = False
+        """Hook or signal written; matching still pending."""
+        self._loaded = loaded
+        self._new = row if isinstance(row, NewRun) else None
+        self._lock: asyncio.Lock | None = None
+
+    def pin(self) -> None:
+        """Keep the run in memory until a matching `unpin`: a commit of it is under way, or about to be."""
+        self._pins += 1
+
+    def unpin(self) -> None:
+        if not self._pins:
+            raise RuntimeError(f"run {self.run_id!r} is unpinned more often than it was pinned")
+        self._pins -= 1
+
+    @property
+    def is_pinned(self) -> bool:
+        return self._pins > 0
+
+    @property
+    def lock(self) -> asyncio.Lock:
+        """Held from a fact to its commit, where commits are stepwise or contain a user's rows."""
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
+
+    @property
+    def journal(self) -> Journal:
+        return self._require_loaded().journal
+
+    @property
+    def fence(self) -> Fence:
+        return self._require_loaded().fence
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the run is not created yet."""
+        return self._loaded is None
+
+    def _require_loaded(self) -> LoadedRun:
+        if self._loaded is None:
+            raise CorruptJournal(
+                f"run {self.run_id!r} is not created yet", "write its first changes first"
+            )
+        return self._loaded
+
+    def write(
+        self,
+        bundle: Bundle,
+        changes: Sequence[RecordedChange],
+        sources: Sources,
+        create: RunCreator,
+    ) -> list[Message]:
+        """Add the changes and their effects to the bundle. Returns the messages among them."""
+        events = [change.event for change in changes]
+        loaded = self._loaded
+        if loaded is None and self._new is not None:
+            self._loaded = create_run(bundle, self._new, events, sources)
+        elif loaded is not None and events:
+            bundle.append(loaded.fence, loaded.append(events, sources))
+        sent: list[Message] = []
+        for change in changes:
+            for effect in change.effects:
+                self._apply(bundle, effect, sources, create, sent)
+        return sent
+
+    def _apply(
+        self,
+        bundle: Bundle,
+        effect: RunEffect,
+        sources: Sources,
+        create: RunCreator,
+        sent: list[Message],
+    ) -> None:
+        match effect:
+            case Enqueue(message):
+                bundle.enqueue(message)
+                sent.append(message)
+            case PutWork(work):
+                bundle.put_work(self.fence, work)
+            case DropWork(step):
+                bundle.drop_work(self.fence, step)
+            case Acknowledge(guid):
+                bundle.acknowledge(self.fence, guid)
+            case Publish(name, payload, at_ms):
+                is_new = at_ms is None
+                stamp = sources.stamp() if at_ms is None else at_ms
+                bundle.publish(self.run_id, name, payload, stamp, again=not is_new)
+            case AppendChunk(name, number, payload):
+                at_ms = sources.now_ms()
+                bundle.append_chunk(NewChunk(self.run_id, name, ROOT, number, payload, at_ms))
+            case SpawnChild() | ContinueAsNew():
+                create(effect)
+            case _:
+                self._index(bundle, effect)
+
+    def _index(self, bundle: Bundle, effect: IndexEffect) -> None:
+        """Apply the effects that only graphs have: hooks, mailboxes, waiting joins."""
+        match effect:
+            case Track(step, required, resolved):
+                bundle.track(self.fence, step, required, resolved)
+            case Deliver(given):
+                bundle.deliver(self.fence, *msgspec.structs.astuple(given))
+            case SetReady(step):
+                bundle.ready(self.fence, step)
+            case UntrackAll():
+                bundle.untrack_all(self.fence)
+            case AddHook(step, mailbox, kind, topic, key, since_ms):
+                self.needs_matching = True
+                bundle.hook(self.fence, step, mailbox, kind, topic, key, since_ms)
+            case SendToMailbox(message):
+                self.needs_matching = True
+                bundle.enqueue(message)
+            case RemoveHook(step):
+                bundle.unhook(self.fence, step)
+            case SendBroadcast(mailbox, kind, payload, suffix, now_ms, scrubs):
+                bundle.broadcast(self.fence, mailbox, kind, payload, suffix, now_ms, scrubs)

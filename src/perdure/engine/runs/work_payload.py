@@ -1,0 +1,87 @@
+"""The payload of queued work: what a host needs to execute one attempt of a task."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.authoring.context import Info
+from perdure.authoring.task import Task
+from perdure.core.errors import CorruptJournal
+from perdure.core.ids import StepId
+from perdure.core.messages import Work
+from perdure.core.replay.identity import result_guid
+from perdure.engine.runs.promise import DurablePromise
+
+if TYPE_CHECKING:
+    from perdure.engine.runs.machine import RunMachine
+
+_encode = msgspec.json.Encoder().encode
+
+HEADER_ROOM = 8192
+"""Bytes reserved for the header in a work payload."""
+
+
+class WorkPayload(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The header of a work payload. After it come a line feed and the encoded input."""
+
+    task: str
+    attempt: int
+    program: str
+    version: str = ""
+    key: str | None = None
+    doubts: int = 0
+    """How often earlier attempts of the step were in doubt."""
+    stops: int = 0
+    """How many doubts, those about earlier claims included, arose because a host ended the attempt in order to stop."""
+    timeout_ms: int | None = None
+    """The time limit of an attempt, if it differs from the task's own."""
+
+    def info(self, work: Work) -> Info:
+        return Info(
+            work.run_id, self.program, self.version, self.key, StepId(work.step), self.attempt
+        )
+
+
+def work_of(
+    machine: "RunMachine", promise: DurablePromise, attempt: int, available_at_ms: int
+) -> Work:
+    """The work that puts one attempt of a task on its queue."""
+    task = promise.task
+    run_id, step = machine.info.run_id, promise.step
+    return Work(
+        run_id,
+        step,
+        result_guid(run_id, step, attempt),
+        task.queue or "",
+        available_at_ms,
+        task.priority,
+        pack_work(task, attempt, promise.doubts, promise.stops, machine.info, promise.input),
+    )
+
+
+def pack_work(
+    task: Task[..., Any], attempt: int, doubts: int, stops: int, info: Info, payload: bytes
+) -> bytes:
+    limit = task.timeout_ms if task.is_tuned else None
+    header = WorkPayload(
+        task.name, attempt, info.program, info.version, info.key, doubts, stops, limit
+    )
+    return _encode(header) + b"\n" + payload
+
+
+def after_stop(work: Work) -> Work:
+    """The same work, to be queued again after a host ended the attempt in order to stop."""
+    before, payload = unpack_work(work)
+    header = msgspec.structs.replace(before, stops=before.stops + 1)
+    return msgspec.structs.replace(work, payload=_encode(header) + b"\n" + payload)
+
+
+def unpack_work(work: Work) -> tuple[WorkPayload, bytes]:
+    header, _, payload = (work.payload or b"").partition(b"\n")
+    try:
+        return msgspec.json.decode(header, type=WorkPayload), payload
+    except msgspec.DecodeError as error:
+        raise CorruptJournal(
+            f"the header of work {work.step!r} of run {work.run_id!r} can't be read ({error})",
+            "run the host with the Perdure version that wrote it, or restore the row from a backup",
+        ) from error

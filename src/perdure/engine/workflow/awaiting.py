@@ -1,0 +1,56 @@
+"""What a workflow run waits for, as an event of its journal."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.authoring.context import Suspension
+from perdure.core.journal.events import AwaitKind, AwaitSignal, ExecutionAwaiting
+from perdure.engine.runs.promise import PromiseKind
+
+
+def await_of(waits: Sequence[Suspension]) -> ExecutionAwaiting:
+    """The wait of the one coroutine that waits for a step, or ANY of the steps if several coroutines wait.
+
+    A coroutine that waits for a branch waits for what the branch waits for.
+    """
+    if len(waits) == 1 and waits[0].kind is AwaitKind.SINGLE:  # the usual case
+        return ExecutionAwaiting((waits[0].promises[0].step,))
+    blocking = []
+    for wait in waits:
+        leaves = [
+            promise
+            for promise in wait.promises
+            if not promise.is_settled and promise.kind is not PromiseKind.BRANCH
+        ]
+        if leaves:
+            blocking.append((leaves, wait.kind))
+    if len(blocking) == 1:
+        return _await(*blocking[0])
+    every = dict.fromkeys(promise.step for leaves, _ in blocking for promise in leaves)
+    signals = tuple(each for wait in blocking for each in _signals(*wait))
+    return ExecutionAwaiting(tuple(every), AwaitKind.ANY, signals or None)
+
+
+def _await(leaves: Sequence[Any], kind: AwaitKind) -> ExecutionAwaiting:
+    steps = tuple([promise.step for promise in leaves])
+    if kind is AwaitKind.SIGNAL:
+        signal = AwaitSignal(leaves[0].operation.signal.name, leaves[0].step)
+        return ExecutionAwaiting(steps, kind, signal)
+    return ExecutionAwaiting(steps, kind, _signals(leaves, kind) or None)
+
+
+def _signals(leaves: Sequence[Any], kind: AwaitKind) -> tuple[AwaitSignal, ...]:
+    """The signals among what a coroutine waits for, so that a reader of the journal has their names.
+
+    ANY of one signal and one timer is a wait with a timeout.
+    """
+    kinds = [promise.kind for promise in leaves]
+    is_limited = kind is AwaitKind.ANY and kinds == [PromiseKind.SIGNAL, PromiseKind.TIMER]
+    timer = leaves[1].step if is_limited else None
+    return tuple(
+        [
+            AwaitSignal(promise.operation.signal.name, promise.step, timer)
+            for promise in leaves
+            if promise.kind is PromiseKind.SIGNAL
+        ]
+    )

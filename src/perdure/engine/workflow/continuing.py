@@ -1,0 +1,68 @@
+"""Continues a run as a new one: checks that nothing is open, and passes on the signals that it has not received."""
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.authoring.call import Call
+from perdure.authoring.interruption import Cancelled, Continued
+from perdure.authoring.program import Program
+from perdure.core.codec import encode_named
+from perdure.core.errors import InputError
+from perdure.core.journal import events as e
+from perdure.core.replay.identity import next_run_id
+from perdure.engine.runs.effects import ContinueAsNew
+from perdure.engine.workflow.fiber import Fiber
+
+if TYPE_CHECKING:
+    from perdure.engine.workflow.machine import WorkflowMachine
+
+_NAMED = 5
+"""Open steps that a refusal lists."""
+
+
+def prepare_continuation(machine: "WorkflowMachine", fiber: Fiber, call: Call[Any]) -> Continued:
+    """The exception that ends the body. Raises if the run can't continue as new; the run is then unchanged."""
+    machine.use(call)
+    if machine.cancel_reason is not None:
+        # To continue would lose the cancellation.
+        raise Cancelled(machine.cancel_reason)
+    if fiber.promise is not None:
+        raise InputError(
+            f"branch {fiber.prefix} of run {machine.info.run_id!r} can't continue as new",
+            "await perdure.continue_as_new(...) in the body of the workflow",
+        )
+    if machine.promises:
+        opened = [f"{each.step} ({each.name})" for each in machine.promises.values()]
+        more = f" and {len(opened) - _NAMED} more" if len(opened) > _NAMED else ""
+        raise InputError(
+            f"run {machine.info.run_id!r} can't continue as new while it has open steps: "
+            f"{', '.join(opened[:_NAMED])}{more}",
+            "await or cancel them first",
+        )
+    workflow = call.definition
+    assert isinstance(workflow, Program)  # noqa: S101 - the verb takes no other
+    payload = encode_named(
+        machine.codec,
+        call.arguments,
+        lambda: (
+            f"an argument of {workflow.noun} {workflow.name!r}, as which run {machine.info.run_id!r} continues"
+        ),
+    )
+    workflow.check_input(machine.codec, payload)
+    return Continued(call, payload)
+
+
+def end_as_continued(machine: "WorkflowMachine", continued: Continued) -> None:
+    """End this run after its body; the next run of the chain begins in the same commit."""
+    workflow = continued.call.definition
+    assert isinstance(workflow, Program)  # noqa: S101 - the verb takes no other
+    next_run = next_run_id(machine.info.run_id)
+    continuing = ContinueAsNew(
+        next_run,
+        workflow,
+        continued.payload,
+        machine.parent,
+        machine.info.key,
+        machine.signals.left(),
+    )
+    # The input is in the next run's first entry and need not be stored here as well.
+    machine.record.emit(e.RunContinued(next_run, released=1), continuing)

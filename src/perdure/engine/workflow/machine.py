@@ -1,0 +1,484 @@
+"""The machine that runs one workflow: facts go in, the program's decisions come out.
+
+It does no I/O. A *fact* is an event that happened to the run: the run started, a task ended, a timer fired, a signal
+was delivered, a client cancelled. Given a fact, the machine drives the program's coroutines until each waits again: one
+*turn*. The events that the program decided on are in its record.
+
+Replay does the same: the machine feeds the journal's facts in their order and compares each decision with the event
+that the journal has at that place. So the program takes the same path, in the same order, or diverges.
+"""
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextvars import Context
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from perdure.authoring.call import BranchOperation, Call, DurableOperation, discard
+from perdure.authoring.context import WORKFLOW, Info, Promise, Suspension
+from perdure.authoring.definition import Definition
+from perdure.authoring.failures import encode_failure
+from perdure.authoring.interruption import Cancelled, Continued, Evicted
+from perdure.authoring.signal import Signal
+from perdure.authoring.workflow import Workflow
+from perdure.core.codec import Codec, encode_named
+from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled, TurnTooLong
+from perdure.core.ids import SetId, StepId
+from perdure.core.journal import events as e
+from perdure.core.limits import MAX_DECISIONS
+from perdure.core.messages import AT_ONCE, Message
+from perdure.core.replay.identity import signal_guid
+from perdure.engine.runs.effects import AppendChunk, Enqueue, Publish, RunEffect
+from perdure.engine.runs.machine import Handlers, RunMachine
+from perdure.engine.runs.prefetched import next_prefetched_signal
+from perdure.engine.runs.promise import DurablePromise, PromiseKind
+from perdure.engine.runs.record import Diverged
+from perdure.engine.sources import Sources
+from perdure.engine.workflow.awaiting import await_of
+from perdure.engine.workflow.beginning import begin_operation
+from perdure.engine.workflow.cancelling import (
+    abandon_promises,
+    cancel_fibers,
+    throw_cancelled,
+    waits_for_ends,
+)
+from perdure.engine.workflow.continuing import prepare_continuation
+from perdure.engine.workflow.coroutines import (
+    drive_alone,
+    foreign_await,
+    refuse,
+    refused_by_asyncio,
+    send_or_throw,
+    wait_for,
+)
+from perdure.engine.workflow.ending import end_run
+from perdure.engine.workflow.fiber import Fiber
+from perdure.engine.workflow.signals import WorkflowSignals
+from perdure.engine.workflow.turn_limit import refuse_more
+from perdure.engine.workflow.unawaited import Unawaited
+from perdure.engine.workflow.upcasting import is_upcast
+
+MAX_REFUSALS = 100
+"""Calls of verbs that a coroutine may make while it is closed or unwound; each is refused."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class WorkflowMachine(RunMachine):
+    """One workflow's coroutines and promises. Implements `WorkflowContext` for the verbs."""
+
+    def __init__(
+        self,
+        workflow: Workflow[..., Any],
+        info: Info,
+        codec: Codec,
+        sources: Sources,
+        recorded: Sequence[e.Event] = (),
+    ) -> None:
+        super().__init__(workflow, info, codec, sources, recorded, partial(is_upcast, self))
+        self.workflow = workflow
+        self.signals = WorkflowSignals(self.record)
+        self._context = Context()
+        """The body's context. Variables that the body sets keep their values in its later turns and new branches."""
+        self._context.run(WORKFLOW.set, self)
+        self._fibers: dict[Fiber, None] = {}
+        self._ready: deque[Fiber] = deque()
+        self._current: Fiber | None = None
+        self._inherits = 0
+        """Facts inherited from the previous run of the chain and not fed yet; the body begins after them."""
+        self._is_waiting = False
+        self._is_closing = False
+        self._decisions = 0
+        """Verbs called in this turn."""
+        self._settlements = 0
+        self._refusals = 0
+        self.left: list[str] = []
+        """Async generators that the program abandoned before their end, and that could not clean up."""
+        self.unawaited = Unawaited()
+        self._last_place = StepId("root")
+        self._appended: dict[str, int] = {}
+        """Chunks that the workflow itself has appended, by stream."""
+
+    # Facts
+
+    def replay(self) -> None:
+        """Feed the recorded facts. Raises `Diverged` where the program takes another path."""
+        self._drive_alone(self._replay)
+
+    def _replay(self) -> None:
+        for event in self.record.facts(_FACTS):
+            if self._learn(event):
+                self._advance()
+        self.record.forget()
+
+    def feed(self, event: e.Event, *effects: RunEffect) -> None:
+        """Add a fact with its effects, and drive the program until it waits again."""
+        self.record.add(event, effects)
+        if self._learn(event):
+            self._drive_alone(self._advance)
+
+    @property
+    def home(self) -> str:
+        return self.workflow.fn.__module__
+
+    @property
+    def is_replaying(self) -> bool:
+        return self.record.is_replaying or self._is_closing
+
+    def _learn(self, event: e.Event) -> bool:
+        """Handle a fact. Returns whether a coroutine can resume."""
+        if self._inherits:
+            self._inherits -= 1
+        _FACTS[type(event)](self, event)
+        return bool(self._ready) and not self._inherits
+
+    def _drive_alone(self, drive: Callable[[], None]) -> None:
+        self._context.run(drive_alone, drive, self._left)
+        if self.is_over:
+            # The context refers to this machine; a reference cycle would keep both in memory.
+            self._context = Context()
+
+    def _place(self) -> str:
+        """The program's current line, for error texts."""
+        fiber = self._current or next(iter(self._fibers), None)
+        while fiber is not None and fiber.is_ours:
+            fiber = None if fiber.promise is None else fiber.promise.owner
+        where = f"{self.workflow.place} in {self.workflow.fn.__name__}"
+        return where if fiber is None else fiber.line
+
+    def _left(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Close an async generator that the program abandoned. What it does in `finally` can't be durable any more."""
+        is_closing, self._is_closing = self._is_closing, True
+        try:
+            generator.aclose().__await__().send(None)
+        except Evicted:
+            if not is_closing:
+                self.left.append(getattr(generator, "__qualname__", "generator"))
+        except BaseException:  # noqa: S110 - its errors can't affect the run any more
+            pass
+        finally:
+            self._is_closing = is_closing
+
+    def _on_started(self, event: e.ExecutionStarted) -> None:
+        self.parent = event.parent_id
+        coroutine: Coroutine[Any, Any, Any]
+        try:
+            args, kwargs = self.workflow.signature.unpack(self.codec, event.payload or b"{}")
+            coroutine = self.workflow.fn(*args, **kwargs)
+        except (PerdureError, TypeError) as error:
+            coroutine = refuse(error)
+        self.add_fiber(Fiber(coroutine, "root", 0))
+        self._inherits = event.inherited
+
+    def _on_completed(self, event: e.InvokeCompleted) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            promise.ok = event.ok
+            promise.payload = event.payload
+            self.settle(promise)
+
+    def _on_fired(self, event: e.TimerFired) -> None:
+        promise = self.promises.get(event.promise_id)
+        if promise is not None:
+            self.settle(promise)
+
+    def _on_delivered(self, event: e.SignalDelivered) -> None:
+        promise = self.signals.deliver(event)
+        if promise is not None:
+            self.settle(promise)
+
+    def _on_cancel(self, event: e.CancelRequested) -> None:
+        self._is_waiting = False
+        cancel_fibers(self, list(self._fibers), event)
+        if not self._ready and any(fiber.pending for fiber in self._fibers):
+            # All that the run waits for ends by itself, so it keeps waiting.
+            self._block()
+
+    def expect(self, promise: DurablePromise, name: str) -> None:
+        """Settle the promise with a buffered or prefetched signal, or let it wait for one."""
+        if self.signals.expect(promise, name) is not None:
+            self.settle(promise)
+        # Signals of other names may be ahead in the queue, and other promises may wait longer for this name.
+        while not promise.is_settled and (event := next_prefetched_signal(self)) is not None:
+            self._on_delivered(event)
+
+    def next_delivery(self, name: str) -> int:
+        return self.signals.next_delivery(name)
+
+    # Driving
+
+    def add_fiber(self, fiber: Fiber) -> None:
+        self._fibers[fiber] = None
+        self._ready.append(fiber)
+
+    def _advance(self) -> None:
+        self._decisions = 0
+        if self._is_waiting:
+            self._is_waiting = False
+            self.record.emit(e.ExecutionResumed())
+        while self._ready:
+            fiber = self._ready.popleft()
+            self._current = fiber
+            try:
+                self._drive(fiber)
+            finally:
+                self._current = None
+        if not self.is_over:
+            self._block()
+
+    def _drive(self, fiber: Fiber) -> None:
+        if fiber.ending is not None:
+            self._finish(fiber, *fiber.ending)
+            return
+        thrown, fiber.thrown = fiber.thrown, None
+        try:
+            if fiber.context is not None:
+                wait = fiber.context.run(send_or_throw, fiber.coroutine, thrown)
+            elif thrown is None:
+                wait = fiber.coroutine.send(None)
+            else:
+                wait = fiber.coroutine.throw(thrown)
+        except StopIteration as stop:
+            self._finish(fiber, stop.value, None)
+        except (Diverged, Evicted, KeyboardInterrupt):
+            # Not an outcome of the program: raised by the engine, or by a user who ends the process.
+            raise
+        except BaseException as error:  # any other error is the coroutine's outcome, SystemExit too
+            self._finish(fiber, None, refused_by_asyncio(self.workflow.name, error))
+        else:
+            self._suspend(fiber, wait)
+
+    def _suspend(self, fiber: Fiber, wait: object) -> None:
+        if type(wait) is not Suspension:
+            fiber.thrown = foreign_await(self.workflow.name, fiber.line, wait)
+            self._ready.appendleft(fiber)
+            return
+        fiber.wait = wait
+        is_undisturbed = fiber.pending is None
+        if (
+            is_undisturbed and len(wait.promises) == 1 and not wait.promises[0].is_settled
+        ):  # as most are
+            fiber.missing = 1
+            wait.promises[0].waiters = (*wait.promises[0].waiters, (fiber, wait))
+            return
+        open_ones = [promise for promise in wait.promises if not promise.is_settled]
+        fiber.missing = 1 if wait.kind is e.AwaitKind.ANY else len(open_ones)
+        for promise in open_ones:
+            promise.waiters = (*promise.waiters, (fiber, wait))
+        if fiber.pending is not None and fiber.ending is None and not waits_for_ends(self, fiber):
+            throw_cancelled(self, fiber)
+
+    def settle(self, promise: DurablePromise) -> None:
+        """Close a promise that has its outcome, and make the coroutines ready that waited for it alone."""
+        self.promises.pop(promise.step, None)
+        promise.owner.open.pop(promise.step, None)
+        self._settlements += 1
+        promise.is_settled = True
+        promise.is_running = False
+        promise.settled_at = self._settlements
+        waiters, promise.waiters = promise.waiters, ()
+        for fiber, wait in waiters:
+            if fiber.wait is wait:
+                fiber.missing -= 1
+                if not fiber.missing:
+                    fiber.wait = None
+                    self._ready.append(fiber)
+
+    def _block(self) -> None:
+        """Journal what the run waits for."""
+        self._is_waiting = True
+        waits = [fiber.wait for fiber in self._fibers if fiber.wait is not None]
+        self.record.emit(await_of(waits))
+
+    def _finish(self, fiber: Fiber, value: Any, error: BaseException | None) -> None:
+        """Handle a coroutine that returned or raised. It ends when all steps that it began have ended."""
+        fiber.ending = value, error
+        left = [promise for promise in fiber.open.values() if not promise.is_detached]
+        unended = abandon_promises(self, left)
+        if unended:
+            self._suspend(fiber, Suspension(unended, e.AwaitKind.ALL))
+            return
+        del self._fibers[fiber]
+        fiber.context = None
+        promise = fiber.promise
+        if promise is None:
+            for step in self.promises:
+                self.record.emit(e.StepSkipped(step, "detached", 1))
+            self.promises.clear()
+            self.is_over = True
+            end_run(self, value, error)
+            return
+        payload = None if error is None else encode_failure(self.codec, error)
+        self.record.emit(e.InvokeCompleted(promise.step, 1, error is None, payload=payload))
+        if isinstance(error, Cancelled):
+            error = StepCancelled(f"branch {promise.step} was cancelled", "it has no result")
+        promise.value, promise.failure = value, error
+        self.settle(promise)
+
+    def close(self) -> None:
+        """Close the coroutines. Their `finally` blocks run, and every verb in them is refused."""
+        self._is_closing = True
+        self.unawaited.disown()
+        self._context.run(drive_alone, self._close_coroutines, self._left)
+        self._context = Context()
+
+    def _close_coroutines(self) -> None:
+        for fiber in reversed(self._fibers):
+            fiber.close_coroutine()
+
+    # Interruptions
+
+    def abandon(self, promises: Sequence[Promise]) -> tuple[Promise, ...]:
+        self._require_current()
+        return abandon_promises(self, [p for p in promises if isinstance(p, DurablePromise)])
+
+    # Verbs
+
+    def _require_current(self) -> Fiber:
+        """The coroutine whose turn it is; only that one may call verbs. Counts the call."""
+        if self._is_closing:
+            raise Evicted
+        if self._current is None:
+            raise ForeignAwait(
+                f"a verb of workflow {self.workflow.name!r} is called outside the workflow's turn",
+                "use perdure.gather, perdure.first or perdure.join_set in place of asyncio's",
+            )
+        self._decisions += 1
+        if self._decisions > MAX_DECISIONS:
+            place = self._place() if self._current.is_ours else None
+            refuse_more(self.workflow.name, self._decisions, place)
+        return self._current
+
+    def _take_place(self) -> StepId:
+        self._last_place = self._require_current().take_place()
+        return self._last_place
+
+    def made(self, operation: DurableOperation[Any]) -> None:
+        if self._current is not None and not self._is_closing:
+            self.unawaited[id(operation)] = operation
+        elif isinstance(operation, Call):
+            # Made while the coroutine is closed, or in an asyncio task: `begin` refuses it.
+            operation.is_used = True
+
+    def used(self, operation: DurableOperation[Any]) -> None:
+        self.unawaited.pop(id(operation), None)
+
+    def use(self, call: Call[Any]) -> Definition[..., Any]:
+        """Mark a call as used, so that it is not reported as never awaited. Returns its definition."""
+        self.unawaited.pop(id(call), None)
+        call.use()
+        return call.definition
+
+    def begin(self, operation: DurableOperation[Any]) -> DurablePromise:
+        if self._is_closing or self.record.diverged is not None:
+            self._refusals += 1
+            if self._refusals > MAX_REFUSALS:
+                # The coroutine swallows every refusal. A promise that is never settled makes it stop.
+                return DurablePromise(
+                    self._last_place, PromiseKind.TIMER, operation, None, self.codec
+                )
+        try:
+            fiber = self._require_current()
+        except TurnTooLong:
+            discard(operation)
+            raise
+        if (pending := fiber.take_pending()) is not None:
+            self.used(operation)
+            discard(operation)
+            raise pending
+        return begin_operation(self, fiber, operation)
+
+    def promise(
+        self, fiber: Fiber, kind: PromiseKind, operation: DurableOperation[Any]
+    ) -> DurablePromise:
+        """Open a promise under the fiber's next step id."""
+        step = self._last_place = fiber.take_place()
+        promise = DurablePromise(step, kind, operation, fiber, self.codec)
+        self.promises[step] = fiber.open[step] = promise
+        return promise
+
+    def now(self) -> datetime:
+        step = self._take_place()
+        event = self.record.emit(e.TimeRecorded(step, self.sources.now_ms() * 1000))
+        return _EPOCH + timedelta(microseconds=event.time_us)
+
+    def draw(self) -> int:
+        step = self._take_place()
+        value = 0
+        if not self.record.is_replaying:
+            value = int.from_bytes(self.sources.entropy(8), "big") >> 1
+        event: e.RandomGenerated = self.record.emit(e.RandomGenerated(step, value))
+        return event.value
+
+    def patched(self, patch: str) -> bool:
+        self._require_current()
+        return self.patches.follows(patch)
+
+    def last_place(self) -> StepId:
+        return self._last_place
+
+    def _encode(self, value: object, what: str) -> bytes:
+        return encode_named(self.codec, value, lambda: f"{what} by run {self.info.run_id!r}")
+
+    def publish(self, name: str, value: object) -> None:
+        self._require_current()
+        self.record.attach(Publish(name, self._encode(value, f"value {name!r} published")))
+
+    def append(self, name: str, value: object) -> None:
+        self._require_current()
+        payload = self._encode(value, f"a chunk of stream {name!r} appended")
+        number = self._appended.get(name, 0)
+        self._appended[name] = number + 1
+        self.record.attach(AppendChunk(name, number, payload))
+
+    def create_set(self) -> SetId:
+        set_id = SetId(self._take_place())
+        self.record.emit(e.JoinSetCreated(set_id))
+        return set_id
+
+    def submit(self, set_id: SetId, operation: DurableOperation[Any]) -> DurablePromise:
+        if not isinstance(operation, Call | BranchOperation):
+            self.unawaited.pop(id(operation), None)
+            operation = BranchOperation(wait_for(operation))
+        promise = self.begin(operation)
+        self.record.emit(e.JoinSetSubmitted(set_id, promise.step))
+        return promise
+
+    def consume(self, set_id: SetId, promise: Promise) -> None:
+        self._require_current()
+        self.record.emit(e.JoinSetAwaited(set_id, promise.step))
+
+    def start_child(self, call: Call[Any]) -> DurablePromise:
+        promise = self.begin(call)
+        promise.is_detached = True
+        return promise
+
+    def continue_as_new(self, call: Call[Any]) -> Continued:
+        return prepare_continuation(self, self._require_current(), call)
+
+    def signal_child(self, promise: Promise, signal: Signal[Any], value: object) -> None:
+        child = promise.child_run
+        assert child is not None  # noqa: S101 - for the type checker
+        payload = signal.encode(self.codec, value)
+        guid = signal_guid(child, signal.name, f"{self.info.run_id}/{self._take_place()}")
+        kind, arrival = f"signal:{signal.name}", self.arrival()
+        message = Message(child, guid, kind, AT_ONCE, arrival, payload=payload)
+        self.record.attach(Enqueue(message))
+
+
+_FACTS: Handlers = {
+    e.ExecutionStarted: WorkflowMachine._on_started,
+    e.InvokeStarted: WorkflowMachine.on_invoke_started,
+    e.InvokeRetrying: WorkflowMachine.on_retrying,
+    e.InvokeCompleted: WorkflowMachine._on_completed,
+    e.TimerFired: WorkflowMachine._on_fired,
+    e.SignalDelivered: WorkflowMachine._on_delivered,
+    e.CancelRequested: WorkflowMachine._on_cancel,
+    e.Posted: WorkflowMachine.on_posted,
+    e.RunApproved: WorkflowMachine.ignore,
+    e.RunPaused: WorkflowMachine.ignore,
+    e.RunResumed: WorkflowMachine.ignore,
+    e.SignalAccepted: WorkflowMachine.ignore,
+    e.SignalRejected: WorkflowMachine.ignore,
+}

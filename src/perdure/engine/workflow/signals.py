@@ -1,0 +1,65 @@
+"""A workflow run's signals: buffered in the order of delivery, received in the order in which promises wait."""
+
+from collections import Counter, deque
+
+import msgspec
+
+from perdure.core.journal import events as e
+from perdure.engine.runs.promise import DurablePromise
+from perdure.engine.runs.record import Record
+
+
+class WorkflowSignals:
+    """Signals not received yet, and promises that wait for one. Of each name there is only one or the other."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._kept: dict[tuple[str, int], e.SignalDelivered] = {}
+        """Signals not received yet, in the order of delivery, by name and number."""
+        self._expecting: dict[str, deque[DurablePromise]] = {}
+        self._delivered: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
+        """The number of the last received signal of each name; the oldest is received first."""
+
+    def next_delivery(self, name: str) -> int:
+        """The number of the next signal of that name."""
+        return self._delivered.get(name, 0) + 1
+
+    def deliver(self, event: e.SignalDelivered) -> DurablePromise | None:
+        """Give a signal to the promise that has waited longest for its name, and return that; or buffer it."""
+        name = event.signal_name
+        self._delivered[name] = event.delivery_id
+        expecting = self._expecting.get(name)
+        if expecting:
+            return self._receive(expecting.popleft(), event)
+        self._kept[name, event.delivery_id] = event
+        return None
+
+    def expect(self, promise: DurablePromise, name: str) -> DurablePromise | None:
+        """Give the promise the oldest buffered signal, and return it to be settled; or let it wait."""
+        kept = self._kept.pop((name, self._taken.get(name, 0) + 1), None)
+        if kept is not None:
+            return self._receive(promise, kept)
+        self._expecting.setdefault(name, deque()).append(promise)
+        return None
+
+    def give_up(self, promise: DurablePromise, name: str) -> None:
+        """Stop waiting with this promise."""
+        self._expecting[name].remove(promise)
+
+    def left(self) -> tuple[e.SignalDelivered, ...]:
+        """The signals not received yet, renumbered as the first deliveries of the next run."""
+        numbers: Counter[str] = Counter()
+        found = []
+        for event in self._kept.values():
+            numbers[event.signal_name] += 1
+            found.append(msgspec.structs.replace(event, delivery_id=numbers[event.signal_name]))
+        return tuple(found)
+
+    def _receive(self, promise: DurablePromise, event: e.SignalDelivered) -> DurablePromise:
+        name, number, payload = event.signal_name, event.delivery_id, event.payload
+        self._taken[name] = number
+        self._record.emit(e.SignalReceived(promise.step, name, number, payload=payload))
+        promise.ok = True
+        promise.payload = payload
+        return promise

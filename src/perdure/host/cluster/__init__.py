@@ -1,0 +1,1 @@
+"""How hosts of one store detect dead hosts and take over their runs."""

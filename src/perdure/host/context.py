@@ -1,0 +1,85 @@
+"""What all parts of one host share: store, codec, clock, identity, background tasks, and where they report to."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from perdure.core.codec import Codec
+from perdure.core.errors import StoreClosed
+from perdure.core.ids import HostId, RunId
+from perdure.core.messages import Message, Work
+from perdure.engine.runs.warm import WarmRun
+from perdure.engine.sources import Sources
+from perdure.host.background import Background
+from perdure.host.outage import Outage
+from perdure.host.settings import Settings
+from perdure.host.watchers import Watchers
+from perdure.store.store import Store
+
+
+class HostListener(Protocol):
+    """What the parts of a host report. The host passes each report on to the part that acts on it."""
+
+    def message_sent(self, message: Message) -> None:
+        """A message that this host sent is durable."""
+
+    def work_queued(self, work: Work) -> None:
+        """A task that this host put on a queue is durable."""
+
+    def hooks_changed(self) -> None:
+        """A hook or a signal for hooks is durable, and its counterpart may be in the store already."""
+
+    def runs_unfinished(self, runs: Sequence[WarmRun]) -> None:
+        """These runs have decided more than their last commit holds: each needs another turn."""
+
+    def rows_repaired(self, run_id: RunId, rows: Sequence[str]) -> None:
+        """A load wrote rows again that the journal of the run demands and the store lacked."""
+
+    def advance_failed(self, run_id: RunId, problem: Exception) -> None:
+        """A run could not take a fact in, or what it decided could not be written."""
+
+    def failed(self, error: BaseException) -> None:
+        """Background work of the host raised an error that no caller awaits."""
+
+
+class HostContext:
+    """One per host, made first and given to every part. Belongs to the event loop that made it."""
+
+    def __init__(
+        self,
+        store: Store,
+        host_id: HostId,
+        codec: Codec,
+        sources: Sources,
+        settings: Settings,
+        listener: HostListener,
+    ) -> None:
+        self.store = store
+        self.host_id = host_id
+        """Changes when a peer took this host for dead and it continues under a new id."""
+        self.codec = codec
+        self.sources = sources
+        self.settings = settings
+        self.listener = listener
+        self.outage = Outage(store.name)
+        self.watchers = Watchers()
+        self.stopping = asyncio.Event()
+        """Once set, nothing waits for a store that does not answer."""
+        self._background = Background(self.fail)
+        self.is_killed = False
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run `work` in the background. The listener hears what it raises."""
+        self._background.spawn(work)
+
+    @property
+    def tasks(self) -> set[asyncio.Task[Any]]:
+        """The background tasks that have not ended."""
+        return self._background.tasks
+
+    def fail(self, error: BaseException) -> None:
+        """Report an error that no caller awaits."""
+        if self.is_killed and isinstance(error, StoreClosed):
+            # An attempt outlived its host. The next owner of the run finds the step in doubt.
+            return
+        self.listener.failed(error)

@@ -1,0 +1,96 @@
+"""A front end: an engine that starts runs, sends messages and reads, and executes nothing.
+
+It has no host row and no heartbeat, and owns no run. A run that it starts is unowned until a host claims it, as after a
+transaction on a user's own connection.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from perdure.core.errors import InputError, StoreError
+from perdure.core.ids import RunId
+from perdure.core.messages import Message, Work
+from perdure.engine.runs.loaded_run import create_run
+from perdure.host.clock import elapsed_ms
+from perdure.host.host import Host
+from perdure.host.runs.batch import RunStart
+from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.transactions.joining import OwnTransaction
+from perdure.host.transactions.steps import Transactions
+from perdure.store.commit.bundle import Bundle
+
+SET_CLOCK_MS = 60_000
+"""How often it sets its clock by the store's; hosts do so with each heartbeat."""
+
+
+class FrontEnd(Host):
+    """Reads the store once per heartbeat interval for its waiting callers. Hosts find what it sends by polling."""
+
+    async def start(self) -> None:
+        store = self.context.store
+        if not store.is_shared:
+            raise InputError(
+                f"{store.name} can be opened by one engine only, and with hosts=False it executes nothing",
+                "use a file or Postgres, and run a worker on it",
+            )
+        await self.membership.set_clock()
+        await self.dispatcher.catalogue.refresh()
+        self.context.spawn(self._look_for_ever())
+
+    def _make_transactions(self) -> Transactions:
+        return _Transactions(self.dispatcher)
+
+    def message_sent(self, message: Message) -> None:
+        """A host delivers it."""
+
+    def work_queued(self, work: Work) -> None:
+        """A host claims it."""
+
+    def hooks_changed(self) -> None:
+        """A host matches it."""
+
+    async def stop(self) -> None:
+        self.kill()
+
+    async def _look_for_ever(self) -> None:
+        set_at_ms = elapsed_ms()
+        while True:
+            await asyncio.sleep(self.context.settings.heartbeat)
+            self.dispatcher.watchers.look(())
+            if elapsed_ms() - set_at_ms > SET_CLOCK_MS:
+                set_at_ms = elapsed_ms()
+                with suppress(StoreError):
+                    await self.membership.set_clock()
+
+    async def begin_run(self, start: RunStart) -> RunId:
+        run_id, bundle = _unowned(self.dispatcher, start)
+        await self.context.store.commit(bundle)
+        return run_id
+
+    def begin_soon(self, start: RunStart) -> asyncio.Future[RunId]:
+        return asyncio.ensure_future(self.begin_run(start))
+
+
+class _Transactions(Transactions):
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[OwnTransaction]:
+        async with self._begin(_UnownedRuns) as transaction:
+            yield transaction
+
+
+class _UnownedRuns(OwnTransaction):
+    """A transaction whose runs belong to no host when it is committed."""
+
+    async def _start(self, start: RunStart) -> RunId:
+        run_id, bundle = _unowned(self.dispatcher, start)
+        self._sent.append(bundle)
+        return run_id
+
+
+def _unowned(dispatcher: Dispatcher, start: RunStart) -> tuple[RunId, Bundle]:
+    """An unowned run with its first entry alone. The host that claims it takes its first turn."""
+    run_id, bundle = dispatcher.staging.new_run_id(), Bundle()
+    new = start.row(run_id, dispatcher.sources.now_ms(), None)
+    create_run(bundle, new, [start.event(run_id)], dispatcher.sources)
+    return run_id, bundle

@@ -1,0 +1,1 @@
+"""Polls for due messages and delivers them to runs, in order."""

@@ -1,0 +1,112 @@
+"""A batch: what one turn of a run commits together with the first turns of the runs that it spawns."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.program import Program
+from perdure.core.graph.vertex import NO_PLANE
+from perdure.core.ids import HostId, RunId, StepId, message_guid, promise_root
+from perdure.core.journal.events import ExecutionStarted
+from perdure.core.messages import Message
+from perdure.engine.runs.effects import CreateRun, Inherited, SpawnChild
+from perdure.engine.runs.log_notes import LogNote
+from perdure.engine.runs.promise import DurablePromise
+from perdure.engine.runs.warm import WarmRun
+from perdure.host.watchers import RunEnding
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.records import NewRun
+
+
+class Heritage(NamedTuple):
+    """What a run inherits from the run that it continues."""
+
+    continues: RunId | None = None
+    chain: RunId | None = None
+    key: str | None = None
+    inherited: tuple[Inherited, ...] = ()
+
+
+NO_HERITAGE = Heritage()
+
+
+class RunStart(NamedTuple):
+    """A request to start a run."""
+
+    workflow: Program[..., Any]
+    payload: bytes
+    key: str | None = None
+    scope: str = ""
+    parent: str | None = None
+    heritage: Heritage = NO_HERITAGE
+    replaces: RunId | None = None
+    """The run whose start key this one takes over."""
+
+    def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
+        return NewRun(
+            run_id,
+            self.workflow.name,
+            now_ms,
+            self.scope,
+            self.workflow.version,
+            self.workflow.digest,
+            self.key,
+            owner,
+            self.heritage.chain,
+            self.replaces,
+        )
+
+    def event(self, run_id: RunId) -> ExecutionStarted:
+        """The run's first entry."""
+        workflow, heritage = self.workflow, self.heritage
+        root = promise_root(bytes.fromhex(workflow.digest), self.parent, self.key or run_id)
+        trigger, guid = None, None
+        if isinstance(workflow, GraphProgram):
+            trigger = workflow.lowered.trigger.step(NO_PLANE)
+            guid = message_guid(run_id, "start")
+        return ExecutionStarted(
+            workflow.name,
+            workflow.digest,
+            root.hex(),
+            workflow.version,
+            self.parent,
+            self.key or heritage.key,
+            trigger,
+            guid,
+            continues=heritage.continues,
+            inherited=len(heritage.inherited),
+            payload=self.payload,
+        )
+
+
+def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
+    """The start of a run that `run` spawns or continues as."""
+    workflow, payload, parent = birth.workflow, birth.payload, birth.parent
+    if isinstance(birth, SpawnChild):
+        return RunStart(workflow, payload, parent=parent)
+    # The start key stays with the first run of the chain, where it is unique.
+    heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
+    return RunStart(workflow, payload, None, run.scope, parent, heritage)
+
+
+class Batch(msgspec.Struct, eq=False):
+    """One bundle, and the effects that follow when it is durable.
+
+    Most batches are one step of one run, so most fields stay empty and must cost nothing.
+    """
+
+    run: WarmRun
+    bundle: Bundle = msgspec.field(default_factory=Bundle)
+    starts: list[tuple[WarmRun, DurablePromise, int]] = []
+    """Attempts to start: their slots are reserved."""
+    unwanted: Sequence[tuple[RunId, StepId]] = ()
+    """Steps whose attempts to cancel."""
+    children: Sequence[WarmRun] = ()
+    unfinished: Sequence[WarmRun] = ()
+    """Runs that have decided more than this batch holds."""
+    messages: Sequence[Message] = ()
+    endings: Sequence[tuple[WarmRun, RunEnding]] = ()
+    log_notes: Sequence[tuple[WarmRun, Sequence[LogNote]]] = ()
+    """Events to log."""

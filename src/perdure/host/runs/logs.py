@@ -1,0 +1,169 @@
+"""Log lines about runs and their steps, each logged when the commit behind it is durable."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.authoring.context import Info
+from perdure.authoring.failures import failure_text, traceback_text
+from perdure.core.codec import Codec
+from perdure.core.ids import HostId, RunId
+from perdure.core.journal.state import Status
+from perdure.core.replay.doubt import Resolution
+from perdure.engine.runs.log_notes import (
+    LogNote,
+    RetryScheduled,
+    RunStarted,
+    StepDoubted,
+    StepFailed,
+)
+from perdure.host.logs import log_error, run_fields, run_log, short_text, task_log
+from perdure.host.runs.batch import Batch
+from perdure.host.watchers import RunEnding
+from perdure.store.rows.records import Run
+
+
+def note_batch(batch: Batch, codec: Codec) -> None:
+    """Log what a commit made durable."""
+    for run, notes in batch.log_notes:
+        _log_notes(run.machine.info, notes, codec)
+    for run, ending in batch.endings:
+        note_ending(run.machine.info, ending, codec)
+
+
+def _log_notes(info: Info, notes: Sequence[LogNote], codec: Codec) -> None:
+    for each in notes:
+        match each:
+            case RunStarted():
+                _note_started(info, each)
+            case RetryScheduled():
+                _note_retry(info, each, codec)
+            case StepFailed():
+                _note_step_failed(info, each, codec)
+            case StepDoubted():
+                _note_doubt(info, each)
+
+
+def note_ending(info: Info, ending: RunEnding, codec: Codec) -> None:
+    """Log how a run ended."""
+    level = logging.WARNING if ending.status is Status.FAILED else logging.INFO
+    if not run_log.isEnabledFor(level):
+        return
+    fields = run_fields(info, f"run_{ending.status}")
+    if ending.status is Status.FAILED:
+        error = failure_text(codec, ending.payload)
+        fields["error_type"] = error.type_name
+        text = f" failed: {short_text(error)}"
+    elif ending.status is Status.CANCELLED:
+        text = f" was cancelled: {ending.reason}" if ending.reason else " was cancelled"
+    elif ending.status is Status.CONTINUED:
+        text = " ended and continues as a new run"
+    else:
+        text = " completed"
+    run_log.log(level, "run %s of %r%s", info.run_id, info.program, text, extra=fields)
+
+
+def note_taken(runs: Sequence[Run], former: HostId | None) -> None:
+    """Log that this host owns these runs now: those of a dead host, or runs without an owner."""
+    if not run_log.isEnabledFor(logging.INFO):
+        return
+    for run in runs:
+        event = "run_claimed" if former is None else "run_taken_over"
+        fields = {"event": event, "run_id": run.run_id, "program": run.program}
+        if former is None:
+            run_log.info(
+                "run %s of %r had no owner and resumes here", run.run_id, run.program, extra=fields
+            )
+        else:
+            run_log.info(
+                "run %s of %r is taken over from host %s",
+                *(run.run_id, run.program, former),
+                extra=fields | {"former_host_id": former},
+            )
+
+
+def note_parked(run_id: RunId, program: str, reason: str, level: int) -> None:
+    """Log that this host can't advance a run, and why."""
+    fields = {"event": "run_parked", "run_id": run_id, "program": program}
+    run_log.log(level, "run %s of %r is parked: %s", run_id, program, reason, extra=fields)
+
+
+def note_unwritable(run_id: RunId, program: str, problem: Exception) -> None:
+    """Log what keeps the decisions of a program from being written."""
+    fields = {"event": "run_unwritable", "run_id": run_id, "program": program}
+    text = traceback_text(problem)
+    log_error(run_log, logging.ERROR, f"run {run_id} can't be written", problem, text, fields)
+
+
+def note_unparked(run_id: RunId, program: str) -> None:
+    fields = {"event": "run_unparked", "run_id": run_id, "program": program}
+    run_log.info("run %s of %r is no longer parked", run_id, program, extra=fields)
+
+
+def _note_started(info: Info, note: RunStarted) -> None:
+    fields = run_fields(info, "run_started")
+    if note.parent is not None:
+        fields["parent"] = note.parent
+    if note.continues is not None:
+        fields["continues"] = note.continues
+    run_log.info("run %s of %r started", info.run_id, info.program, extra=fields)
+
+
+def _note_retry(info: Info, note: RetryScheduled, codec: Codec) -> None:
+    if not task_log.isEnabledFor(logging.INFO):
+        return
+    error = failure_text(codec, note.payload)
+    fields = _step_fields(info, note, "retry_scheduled")
+    fields |= {"error_type": error.type_name, "retry_at_ms": note.retry_at_ms}
+    task_log.info(
+        "attempt %d of %d of %s %r (step %s of run %s) failed and is retried: %s",
+        *(
+            note.attempt,
+            note.attempts,
+            note.noun,
+            note.task,
+            note.step,
+            info.run_id,
+            short_text(error),
+        ),
+        extra=fields,
+    )
+
+
+def _note_step_failed(info: Info, note: StepFailed, codec: Codec) -> None:
+    if not task_log.isEnabledFor(logging.INFO):
+        return
+    error = failure_text(codec, note.payload)
+    fields = _step_fields(info, note, "step_failed") | {"error_type": error.type_name}
+    task_log.info(
+        "%s %r (step %s of run %s) failed for good at attempt %d: %s",
+        *(note.noun, note.task, note.step, info.run_id, note.attempt, short_text(error)),
+        extra=fields,
+    )
+
+
+_RESOLVED = {
+    Resolution.RETRY: "it is started again",
+    Resolution.RECONCILE: "its reconcile function is asked",
+    Resolution.FAIL: "the step fails",
+}
+
+
+def _note_doubt(info: Info, note: StepDoubted) -> None:
+    fields = _step_fields(info, note, "step_in_doubt")
+    fields |= {"doubts": note.total, "resolution": note.resolution.value}
+    task_log.warning(
+        "attempt %d of task %r (step %s of run %s) had started when its host ended: %s",
+        *(note.attempt, note.task, note.step, info.run_id, _RESOLVED[note.resolution]),
+        extra=fields,
+    )
+
+
+def _step_fields(
+    info: Info, note: RetryScheduled | StepFailed | StepDoubted, event: str
+) -> dict[str, Any]:
+    fields = run_fields(info, event)
+    fields |= {"step": note.step, "task": note.task, "attempt": note.attempt}
+    if note.queue is not None:
+        fields["queue"] = note.queue
+    return fields

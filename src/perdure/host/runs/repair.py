@@ -1,0 +1,145 @@
+"""Writes rows again that a run's journal demands and the store lacks, before the run continues.
+
+A journal can't be rebuilt, and a ledger that contradicts it parks the run. But messages, work and the index of a graph
+are functions of the journal, so a load can write them again.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from perdure.authoring.failures import encode_failure
+from perdure.core.errors import BooksDiffer, RunCancelled
+from perdure.core.ids import RunId
+from perdure.core.journal import events as e
+from perdure.core.journal.state import Status
+from perdure.core.messages import AT_ONCE, Message, Work
+from perdure.core.obligations import is_pending
+from perdure.core.replay.identity import result_guid
+from perdure.engine.graph.index import index_of, stored_index
+from perdure.engine.graph.machine import GraphMachine
+from perdure.engine.runs.promise import DurablePromise
+from perdure.engine.runs.required_rows import awaited_children, missing_rows
+from perdure.engine.runs.warm import WarmRun
+from perdure.host.context import HostContext
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.records import GraphRows, Run, StoredRun
+
+log = logging.getLogger("perdure.host")
+
+
+class Repair:
+    """Compares the rows of a run that was just replayed with its journal."""
+
+    def __init__(self, context: HostContext) -> None:
+        self._store = context.store
+        self._codec = context.codec
+        self._sources = context.sources
+        self._listener = context.listener
+
+    async def repair(self, warm: WarmRun, stored: StoredRun) -> None:
+        """Commits: the rows that the journal demands and the store lacks. Raises `BooksDiffer` if one can't be rebuilt.
+
+        Damaged rows are removed in a commit before: after a crash between the two, the next load finds them missing.
+        """
+        bundle = Bundle()
+        put_back = [*missing_rows(warm, stored), *await self._missing_results(warm, stored)]
+        for row in put_back:
+            if isinstance(row, Message):
+                bundle.enqueue(row)
+            else:
+                bundle.put_work(warm.fence, row)
+        is_reindexed = _reindex(bundle, warm, stored)
+        if not put_back and not is_reindexed:
+            return
+        named = [*map(_name_of, put_back), *(["rows of its graph's index"] if is_reindexed else [])]
+        self._listener.rows_repaired(warm.run_id, named)
+        damaged = _without_damaged(warm, stored, put_back)
+        if damaged.fences:
+            await self._store.commit(damaged)
+        await self._store.commit(bundle)
+
+    async def _missing_results(self, warm: WarmRun, stored: StoredRun) -> list[Message]:
+        """The results of ended children that are neither in the run's journal nor among its messages."""
+        children = awaited_children(warm)
+        if not children:
+            return []
+        known = {run.run_id: run for run in await self._store.runs(list(children))}
+        found: list[Message] = []
+        for child, promise in children.items():
+            if child not in known:
+                raise BooksDiffer(
+                    f"run {child!r} is not in the store, and step {promise.step} of run {warm.run_id!r} waits for it",
+                    "restore it from a backup and start the engine again; or cancel the run",
+                )
+            guid = result_guid(warm.run_id, promise.step, promise.attempt or 1)
+            if known[child].closed_at_ms is not None and not is_pending(stored.messages, guid):
+                found += await self._result_of(known[child], warm.run_id, promise)
+        return found
+
+    async def _result_of(self, child: Run, parent: RunId, promise: DurablePromise) -> list[Message]:
+        end = await self._store.chain_end(child.origin) or child
+        if end.closed_at_ms is None or end.status is Status.CONTINUED:
+            return []
+        (last,) = await self._store.entries(end.run_id, end.seq - 1, end.seq) or (None,)
+        event = None if last is None else last.event
+        if isinstance(event, e.ExecutionCancelled):
+            lost = RunCancelled.of(end.run_id, event.reason)
+            kind, payload = "gave-up", encode_failure(self._codec, lost)
+        elif isinstance(event, e.Terminal) and event.payload is not None:
+            is_done = isinstance(event, e.ExecutionCompleted)
+            kind, payload = "completed" if is_done else "gave-up", event.payload
+        else:
+            return []
+        guid = result_guid(parent, promise.step, promise.attempt or 1)
+        now = self._sources.now_ms()
+        found = await self._store.messages(parent)
+        if any(message.guid == guid and state == "pending" for message, state, _ in found):
+            # The child ended after the messages of its parent were read.
+            return []
+        return [Message(parent, guid, kind, AT_ONCE, now, promise.step, payload)]
+
+
+def _without_damaged(
+    warm: WarmRun, stored: StoredRun, put_back: Sequence[Message | Work]
+) -> Bundle:
+    """A bundle that deletes damaged rows with the keys of rows to write: the store does not overwrite existing rows."""
+    bundle = Bundle()
+    for row in put_back:
+        if row.guid in stored.messages:
+            bundle.acknowledge(warm.fence, row.guid)
+        if isinstance(row, Work) and row.step in stored.work:
+            bundle.drop_work(warm.fence, row.step)
+    return bundle
+
+
+def _reindex(bundle: Bundle, warm: WarmRun, stored: StoredRun) -> bool:
+    """Write the missing rows of a graph's index, and delete the surplus ones. False if the index is right."""
+    machine, rows = warm.machine, stored.index or GraphRows()
+    if not isinstance(machine, GraphMachine):
+        return False
+    # Changes that are decided and not written yet bring their own rows.
+    undecided = machine.record.changes
+    expected, held = index_of(machine), stored_index(rows.readiness, rows.inbox, rows.hooks)
+    held.follow(undecided)
+    # A signal that met its hook deleted the hook's row; its message is pending.
+    served = {message.step for message in stored.messages.values() if message.is_pending}
+    lost = expected.hooks.keys() - held.hooks.keys() - served
+    surplus = held.hooks.keys() - expected.hooks.keys()
+    is_wrong = (held.waiting, held.given) != (expected.waiting, expected.given)
+    if undecided or not (is_wrong or lost or surplus):
+        return False
+    if is_wrong:
+        bundle.rebuild(warm.fence, expected.readiness, expected.inbox)
+    for step in surplus:
+        bundle.unhook(warm.fence, step)
+    for step in lost:
+        again = machine.hook_again(step)
+        if again is not None:
+            bundle.hook(warm.fence, *again)
+    return True
+
+
+def _name_of(row: Message | Work) -> str:
+    return (
+        f"{row.kind} of step {row.step}" if isinstance(row, Message) else f"work of step {row.step}"
+    )

@@ -1,0 +1,154 @@
+"""Staging: turns the facts for a run into a batch to commit. It has no effect outside the host's memory."""
+
+from collections.abc import Callable, Sequence
+from logging import INFO
+
+from perdure.authoring.context import Info
+from perdure.core.ids import RunId, StepId, new_run_id
+from perdure.core.journal import events as e
+from perdure.engine.known_programs import KnownPrograms
+from perdure.engine.programs.rebuilding import new_machine
+from perdure.engine.runs.attempts import start_attempt
+from perdure.engine.runs.effects import CreateRun, RecordedChange
+from perdure.engine.runs.log_notes import RunStarted
+from perdure.engine.runs.warm import WarmRun
+from perdure.host.context import HostContext
+from perdure.host.logs import run_log
+from perdure.host.runs.batch import Batch, RunStart, start_of
+from perdure.host.runs.cache import RunCache
+from perdure.host.tasks.executor import Executor
+from perdure.host.tasks.slots import WaitingSteps
+from perdure.host.watchers import RunEnding
+
+Act = Callable[[WarmRun], None]
+
+
+class Staging:
+    """The phases of a turn: feed, reserve, write. One that fails undoes the batch."""
+
+    def __init__(
+        self,
+        context: HostContext,
+        programs: KnownPrograms,
+        cache: RunCache,
+        executor: Executor,
+        waiting: WaitingSteps,
+    ) -> None:
+        self._context = context
+        self._codec = context.codec
+        self._sources = context.sources
+        self._programs = programs
+        self._cache = cache
+        self._executor = executor
+        self._waiting = waiting
+
+    def new_run_id(self) -> RunId:
+        return new_run_id(self._sources.now_ms(), self._sources.entropy(10))
+
+    def new_run(self, run_id: RunId, start: RunStart) -> WarmRun:
+        """A run in memory, at its first wait. It is in the store when its first batch is."""
+        workflow, event = start.workflow, start.event(run_id)
+        key = event.idempotency_key
+        info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
+        machine = new_machine(workflow, info, self._codec, self._sources, self._programs)
+        machine.feed(event)
+        for fact in start.heritage.inherited:
+            machine.feed(fact)
+        if run_log.isEnabledFor(INFO):
+            machine.log_notes.append(RunStarted(event.parent_id, event.continues))
+        run = WarmRun(machine, start.row(run_id, self._sources.now_ms(), self._context.host_id))
+        self._cache.add(run)
+        return run
+
+    def begin_run(self, run_id: RunId, start: RunStart) -> Batch:
+        """A new run, of which nothing is written yet."""
+        return Batch(self.new_run(run_id, start))
+
+    def turn(self, run: WarmRun, act: Act) -> Batch:
+        """Let `act` feed facts, and write what follows into a batch, to be committed."""
+        return self.write(self.reserve(self.feed(run, act)))
+
+    def feed(self, run: WarmRun, act: Act) -> Batch:
+        """Let `act` feed facts. What the program decides is not written yet."""
+        batch = Batch(run)
+        try:
+            act(run)
+        except BaseException:
+            self.undo(batch)
+            raise
+        return batch
+
+    def reserve(self, batch: Batch) -> Batch:
+        """Reserve slots for the attempts that the run wants to start; those without one wait."""
+        try:
+            self._reserve(batch.run, batch)
+        except BaseException:
+            self.undo(batch)
+            raise
+        return batch
+
+    def _reserve(self, run: WarmRun, batch: Batch) -> None:
+        machine = run.machine
+        machine.continue_turn()
+        for promise in machine.unstarted:
+            if promise.is_settled or promise.is_running:
+                continue
+            if self._waiting.reserve(run.run_id, promise):
+                batch.starts.append((run, promise, start_attempt(machine, promise)))
+        machine.unstarted.clear()
+        if machine.unwanted:
+            unwanted, machine.unwanted = machine.unwanted, []
+            batch.unwanted = [*batch.unwanted, *((run.run_id, step) for step in unwanted)]
+        if machine.log_notes:
+            notes, machine.log_notes = machine.log_notes, []
+            batch.log_notes = [*batch.log_notes, (run, notes)]
+
+    def write(self, batch: Batch) -> Batch:
+        """Write what is decided into the batch's bundle."""
+        try:
+            if changes := batch.run.machine.take_changes():
+                self.write_changes(batch.run, changes, batch)
+            else:
+                self.note_unfinished(batch)
+        except BaseException:
+            self.undo(batch)
+            raise
+        return batch
+
+    def write_changes(self, run: WarmRun, changes: Sequence[RecordedChange], batch: Batch) -> None:
+        """Write some changes, and with them the runs that they spawn."""
+
+        def adopt(birth: CreateRun) -> None:
+            child = self.new_run(birth.run_id, start_of(run, birth))
+            child.pin()
+            batch.children = [*batch.children, child]
+            self._reserve(child, batch)
+            changes = child.machine.take_changes()
+            if isinstance(changes[-1].event, e.RunContinued):
+                # The child continued as another run at once, and that may do the same: each gets its own commit.
+                child.machine.record.changes.append(changes.pop())
+                batch.unfinished = [*batch.unfinished, child]
+            self.write_changes(child, changes, batch)
+
+        sent = run.write(batch.bundle, changes, self._sources, adopt)
+        if sent:
+            batch.messages = [*batch.messages, *sent]
+        if run.machine.has_more and run not in batch.unfinished:
+            batch.unfinished = [*batch.unfinished, run]
+        last = changes[-1].event
+        if isinstance(last, e.Terminal):
+            status = run.journal.state.status
+            batch.endings = [*batch.endings, (run, RunEnding.of(status, last))]
+
+    def note_unfinished(self, batch: Batch) -> None:
+        """Note that the run has more to decide, even if this turn wrote nothing."""
+        if batch.run.machine.has_more and batch.run not in batch.unfinished:
+            batch.unfinished = [*batch.unfinished, batch.run]
+
+    def undo(self, batch: Batch) -> None:
+        """Nothing of the batch is durable: free its slots and evict its runs."""
+        for _, promise, _ in batch.starts:
+            self._executor.give_back(promise.task)
+        for child in batch.children:
+            self._cache.evict(child)
+        self._cache.evict(batch.run)

@@ -1,0 +1,376 @@
+"""Executes task attempts, each in a slot.
+
+An attempt starts only when its slot is reserved and its intent is durable. What its task returns or raises becomes the
+outcome of the attempt.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from functools import partial
+from threading import get_ident
+from typing import Any, Protocol
+
+from perdure.authoring.context import TASK
+from perdure.authoring.failures import encode_failure
+from perdure.authoring.signature import Arguments
+from perdure.authoring.task import Task
+from perdure.core.codec import encode_named
+from perdure.core.errors import NotDone
+from perdure.core.ids import RunId, StepId
+from perdure.engine.runs.attempt_outcome import AttemptOutcome
+from perdure.host.context import HostContext
+from perdure.host.tasks.attempt import Attempt, AttemptGroup
+from perdure.host.tasks.gate import Gate
+from perdure.host.tasks.logs import note_outcome, note_start
+from perdure.host.tasks.published import Publisher
+from perdure.host.tasks.streams import StreamWriter
+from perdure.host.tasks.threads import Threads
+from perdure.host.tasks.timeouts import TimedCall
+from perdure.store.process import OwnProcess
+
+
+class ExecutorOwner(Protocol):
+    """The host, as far as the executor needs it."""
+
+    def slot_freed(self) -> None:
+        """An attempt has ended and its slot is free."""
+
+    async def transact(self, attempt: Attempt) -> AttemptOutcome | None:
+        """Execute a transactional attempt and commit its success. Returns a failure that is still to be reported."""
+
+
+class Executor:
+    """The slots of a host and the attempts in them. Sync attempts also need one of the threads."""
+
+    def __init__(
+        self,
+        context: HostContext,
+        owner: ExecutorOwner,
+        gate: Gate,
+        publisher: Publisher,
+        streams: StreamWriter,
+        threads: Threads | None = None,
+    ) -> None:
+        settings = context.settings
+        self._loop = asyncio.get_running_loop()
+        self.process = OwnProcess("a task")
+        self._thread = get_ident()
+        self._caller_context = copy_context()
+        self._context = context
+        self._codec = context.codec
+        self._owner = owner
+        self._gate = gate
+        self._publisher = publisher
+        self.chunks_of = streams.chunks_of
+        """Where an attempt's chunks go."""
+        self._free = settings.concurrency
+        self._free_threads = settings.threads
+        self._threads = threads or Threads(settings.threads)
+        self._attempts: dict[AttemptGroup, dict[StepId, Attempt]] = {}
+        """The attempts that run here, or whose outcome is on its way."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        """One for each attempt that runs or reports its outcome."""
+        self.stopped: list[Attempt] = []
+        """Attempts of this host's own runs that it cancelled, or did not start, because it stops."""
+        self.stopped_claims: list[Attempt] = []
+        """Attempts of claimed work that it cancelled because it stops."""
+        self._is_open = True
+        self._is_closed = False
+
+    def reserve(self, task: Task[..., Any]) -> bool:
+        """Take a slot for an attempt of `task`, if one is free."""
+        if not self.has_slot(task.is_async):
+            return False
+        self._free -= 1
+        if not task.is_async:
+            self._free_threads -= 1
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the executor still gives slots out."""
+        return self._is_open
+
+    def has_slot(self, is_async: bool) -> bool:
+        return self.free(is_async) > 0
+
+    def free(self, is_async: bool) -> int:
+        """How many attempts of that kind have a slot; a sync one also needs a thread."""
+        free = self._free if is_async else min(self._free, self._free_threads)
+        return free if self._is_open else 0
+
+    def free_slots(self) -> int:
+        """How many attempts of either kind could start now."""
+        may_begin = self._is_open and self._gate.is_open
+        return self.free(is_async=False) if may_begin else 0
+
+    @property
+    def runs(self) -> list[RunId]:
+        """The runs of this host that have attempts here."""
+        return [run_id for run_id, is_claimed in self._attempts if not is_claimed]
+
+    @property
+    def under_way(self) -> list[Attempt]:
+        """The attempts whose code runs here and whose outcome is not on its way yet."""
+        attempts = (attempt for steps in self._attempts.values() for attempt in steps.values())
+        return [attempt for attempt in attempts if not attempt.is_over]
+
+    def give_back(self, task: Task[..., Any]) -> None:
+        self._free += 1
+        if not task.is_async:
+            self._free_threads += 1
+        self._owner.slot_freed()
+
+    def find(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> Attempt | None:
+        """The attempt of a step that runs here or has its outcome on its way, of an own run or of claimed work."""
+        return self._attempts.get((run_id, is_claimed), {}).get(step)
+
+    def start(self, attempt: Attempt) -> None:
+        """Execute the attempt in its reserved slot, then report its outcome."""
+        group, step = attempt.group, attempt.info.step
+        if self._is_closed:
+            # Its intent became durable after the stop: the next owner of the run starts it.
+            self.stopped.append(attempt)
+            self._attempts.setdefault(group, {})[step] = attempt
+            return
+        if step in self._attempts.get(group, ()):
+            # An earlier attempt may still run if this host lost the run and has it again.
+            self.cancel(attempt.info.run_id, step, is_claimed=attempt.is_claimed)
+        attempt.output = self
+        # In a context of its own: context variables that one attempt sets must not reach the next.
+        attempt.runner = self._loop.create_task(
+            self._live(attempt), context=self._caller_context.copy()
+        )
+        self.tasks.add(attempt.runner)
+        self._attempts.setdefault(group, {})[step] = attempt
+
+    def cancel(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> None:
+        """Stop an attempt and drop its outcome. One that already reports its outcome continues."""
+        attempt = self._attempts.get((run_id, is_claimed), {}).get(step)
+        if attempt is not None and attempt.runner is not None and not attempt.is_reporting:
+            self.forget(attempt)
+            self._interrupt(attempt)
+
+    def _interrupt(self, attempt: Attempt) -> None:
+        if attempt.runner is not None:
+            attempt.runner.cancel()
+            if not attempt.has_begun:
+                # Its coroutine never starts, so it can't clean up after itself.
+                self._end(attempt)
+
+    def cancel_run(self, run_id: RunId) -> None:
+        for step in list(self._attempts.get((run_id, False), ())):
+            self.cancel(run_id, step)
+
+    def drain(self) -> None:
+        """Give out no more slots. Attempts that have one continue."""
+        self._is_open = False
+
+    def close(self) -> None:
+        """Cancel all attempts."""
+        self._is_open = False
+        self._is_closed = True
+        for (run_id, is_claimed), steps in list(self._attempts.items()):
+            for step, attempt in list(steps.items()):
+                if is_claimed:
+                    if attempt.runner is not None and not attempt.is_reporting:
+                        self.stopped_claims.append(attempt)
+                    self.cancel(run_id, step, is_claimed=True)
+                elif attempt.runner is not None and not attempt.is_reporting:
+                    # It stays registered: while it is here, its step is not in doubt.
+                    self.stopped.append(attempt)
+                    self._interrupt(attempt)
+        self._threads.close()
+
+    def publish(self, attempt: Attempt, name: str, value: object) -> None:
+        """Publish a value, from any thread."""
+        payload = encode_named(
+            self._codec, value, lambda: f"value {name!r} published by {attempt.text}"
+        )
+        if get_ident() == self._thread:
+            self._publisher.publish(attempt, name, payload)
+        else:
+            self._loop.call_soon_threadsafe(self._publish_from_thread, attempt, name, payload)
+
+    def _publish_from_thread(self, attempt: Attempt, name: str, payload: bytes) -> None:
+        if not attempt.is_over:
+            self._publisher.publish(attempt, name, payload)
+
+    def forget(self, attempt: Attempt) -> None:
+        """Remove an attempt whose run has its outcome, or does not need it."""
+        group, step = attempt.group, attempt.info.step
+        steps = self._attempts.get(group)
+        if steps is not None and steps.get(step) is attempt:
+            del steps[step]
+            if not steps:
+                del self._attempts[group]
+
+    async def _live(self, attempt: Attempt) -> None:
+        attempt.has_begun = True
+        try:
+            if not self._gate.is_open:
+                await self._gate.wait()
+            note_start(attempt)
+            if not attempt.task.is_transactional:
+                outcome = await self.outcome(attempt)
+            elif (failure := await self._transact(attempt)) is not None:
+                outcome = failure
+            else:
+                return
+            attempt.is_reporting = True
+            # A reader that sees the outcome also sees the values published before it.
+            if (published := self._publisher.settle(attempt.info.run_id)) is not None:
+                await published
+            if attempt.chunks is not None and attempt.chunks.end():
+                outcome = await attempt.chunks.settle(outcome)
+            note_outcome(attempt, outcome, self._codec)
+            if (report := attempt.report(attempt, outcome)) is not None:
+                await report
+        except Exception as error:  # no caller awaits this task
+            self._context.fail(error)
+        finally:
+            self._end(attempt)
+
+    async def _transact(self, attempt: Attempt) -> AttemptOutcome | None:
+        """Execute a transactional attempt. Returns a failure that is still to be reported."""
+        failure = None
+        try:
+            failure = await self._owner.transact(attempt)
+        finally:
+            if failure is None:
+                self.forget(attempt)
+        return failure
+
+    def _end(self, attempt: Attempt) -> None:
+        if attempt.has_slot and not attempt.is_occupied:
+            self._release(attempt)
+        if attempt.chunks is not None:
+            attempt.chunks.close()
+        attempt.error = None
+        if attempt.runner is not None:
+            self.tasks.discard(attempt.runner)
+            attempt.runner = None
+
+    def _release(self, attempt: Attempt) -> None:
+        if attempt.has_slot:
+            attempt.has_slot = False
+            self.give_back(attempt.task)
+
+    def _left_thread(self, attempt: Attempt, _: object) -> None:
+        attempt.thread = None
+        self._left(attempt)
+
+    def _left_call(self, attempt: Attempt, call: asyncio.Task[Any]) -> None:
+        if attempt.call is call:
+            attempt.call = None
+            self._left(attempt)
+
+    def _left(self, attempt: Attempt) -> None:
+        if attempt.has_ended:
+            # Its caller has given it up already.
+            self._release(attempt)
+
+    async def outcome(self, attempt: Attempt) -> AttemptOutcome:
+        """Execute the attempt and return its outcome, without reporting it."""
+        task = attempt.task
+        try:
+            if task.timeout_ms is None and task.heartbeat_timeout_ms is None:
+                result = await self._call(attempt)
+            else:
+                result = await self._limited(attempt)
+            return AttemptOutcome(True, self._pack(attempt, result), False, attempt.is_reconciled)
+        except asyncio.CancelledError as error:
+            runner = asyncio.current_task()
+            if runner is None or runner.cancelling():
+                raise
+            # The task itself raised this: nothing cancelled the attempt.
+            attempt.error = error
+            return AttemptOutcome(False, encode_failure(self._codec, error))
+        except KeyboardInterrupt:
+            # A request to end the process, not an outcome of the task.
+            raise
+        except BaseException as error:  # any other exception, SystemExit too, is the outcome
+            failure = encode_failure(self._codec, error)
+            attempt.error = error
+            return AttemptOutcome(False, failure, task.retry.covers(error))
+        finally:
+            if not attempt.is_occupied:
+                self._release(attempt)
+
+    def _pack(self, attempt: Attempt, result: object) -> bytes:
+        return attempt.task.pack_result(
+            self._codec, result, lambda: f"the result of {attempt.text}"
+        )
+
+    async def _limited(self, attempt: Attempt) -> Any:
+        """Call the task's function under its timeouts."""
+        task = attempt.task
+        total_s = None if task.timeout_ms is None else task.timeout_ms / 1000
+        silence_s = None if task.heartbeat_timeout_ms is None else task.heartbeat_timeout_ms / 1000
+        name = f"attempt {attempt.info.attempt} of task {task.name!r}"
+        call = TimedCall(self._call(attempt), name, total_s, silence_s)
+        attempt.call = call.task
+        call.task.add_done_callback(partial(self._left_call, attempt))
+        if silence_s is not None:
+            attempt.on_heartbeat = partial(self._loop.call_soon_threadsafe, call.beat)
+        return await call.outcome()
+
+    def _call(self, attempt: Attempt) -> Coroutine[Any, Any, Any]:
+        """A coroutine that calls the task's function in the current context."""
+        TASK.set(attempt)
+        arguments = attempt.task.signature.unpack(self._codec, attempt.payload)
+        if attempt.is_doubted:
+            return self._call_after_doubt(attempt, arguments)
+        return self._call_with(attempt, arguments)
+
+    async def _call_after_doubt(self, attempt: Attempt, arguments: Arguments) -> Any:
+        result = await self._reconcile(attempt, arguments)
+        return result if attempt.is_reconciled else await self._call_with(attempt, arguments)
+
+    def _call_with(self, attempt: Attempt, arguments: Arguments) -> Coroutine[Any, Any, Any]:
+        task = attempt.task
+        args, kwargs = arguments
+        call: Coroutine[Any, Any, Any]
+        if task.is_transactional:
+            call = task.fn(attempt.transaction, *args, **kwargs)
+        elif task.is_async:
+            call = task.fn(*args, **kwargs)
+        else:
+            call = self._in_thread(attempt, partial(task.fn, *args, **kwargs))
+        return call
+
+    async def _reconcile(self, attempt: Attempt, arguments: Arguments) -> Any:
+        """Ask the task's reconcile function what became of an attempt in doubt; a result marks it reconciled."""
+        reconcile = attempt.task.reconcile
+        if reconcile is None:
+            return None
+        args, kwargs = reconcile.arguments(attempt.key, arguments)
+        ask = partial(reconcile.fn, *args, **kwargs)
+        try:
+            result = await (ask() if reconcile.is_async else self._in_thread(attempt, ask))
+        except NotDone:
+            return None
+        attempt.is_reconciled = True
+        return result
+
+    async def _in_thread(self, attempt: Attempt, call: Callable[[], Any]) -> Any:
+        inside = partial(copy_context().run, _contained, call)
+        thread = attempt.thread = self._threads.submit(inside)
+        thread.add_done_callback(partial(self._left_thread, attempt))
+        # Shielded: a thread continues when its attempt is cancelled, and keeps the slot until it returns.
+        result, error = await asyncio.shield(thread)
+        if isinstance(error, KeyboardInterrupt):
+            # A thread can't be interrupted: the task raised this itself.
+            raise RuntimeError(f"the task raised {error!r}") from error  # noqa: TRY004 - it is no type
+        if error is not None:
+            raise error
+        return result
+
+
+def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """The result or exception of a call, as values: a future can't carry every exception."""
+    try:
+        return call(), None
+    except BaseException as error:  # raised again in the event loop
+        return None, error

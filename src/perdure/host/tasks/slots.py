@@ -1,0 +1,100 @@
+"""Steps that wait for a slot, or in quarantine."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+from perdure.core.ids import RunId, StepId
+from perdure.engine.runs.promise import DurablePromise
+from perdure.engine.runs.warm import WarmRun
+from perdure.host.tasks.executor import Executor
+from perdure.host.tasks.quarantine import Quarantine
+
+Advance = Callable[[RunId, Callable[[WarmRun], None]], Awaitable[bool]]
+
+
+class WaitingSteps:
+    """Two queues, of async and of sync steps, each in the order of asking.
+
+    Slots that become free together are filled together, so that steps of one run start in one commit.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        advance: Advance,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        quarantine_s: float,
+    ) -> None:
+        self._executor = executor
+        self.quarantine = Quarantine(executor, self._begin_one, spawn, quarantine_s)
+        self._advance = advance
+        self._spawn = spawn
+        self._queues: dict[bool, OrderedDict[tuple[RunId, StepId], int]] = {
+            is_async: OrderedDict() for is_async in (True, False)
+        }
+        """Async and sync steps that wait, each with its number: the lowest has waited longest."""
+        self._numbers = count()
+        self._freed = 0
+        """Slots that became free in this iteration of the event loop."""
+
+    def reserve(self, run_id: RunId, promise: DurablePromise) -> bool:
+        """Take a slot for the next attempt of a step. One that can't begin now waits, and begins when it can."""
+        if promise.doubts and not self.quarantine.admits(run_id, promise):
+            return False
+        task = promise.task
+        if self._executor.reserve(task):
+            return True
+        self._queues[task.is_async][run_id, promise.step] = next(self._numbers)
+        return False
+
+    def drop(self, run_id: RunId, step: StepId) -> None:
+        """Forget a step that its run no longer needs."""
+        for queue in self._queues.values():
+            queue.pop((run_id, step), None)
+        self.quarantine.drop(run_id, step)
+
+    def fill(self) -> bool:
+        """Give a free slot to a waiting step. False if no step waits for such a slot."""
+        if not any(queue and self._executor.has_slot(kind) for kind, queue in self._queues.items()):
+            return False
+        self._freed += 1
+        if self._freed == 1:
+            # Not at once: slots that become free in the same iteration of the loop are filled together.
+            self._spawn(self._begin())
+        return True
+
+    async def _begin(self) -> None:
+        """Begin as many steps as slots became free; and others, if not every one is still wanted."""
+        freed, self._freed = self._freed, 0
+        while runs := self._take(freed).items():
+            await asyncio.gather(
+                *(self._advance(run, partial(_want, steps)) for run, steps in runs)
+            )
+
+    async def _begin_one(self, run_id: RunId, step: StepId) -> None:
+        await self._advance(run_id, partial(_want, [step]))
+
+    def _take(self, most: int) -> dict[RunId, list[StepId]]:
+        """Those that have waited longest and have a slot, by run."""
+        left, threads = self._executor.free(is_async=True), self._executor.free(is_async=False)
+        found: dict[RunId, list[StepId]] = {}
+        for _ in range(min(most, left)):
+            queues = [
+                queue for kind, queue in self._queues.items() if queue and (kind or threads > 0)
+            ]
+            if not queues:
+                break
+            queue = min(queues, key=lambda queue: next(iter(queue.values())))
+            threads -= queue is self._queues[False]
+            (run_id, step), _ = queue.popitem(last=False)
+            found.setdefault(run_id, []).append(step)
+        return found
+
+
+def _want(steps: Sequence[StepId], run: WarmRun) -> None:
+    promises = run.machine.promises
+    run.machine.unstarted.extend(promises[step] for step in steps if step in promises)

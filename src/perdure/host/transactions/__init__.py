@@ -1,0 +1,1 @@
+"""Transactions that commit a user's own rows together with what the engine writes."""

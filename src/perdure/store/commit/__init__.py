@@ -1,0 +1,1 @@
+"""Bundles, the groups they merge into, and the committer that writes groups."""

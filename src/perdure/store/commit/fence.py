@@ -1,0 +1,19 @@
+"""The fence: the right to write one run."""
+
+from perdure.core.ids import RunId
+
+
+class Fence:
+    """The epoch under which an owner writes a run. Broken as soon as one bundle under it is rejected.
+
+    A takeover raises the epoch in the store, so that the store rejects every bundle under the old one. A rejected
+    bundle breaks the fence because the journal in memory is then ahead of the store: the host must load the run
+    again, under a new fence.
+    """
+
+    __slots__ = ("broken", "epoch", "run_id")
+
+    def __init__(self, run_id: RunId, epoch: int) -> None:
+        self.run_id = run_id
+        self.epoch = epoch
+        self.broken = False

@@ -1,0 +1,1 @@
+"""Rows of the store as plain values, and their decoding."""

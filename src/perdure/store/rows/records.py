@@ -1,0 +1,198 @@
+"""Rows of runs, of claimed work and of graphs, as plain values."""
+
+import msgspec
+
+from perdure.core.ids import Guid, HostId, RunId, StepId
+from perdure.core.journal.entry import Entry
+from perdure.core.journal.state import Status
+from perdure.core.ledger import AccountId
+from perdure.core.messages import MessageSummary, Work
+
+
+class SentMessage(msgspec.Struct, frozen=True):
+    """A message sent before: the run or mailbox where it waits, with its payload; or, if `is_taken`, the run that
+    recorded it."""
+
+    run_id: RunId
+    payload: bytes | None
+    is_taken: bool
+
+
+class NewRun(msgspec.Struct, frozen=True):
+    """A run to create. `key` is unique within scope and program; `chain` is as in `Run`.
+
+    `replaces` is the closed run that holds the key and hands it over to the new run.
+    """
+
+    run_id: RunId
+    program: str
+    created_at_ms: int
+    scope: str = ""
+    version: str = ""
+    digest: str = ""
+    key: str | None = None
+    owner: HostId | None = None
+    chain: RunId | None = None
+    replaces: RunId | None = None
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run as stored. `seq` counts its entries; `head` is the hash of the last one.
+
+    `parked` is the reason why the run is parked, or `None`. `chain` is the first run of the chain that this one
+    continues; `None` if it continues none. `damage` describes invalid values in the row, or `None`: a host parks a
+    damaged run and does nothing else with it.
+    """
+
+    run_id: RunId
+    scope: str
+    program: str
+    version: str
+    digest: str
+    key: str | None
+    owner: HostId | None
+    epoch: int
+    seq: int
+    head: bytes
+    semaphore: int
+    status: Status
+    created_at_ms: int
+    closed_at_ms: int | None
+    parked: str | None = None
+    chain: RunId | None = None
+    damage: str | None = None
+
+    @property
+    def origin(self) -> RunId:
+        """The first run of its chain, or itself."""
+        return self.chain or self.run_id
+
+
+def run_from_new(new: NewRun) -> Run:
+    """A new run as it will be stored, as far as its row is known before the commit."""
+    names = (new.scope, new.program, new.version, new.digest, new.key, new.owner)
+    return Run(new.run_id, *names, 0, 0, b"", 0, Status.RUNNING, new.created_at_ms, None)
+
+
+class ReadinessRow(msgspec.Struct, frozen=True):
+    """A node of a graph that waits: `completed` of its `required` predecessors are resolved."""
+
+    step: StepId
+    required: int
+    completed: int
+
+
+class InboxRow(msgspec.Struct, frozen=True):
+    """A value that waits for a node: its source step, its name, and its position if it is an item of a spread."""
+
+    step: StepId
+    source: StepId
+    variable: str
+    position: int
+    value: bytes
+
+
+class GraphRows(msgspec.Struct, frozen=True):
+    """A run's rows in the graph tables: readiness, inbox, and the mailbox of each step that awaits a signal."""
+
+    readiness: list[ReadinessRow] = []
+    inbox: list[InboxRow] = []
+    hooks: list[tuple[StepId, RunId]] = []
+
+
+class StoredRun(msgspec.Struct, frozen=True):
+    """All rows of a run, from one snapshot: both books, messages and work.
+
+    `messages` are the messages to its steps, by GUID. `work` has the steps that are on a queue, each with the GUID of
+    its result. `index` is `None` for a run that is not of a graph.
+    """
+
+    run: Run
+    entries: list[Entry]
+    balances: dict[AccountId, int] = {}
+    messages: dict[Guid, MessageSummary] = {}
+    work: dict[StepId, Guid] = {}
+    index: GraphRows | None = None
+
+
+class TaskHolder(msgspec.Struct, frozen=True):
+    """The host whose task publishes a value: it owns the run or, with a `step`, has claimed that task."""
+
+    host: HostId
+    step: StepId | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Work that a host may do until its lease ends; `token` proves the claim.
+
+    `claims` counts the successive claims, this one included, without those returned unstarted.
+    """
+
+    work: Work
+    token: str
+    claims: int
+
+    @property
+    def doubts(self) -> int:
+        """How many earlier claims may have started the task."""
+        return self.claims - 1
+
+
+class HookRow(msgspec.Struct, frozen=True):
+    """How a signal finds a run: a step waits for it at the mailbox, or a search key names the run."""
+
+    run_id: RunId
+    step: StepId
+    kind: str
+    mailbox: RunId
+    topic: str
+    key: str
+    since_ms: int
+
+
+class BroadcastRow(msgspec.Struct, frozen=True):
+    """A signal to all open runs that have a search key; with `scrub`, later broadcasts do not find these runs.
+
+    The GUID of each message is made of its run's id and `suffix`.
+    """
+
+    mailbox: RunId
+    kind: str
+    payload: bytes | None
+    suffix: str
+    now_ms: int
+    scrub: bool
+
+
+class NewProgram(msgspec.Struct, frozen=True):
+    """A version of a program to deploy."""
+
+    name: str
+    version: str
+    digest: str
+    content: str
+
+
+class StoredProgram(msgspec.Struct, frozen=True):
+    """A deployed version of a graph. `open_runs` counts its open runs, `activations` how often it became the active
+    version."""
+
+    name: str
+    version: str
+    digest: str
+    content: str
+    deployed_at_ms: int
+    is_active: bool
+    activations: int
+    open_runs: int
+
+
+class DeployedProgram(msgspec.Struct, frozen=True):
+    """A deployed version as hosts read it. `content` is `None` if the caller has it already."""
+
+    name: str
+    version: str
+    digest: str
+    content: str | None
+    is_active: bool
+    activations: int

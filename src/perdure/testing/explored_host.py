@@ -1,0 +1,174 @@
+"""The host of an exploration: a real host that works in discrete moves, moves the virtual time, and can be killed."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perdure.core.errors import IllegalAppend, LedgerError, ReadinessOverflow
+from perdure.core.ids import HostId, RunId
+from perdure.host.host import POLL_MS, Host
+from perdure.host.runs.cache import RunCache
+from perdure.host.settings import Settings
+from perdure.host.tasks.gate import Gate
+from perdure.host.tasks.streams import StreamWriter
+from perdure.testing.crashing_store import CrashingStore
+from perdure.testing.host_parts import FaultyRunCache, WatchedExecutor
+from perdure.testing.skewed_clocks import sources_of
+
+if TYPE_CHECKING:
+    from perdure.testing.simulation import Simulation
+
+T = TypeVar("T")
+
+MAX_IDLE_POLLS = 40
+"""Polls without anything to do after which a host counts as stuck."""
+
+PAUSE_S = 0.005
+"""Real time between two such polls."""
+
+
+class ExploredHost(Host):
+    """Advances the runs of a simulation until all are over or it dies. Time moves only when it has nothing to do."""
+
+    def __init__(self, simulation: "Simulation", host_id: HostId) -> None:
+        self._simulation = simulation
+        self.host_id = host_id
+        self._idle_polls_left = MAX_IDLE_POLLS
+        self.victims: set[HostId] = set()
+        """Living hosts that this one takes for dead. It takes over their runs, also those that they still create."""
+        self.crashing_store = CrashingStore(simulation, host_id)
+        store: Any = self.crashing_store
+        super().__init__(
+            *(store, host_id, simulation.codec, sources_of(simulation, host_id)),
+            *(simulation.settings, simulation.queues),
+        )
+
+    executor: WatchedExecutor
+
+    def _make_executor(self, gate: Gate, streams: StreamWriter) -> WatchedExecutor:
+        parts = self.context, self, gate, self.publisher, streams
+        return WatchedExecutor(self._simulation, *parts)
+
+    def _make_cache(self, settings: Settings) -> RunCache:
+        return FaultyRunCache(self._simulation, settings.warm_runs)
+
+    def failed(self, error: BaseException) -> None:
+        self._simulation.violations.append(f"the host failed: {error!r}")
+
+    def rows_repaired(self, run_id: RunId, rows: Sequence[str]) -> None:
+        """The explorer deletes no rows, so rows that a load had to restore were lost by the engine."""
+        self._simulation.violations.append(f"run {run_id} has lost rows: {', '.join(rows)}")
+
+    def advance_failed(self, run_id: RunId, problem: Exception) -> None:
+        """A write that breaks the rules of journal, ledger or readiness is the engine's fault, not the program's.
+
+        It is a violation even if the host could retry it with fewer facts.
+        """
+        what = f"run {run_id} can't be written: {problem}"
+        is_engines_fault = isinstance(problem, IllegalAppend | LedgerError | ReadinessOverflow)
+        if is_engines_fault and what not in self._simulation.violations:
+            self._simulation.violations.append(what)
+
+    @property
+    def is_dead(self) -> bool:
+        return self.crashing_store.death.done()
+
+    @property
+    def tasks(self) -> set[asyncio.Task[Any]]:
+        """The background tasks of the host and of its store."""
+        return self.dispatcher.tasks | self.crashing_store.tasks
+
+    async def survive(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """The result of `work`, or `None` if the host dies before `work` ends."""
+        task = asyncio.ensure_future(work)
+        either: list[asyncio.Future[Any]] = [task, self.crashing_store.death]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        return None
+
+    async def live(self) -> None:
+        """Advance every run until all are over, or until the host dies."""
+        try:
+            while self._simulation.open and not self.is_dead:
+                await self.survive(self._move())
+            if not self.is_dead:
+                # Messages to runs that are over must be handled, too.
+                await self.survive(self.poller.poll())
+        except asyncio.CancelledError:
+            # The schedule exceeded its time limit, or the host whose commit this one interrupted was cancelled.
+            self._simulation.unfinished.update(self.executor.executing)
+            raise
+        finally:
+            await self._clean_up()
+
+    async def _move(self) -> None:
+        """Take over, poll, or wait for a background task; if there is nothing of these to do, let time pass."""
+        for dead in [*self._simulation.dead, *self.victims]:
+            runs = await self.context.store.take_over(dead, self.host_id, 1000)
+            self._simulation.dead.discard(dead)
+            await self.dispatcher.resume(runs)
+        if self._simulation.script.must_poll:
+            self._simulation.script.must_poll = False
+            await self.poller.poll()
+        if tasks := self.tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return
+        await self.poller.poll()
+        if self._simulation.open and not self.tasks:
+            await self._pass_time()
+
+    async def _pass_time(self) -> None:
+        """Move the time to the next due message or work, or play the script."""
+        store, sources = self.context.store, self._simulation.sources
+        times = [await store.next_due(self.host_id), await store.next_work(self._simulation.queues)]
+        due = min((time for time in times if time is not None), default=None)
+        if due is None or await self._simulation.awaits_signal():
+            # Play the script before a timeout passes: later, the wait that it is for would be over.
+            if await self._simulation.script.play():
+                return
+        if due is None and self._idle_polls_left:
+            # Another host may be in the middle of a commit, and real hosts poll from time to time.
+            self._idle_polls_left -= 1
+            sources.advance(POLL_MS)
+            await asyncio.sleep(PAUSE_S)
+            return
+        if due is None:
+            raise AssertionError(f"nothing is due and nothing runs, but {await self._open_runs()}")
+        self._idle_polls_left = MAX_IDLE_POLLS
+        sources.advance(max(0, due - self.context.sources.now_ms()))
+
+    async def _open_runs(self) -> str:
+        """The open runs with their last entries and messages, for the error text."""
+        stuck = []
+        for run_id in sorted(self._simulation.open):
+            run = await self._simulation.store.run(run_id)
+            entries = await self._simulation.store.entries(run_id)
+            events = "".join(f"\n    {entry.seq} {entry.body}" for entry in entries[-8:])
+            messages = "".join(
+                f"\n    {message.kind} for {message.step}: {state}, {reason}"
+                for message, state, reason in await self._simulation.store.messages(run_id)
+            )
+            state = "gone" if run is None else f"of {run.owner}, {run.parked or 'not parked'}"
+            stuck.append(f"{run_id} is open ({state}):{events}{messages}")
+        return "\n".join(stuck)
+
+    async def _clean_up(self) -> None:
+        """Kill the host and wait until none of its tasks is left."""
+        tasks = self.tasks | self.dispatcher.loader.tasks
+        self.kill()
+        if self._simulation.open:
+            self._simulation.dead.add(self.host_id)
+        while tasks:
+            # A cancelled attempt may load its run once more, and the store of a dead host never replies: cancel again.
+            for task in self.crashing_store.tasks | self.dispatcher.loader.tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=PAUSE_S)
+            tasks = {task for task in tasks | self.tasks if not task.done()}
+        if outliving := self._simulation.writing | self._simulation.script.playing:
+            await asyncio.wait(outliving)

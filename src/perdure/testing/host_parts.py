@@ -1,0 +1,91 @@
+"""Parts of a host that the explorer controls, and the host that sends messages from outside."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.ids import HostId
+from perdure.engine.runs.warm import WarmRun
+from perdure.engine.sources import Sources
+from perdure.host.context import HostContext
+from perdure.host.host import Host
+from perdure.host.runs.cache import RunCache
+from perdure.host.tasks.attempt import Attempt
+from perdure.host.tasks.executor import Executor, ExecutorOwner
+from perdure.host.tasks.gate import Gate
+from perdure.host.tasks.published import Publisher
+from perdure.host.tasks.streams import StreamWriter
+from perdure.host.tasks.threads import Threads
+from perdure.testing.skewed_clocks import SenderSources, SenderStore
+
+if TYPE_CHECKING:
+    from perdure.testing.simulation import Simulation
+
+
+class FaultyRunCache(RunCache):
+    """A run cache that may evict all idle runs at each wait."""
+
+    def __init__(self, simulation: "Simulation", limit: int) -> None:
+        super().__init__(limit)
+        self._simulation = simulation
+        self._is_faulty = limit > 0
+
+    def excess(self) -> list[WarmRun]:
+        victims = super().excess()
+        idle = [run for run in self if not run.is_pinned]
+        if not self._is_faulty or not idle:
+            return victims
+        self._simulation.waits += 1
+        wait = f"wait {self._simulation.waits}"
+        fault = self._simulation.choose(wait, ["stays warm", "is evicted"])
+        return idle if fault == "is evicted" else victims
+
+
+class InlineThreads(Threads):
+    """Runs jobs in the event loop's thread, so that a schedule is repeatable."""
+
+    def submit(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        result.set_result(job())
+        return result
+
+
+class WatchedExecutor(Executor):
+    """Reports each attempt to the simulation, which checks it against the durable journal."""
+
+    def __init__(
+        self,
+        simulation: "Simulation",
+        context: HostContext,
+        owner: ExecutorOwner,
+        gate: Gate,
+        publisher: Publisher,
+        streams: StreamWriter,
+    ) -> None:
+        super().__init__(context, owner, gate, publisher, streams, InlineThreads(1))
+        self._simulation = simulation
+
+    def start(self, attempt: Attempt) -> None:
+        self._simulation.attempt_began(attempt)
+        super().start(attempt)
+
+    @property
+    def executing(self) -> list[str]:
+        """The attempts that are executing now, as "task (step)"."""
+        attempts = (attempt for steps in self._attempts.values() for attempt in steps.values())
+        return [
+            f"{attempt.task.name} ({attempt.info.step})"
+            for attempt in attempts
+            if attempt.runner is not None and not attempt.is_reporting
+        ]
+
+
+class OutsideHost(Host):
+    """The host behind the script's handle: it sends messages to the store, and owns no runs."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        store: Any = simulation.store
+        sources: Sources = simulation.sources
+        if simulation.clocks_differ:
+            store, sources = SenderStore(simulation), SenderSources(simulation)
+        super().__init__(store, HostId("outside"), simulation.codec, sources, simulation.settings)
