@@ -8,9 +8,9 @@ from perdure.core.ids import HostId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.replay.doubt import MAX_DOUBTS, doubted_steps
-from perdure.store.hosts import Scope
-from perdure.store.inspection import audit, verify
+from perdure.store.inspection import audit_store, verify_store
 from perdure.store.opening import open_store
+from perdure.store.rows.hosts import HostScope
 from perdure.store.store import Store
 
 Step = tuple[int, int]
@@ -33,7 +33,7 @@ class Journal(NamedTuple):
 
 async def holders(store: Store) -> frozenset[HostId]:
     """Who owns open runs, or has claimed work."""
-    glance = await store.glance(Scope(HostId("nobody"), (), (), 0))
+    glance = await store.host_snapshot(HostScope(HostId("nobody"), (), (), 0))
     return glance.holders
 
 
@@ -75,7 +75,7 @@ async def assert_clean(url: str, runs: int) -> None:
     """The books of so many runs are sound."""
     store = await open_store(url)
     try:
-        for report in (await audit(store), await verify(store)):
+        for report in (await audit_store(store), await verify_store(store)):
             assert report.findings == []
             assert report.runs == runs
     finally:

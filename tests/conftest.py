@@ -5,6 +5,7 @@ controller starts it before the workers and tells them its address.
 """
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -23,6 +24,15 @@ class WorkerNode(Protocol):
 
     config: pytest.Config
     workerinput: dict[str, str]
+
+
+def pytest_configure() -> None:
+    """Let the processes that tests start react to SIGINT.
+
+    A shell starts background jobs with SIGINT ignored, and children inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

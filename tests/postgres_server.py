@@ -39,7 +39,7 @@ rm -rf "$1"
 
 
 class PostgresServerError(Exception):
-    """The server did not do as told; the text ends with its log."""
+    """A server command failed; the text ends with the server's log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import pytest
 from bench import floor
 from bench.parts import ON_REQUEST, PARTS
 from bench.report import Goal
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 PATIENCE_S = 100
 
 PROGRAMS = {

@@ -1,33 +1,31 @@
-"""What is compiled where that is possible: else the tests of the quick ways would be left out unnoticed."""
+"""Native modules are compiled where that is possible; otherwise their tests would be skipped unnoticed."""
 
-import sysconfig
 from importlib import import_module
-from pathlib import Path
-from shutil import which
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.compiler import can_compile
+from tests.paths import ROOT
 
 
-def can_compile() -> bool:
-    compiler = (sysconfig.get_config_var("CC") or "").split()
-    header = Path(sysconfig.get_path("include")) / "Python.h"
-    return bool(compiler) and which(compiler[0]) is not None and header.exists()
-
-
-def packages() -> list[str]:
-    """Those that have sources in C."""
+def native_modules() -> list[str]:
+    """The modules that have sources in C; each has a stub beside the folder of its sources."""
     source = ROOT / "src"
-    folders = (each.parent for each in source.rglob("compiled/quick.c"))
-    return sorted(".".join(folder.parent.relative_to(source).parts) for folder in folders)
+    stubs = [stub for each in source.rglob("compiled") for stub in each.parent.glob("_*.pyi")]
+    return sorted(".".join(stub.relative_to(source).with_suffix("").parts) for stub in stubs)
 
 
-def test_there_is_something_to_compile() -> None:
-    assert packages() == ["perdure.core.journal", "perdure.store.sqlite"]
+def test_two_packages_have_native_modules() -> None:
+    packages = [name.rpartition(".")[0] for name in native_modules()]
+    assert packages == ["perdure.core.journal", "perdure.store.sqlite"]
 
 
-@pytest.mark.parametrize("package", packages())
-def test_where_it_can_be_compiled_it_is(package: str) -> None:
+@pytest.mark.parametrize("name", native_modules())
+def test_native_module_is_compiled_where_possible(name: str) -> None:
     if can_compile():
-        import_module(f"{package}._quick")
+        import_module(name)
+
+
+def test_native_module_is_built_from_the_current_sources() -> None:
+    if can_compile():
+        assert hasattr(import_module("perdure.store.sqlite._native"), "own_locks"), "run make venv"

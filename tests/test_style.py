@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.paths import ROOT
+
 SOURCE = ROOT / "src" / "perdure"
 
 MODULE_LINES = 500
@@ -146,7 +147,13 @@ def test_no_file_names_a_registry_or_a_home_directory(banned: str) -> None:
 
 def test_locked_requirements_carry_hashes_and_no_addresses() -> None:
     locks = sorted((ROOT / "requirements").glob("*.txt"))
-    assert [lock.name for lock in locks] == ["bench.txt", "build.txt", "dev.txt", "runtime.txt"]
+    assert [lock.name for lock in locks] == [
+        "bench.txt",
+        "build.txt",
+        "dev.txt",
+        "docs.txt",
+        "runtime.txt",
+    ]
     for lock in locks:
         text = lock.read_text()
         assert "--hash=sha256:" in text

@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure import Signal, task, workflow
-from perdure.authoring.call import Branch, Sleep, discard, operation
+from perdure.authoring.call import BranchOperation, Sleep, discard, operation
 from perdure.authoring.signal import Receive
 from perdure.core.errors import CallReused, ForeignAwait
 
@@ -43,7 +43,7 @@ async def branch() -> int:
     return 1
 
 
-def test_a_call_shows_what_is_called_with_what() -> None:
+def test_call_repr_shows_name_and_arguments() -> None:
     made = a_task()(1, note="a")
     assert repr(made) == "<Call charge(order=1, note='a')>"
     made.use()
@@ -94,14 +94,14 @@ def test_a_call_and_a_verb_are_operations_as_they_are() -> None:
 
 def test_a_coroutine_becomes_a_branch_of_its_name() -> None:
     made = operation(branch(), "gather")
-    assert isinstance(made, Branch)
+    assert isinstance(made, BranchOperation)
     assert made.name == "branch"
     discard(made)
 
 
 def test_a_receive_with_a_timeout_takes_two_places_and_so_becomes_a_branch() -> None:
     made = operation(approval.receive(timeout=1), "gather")
-    assert isinstance(made, Branch)
+    assert isinstance(made, BranchOperation)
     discard(made)
 
 
@@ -118,7 +118,7 @@ def test_a_receive_without_a_timeout_is_one_operation() -> None:
 
 
 @pytest.mark.parametrize("wrong", [1, None, branch, a_task()])
-def test_what_is_not_durable_is_refused_with_what_was_given(wrong: Any) -> None:
+def test_awaitable_that_is_not_durable_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(ForeignAwait) as caught:
         _ = operation(wrong, "perdure.gather")
     assert caught.value.what == f"perdure.gather was given {wrong!r}"
@@ -130,6 +130,6 @@ def test_what_is_not_durable_is_refused_with_what_was_given(wrong: Any) -> None:
     [lambda: a_task()(1), branch, lambda: operation(branch(), "gather"), lambda: None],
     ids=["call", "coroutine", "branch", "nothing"],
 )
-def test_what_is_discarded_is_let_go_without_a_warning(make: Any) -> None:
+def test_discarded_awaitables_give_no_warning(make: Any) -> None:
     with nothing_is_left_unawaited():
         discard(make())

@@ -171,7 +171,7 @@ async def a_workflow(key: str) -> str:
 
 
 @pytest.mark.parametrize("given", ["give up", "RETRY", "reconcile", "", None, True, 3, ("fail",)])
-def test_what_says_nothing_about_doubt_is_refused(given: Any) -> None:
+def test_invalid_on_doubt_is_refused(given: Any) -> None:
     with pytest.raises(InputError, match="on_doubt is") as refused:
         task(on_doubt=given)
     assert "'retry', 'fail' or a function" in refused.value.remedy

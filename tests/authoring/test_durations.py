@@ -45,7 +45,7 @@ def test_a_duration_that_is_negative_endless_or_beyond_the_journal_is_refused(wr
 
 
 @pytest.mark.parametrize("wrong", ["1", None, True, [1]])
-def test_what_is_neither_a_number_nor_a_timedelta_is_refused(wrong: Any) -> None:
+def test_duration_of_another_type_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError, match="pass seconds as a number, or a timedelta") as caught:
         milliseconds(wrong, "timeout")
     assert caught.value.what == f"timeout is {wrong!r}"

@@ -1,4 +1,4 @@
-"""Groups of exceptions: each member by the same rules, and the group around them."""
+"""Exception groups: the group and each member are stored by the rules of single exceptions."""
 
 import asyncio
 import json
@@ -128,7 +128,7 @@ def test_group_comes_back_as_itself_with_its_members(group: ExceptionGroup[Any])
     assert shape(there_and_back(again)) == shape(group)
 
 
-def test_what_a_group_makes_of_its_members_is_made_of_those_that_come_back() -> None:
+def test_group_attributes_derive_from_rebuilt_members() -> None:
     again = there_and_back(FirstKnown("known", MEMBERS))
     assert again.first is again.exceptions[0]
 
@@ -161,7 +161,7 @@ def test_member_of_a_runs_group_that_can_not_be_rebuilt_is_a_failed_run() -> Non
     assert type(again.exceptions[0]) is RunFailed
 
 
-def test_group_that_refuses_what_stands_for_a_member_comes_back_as_text() -> None:
+def test_group_that_refuses_a_substitute_member_comes_back_as_text() -> None:
     again = there_and_back(OnlyDeclined("cards", [Unstorable("x")]))
     assert type(again) is TaskFailed
     assert again.type_name == f"{__name__}:OnlyDeclined"
@@ -205,7 +205,7 @@ def test_each_member_has_its_own_traceback_as_a_note() -> None:
     assert "Declined: b" in declined.__notes__[0]
 
 
-def test_texts_of_members_share_what_one_exception_has() -> None:
+def test_members_share_the_text_limits_of_one_exception() -> None:
     members = [Unstorable("x" * 20_000) for _ in range(4)]
     stored = json.loads(encode_failure(codec, ExceptionGroup("x", members)))
     assert sum(len(each["traceback"]) for each in stored["members"]) <= MAX_TRACEBACK

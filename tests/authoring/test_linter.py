@@ -11,12 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.authoring.linter.judgement import Mode, lint, require_deterministic
+from perdure.authoring.linter.checking import LintMode, lint, require_deterministic
 from perdure.authoring.linter.rules import (
     ARGUMENT,
+    COUNTING,
     DEADLINE,
     DIGEST,
     IDENTITY,
+    KEPT,
     NOW,
     RANDOM,
     SLEEP,
@@ -25,7 +27,7 @@ from perdure.authoring.linter.rules import (
     TOGETHER,
     UUID,
 )
-from perdure.authoring.linter.scan import Finding
+from perdure.authoring.linter.scan import LintFinding
 from perdure.core.errors import InputError, NotDeterministic
 
 Load = Callable[[str], ModuleType]
@@ -206,7 +208,7 @@ JudgeLine = Callable[[str, str], list[tuple[str, str]]]
 def test_every_spelling_is_found_and_gets_its_verb(
     judge_line: JudgeLine, imports: str, statement: str, what: str, instead: str
 ) -> None:
-    assert judge_line(imports, statement) == [(what, instead)]
+    assert set(judge_line(imports, statement)) == {(what, instead)}
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_every_spelling_is_found_and_gets_its_verb(
         pytest.param("import time", "def time(): pass\ntime()", id="a nested function"),
         pytest.param("import time", "self.time.time()", id="an attribute of a value"),
         pytest.param("import time", "n.sleep(1)", id="a method of a value"),
-        pytest.param("import time", "f = time.time", id="a mention without a call"),
+        pytest.param("import time", "f = time.strptime", id="a mention without a call"),
         pytest.param("import time", "time.gmtime(n)", id="a given time"),
         pytest.param("import time", "time.strftime('%Y', n)", id="a given time to format"),
         pytest.param("import datetime", "x: datetime.datetime = n", id="an annotation"),
@@ -266,7 +268,7 @@ def test_every_spelling_is_found_and_gets_its_verb(
         pytest.param("import hashlib", "hashlib.sha256(b'x')", id="a digest"),
     ],
 )
-def test_what_replays_alike_is_left_alone(
+def test_deterministic_code_is_accepted(
     judge_line: JudgeLine, imports: str, statement: str
 ) -> None:
     assert judge_line(imports, statement) == []
@@ -361,13 +363,13 @@ def helper(xs): return [x for x in set(xs)]
         pytest.param("import perdure\n@perdure.task\ndef t(): return list({n})", id="a task"),
     ],
 )
-def test_sets_whose_order_is_not_let_out_are_left_alone(
+def test_sets_whose_order_does_not_matter_are_accepted(
     judge_line: JudgeLine, statement: str
 ) -> None:
     assert judge_line(SETS, statement) == []
 
 
-def test_the_order_of_a_set_is_told_with_its_line_and_what_to_do(load: Load) -> None:
+def test_set_iteration_finding_has_line_and_remedy(load: Load) -> None:
     source = """
         async def flow():
             for name in {
@@ -438,7 +440,7 @@ def test_a_helper_below_a_workflow_that_is_judged_when_it_is_decorated_is_follow
 ) -> None:
     source = """
         import time
-        from perdure.authoring.linter.judgement import lint
+        from perdure.authoring.linter.checking import lint
         def judged(fn):
             fn.findings = lint(fn)
             return fn
@@ -482,7 +484,7 @@ def test_objects_are_not_followed_whatever_they_wrap(judge: Judge) -> None:
     assert judge(source) == []
 
 
-def test_tasks_that_are_defined_within_a_workflow_may_do_anything(judge: Judge) -> None:
+def test_tasks_defined_inside_a_workflow_are_not_linted(judge: Judge) -> None:
     source = """
         import time
         async def flow():
@@ -541,6 +543,48 @@ def test_a_closure_is_looked_into_and_a_cell_without_a_value_is_not(judge: Judge
     assert judge(source) == [(4, "time.time"), (6, "time.time")]
 
 
+def test_counting_in_a_global_is_found_in_the_workflow_and_in_its_helpers(load: Load) -> None:
+    module = load("""
+        number = 0
+
+        def bump():
+            global number
+            number += 1
+
+        async def flow():
+            global number
+            number += 1
+            bump()
+        """)
+    found = lint(module.flow)
+    assert [(each.line, each.what, each.instead) for each in found] == [
+        (5, COUNTING, KEPT),
+        (9, COUNTING, KEPT),
+    ]
+    assert str(found[1]).endswith("checkout.py:9: counting in a global in a workflow: use " + KEPT)
+
+
+def test_counting_in_a_local_and_a_cache_in_a_global_are_fine(judge: Judge) -> None:
+    source = """
+        cached = None
+
+        def look():
+            global cached
+            cached = cached or 1
+            def count():
+                cached = 1
+                cached += 1
+                return cached
+            return count()
+
+        async def flow():
+            number = 0
+            number += 1
+            return look() + number
+        """
+    assert judge(source) == []
+
+
 def test_a_closure_shadows_a_global(judge: Judge) -> None:
     source = """
         from time import time
@@ -553,7 +597,7 @@ def test_a_closure_shadows_a_global(judge: Judge) -> None:
     assert judge(source) == []
 
 
-def test_decorators_that_say_what_they_wrap_are_seen_through(judge: Judge) -> None:
+def test_functions_under_wrapping_decorators_are_linted(judge: Judge) -> None:
     source = """
         import functools, time
         from contextlib import contextmanager
@@ -622,11 +666,11 @@ def test_a_module_is_judged_by_name_where_it_is_not_loaded_and_never_imported(
     assert name not in sys.modules
 
 
-def test_a_module_that_only_begins_like_a_forbidden_one_is_fine(judge_line: JudgeLine) -> None:
+def test_module_whose_name_starts_like_a_forbidden_one_is_accepted(judge_line: JudgeLine) -> None:
     assert judge_line("", "import sockets_of_mine as s\ns.connect()") == []
 
 
-def test_something_passed_on_by_another_module_is_known_for_what_it_is(
+def test_forbidden_function_reexported_by_a_module_is_found(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clocks = ModuleType("clocks")
@@ -680,11 +724,11 @@ def test_a_file_that_changed_since_it_was_loaded_is_not_judged(load: Load, text:
 
 
 @pytest.mark.parametrize("thing", [len, functools.partial(print), int, cast(Any, 5)])
-def test_what_is_no_function_has_no_findings(thing: Callable[..., Any]) -> None:
+def test_objects_that_are_no_functions_have_no_findings(thing: Callable[..., Any]) -> None:
     assert lint(thing) == []
 
 
-def test_two_lambdas_on_a_line_are_not_told_apart_and_so_not_judged(judge: Judge) -> None:
+def test_two_lambdas_on_one_line_are_ambiguous_and_not_linted(judge: Judge) -> None:
     assert judge("import time\nflow, b = (lambda: time.time()), (lambda: 1)\n") == []
 
 
@@ -708,9 +752,9 @@ def test_type_parameters_and_aliases_are_not_run(judge: Judge) -> None:
 
 
 def test_a_finding_reads_as_a_sentence() -> None:
-    call = Finding("shop/checkout.py", 12, "time.time", NOW)
+    call = LintFinding("shop/checkout.py", 12, "time.time", NOW)
     assert str(call) == "checkout.py:12: time.time() in a workflow: use perdure.now()"
-    read = Finding("checkout.py", 3, "os.environ", ARGUMENT)
+    read = LintFinding("checkout.py", 3, "os.environ", ARGUMENT)
     assert str(read) == (
         "checkout.py:3: os.environ in a workflow: use an argument, or a @task that reads it"
     )
@@ -750,13 +794,13 @@ def test_off_says_nothing(load: Load) -> None:
 
 
 @pytest.mark.parametrize("mode", ["error", "warn", "off"])
-def test_a_clean_workflow_passes_in_every_mode(load: Load, mode: Mode) -> None:
+def test_a_clean_workflow_passes_in_every_mode(load: Load, mode: LintMode) -> None:
     require_deterministic(load("async def flow(): return 1\n").flow, mode)
 
 
 def test_an_unknown_mode_is_refused_even_for_a_clean_workflow(load: Load) -> None:
     with pytest.raises(InputError, match="'loud'"):
-        require_deterministic(load("async def flow(): return 1\n").flow, cast(Mode, "loud"))
+        require_deterministic(load("async def flow(): return 1\n").flow, cast(LintMode, "loud"))
 
 
 def test_a_function_of_a_module_that_is_parsed_takes_less_than_2_ms(load: Load) -> None:

@@ -1,4 +1,4 @@
-"""Names, wherever a user gives one: what no store can keep is refused there, and by the same rule."""
+"""All entry points for names refuse, by one rule, texts that a store can't keep."""
 
 from collections.abc import Callable
 from contextlib import contextmanager

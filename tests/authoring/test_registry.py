@@ -1,4 +1,6 @@
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -7,7 +9,7 @@ import pytest
 
 from perdure import task, workflow
 from perdure.authoring import registry
-from perdure.authoring.registry import find, names, register, versions_of
+from perdure.authoring.registry import find, register, registered_names, versions_of
 from perdure.core.errors import DuplicateName
 
 Load = Callable[[str, str], ModuleType]
@@ -45,7 +47,7 @@ def test_a_definition_is_found_by_its_name() -> None:
     assert find("task", "charge") is charge
 
 
-def test_a_name_that_nobody_has_is_not_found() -> None:
+def test_unregistered_name_is_not_found() -> None:
     assert find("task", "charge") is None
 
 
@@ -69,7 +71,7 @@ def test_names_are_listed_by_kind_in_order() -> None:
     @workflow(name="c")
     async def three() -> None: ...
 
-    assert names("task") == ["a", "b"]
+    assert registered_names("task") == ["a", "b"]
 
 
 def test_two_modules_cant_share_a_tasks_name(load: Load) -> None:
@@ -139,7 +141,7 @@ def test_versions_of_a_workflow_stand_side_by_side(load: Load) -> None:
     assert versions_of("program", "checkout") == ["1", "2"]
     assert find("program", "checkout", "1") is orders.first
     assert find("program", "checkout", "2") is orders.second
-    assert names("program") == ["checkout"]
+    assert registered_names("program") == ["checkout"]
 
 
 def test_the_version_that_came_last_is_the_current_one(load: Load) -> None:
@@ -176,14 +178,60 @@ def test_two_modules_cant_share_a_workflows_name_and_version(load: Load) -> None
     assert find("program", "checkout", "1") is orders.first
 
 
-def test_a_name_that_nobody_has_has_no_versions() -> None:
+def test_unregistered_name_has_no_versions() -> None:
     assert versions_of("program", "checkout") == []
     assert find("program", "checkout", "1") is None
-    assert names("program") == []
+    assert registered_names("program") == []
 
 
 def test_a_refused_definition_does_not_make_its_name_known(load: Load) -> None:
     load("orders", CHARGE)
     with pytest.raises(DuplicateName):
         load("billing", CHARGE)
-    assert names("task") == ["charge"]
+    assert registered_names("task") == ["charge"]
+
+
+CELL = """
+from perdure import task, workflow
+
+@task
+async def charge() -> int:
+    return {number}
+
+@workflow
+async def checkout() -> int:
+    return await charge()
+"""
+
+OTHER = """
+@task(name="charge")
+async def other() -> int:
+    return 3
+"""
+
+SESSION = """
+import sys
+from perdure.authoring import registry
+from perdure.core.errors import DuplicateName
+
+for number, source in enumerate(sys.argv[1:3]):
+    exec(compile(source, f"/tmp/ipykernel_1/{number}.py", "exec"), globals())
+print(registry.find("task", "charge").fn is charge.fn, registry.find("program", "checkout") is checkout)
+try:
+    exec(compile(sys.argv[3], "/tmp/ipykernel_1/2.py", "exec"), globals())
+except DuplicateName as error:
+    print(error.code)
+"""
+
+
+def test_edited_notebook_cell_replaces_its_definition() -> None:
+    """Each edit of a cell is a file of its own to Python. Another function of that name is still refused."""
+    cells = [CELL.format(number=number) for number in (1, 2)]
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION, *cells, OTHER],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.split() == ["True", "True", "duplicate-name"], done.stderr

@@ -55,11 +55,11 @@ def test_a_value_at_its_bound_is_taken(right: dict[str, Any]) -> None:
     Retry(**right)
 
 
-def test_every_exception_is_covered_unless_told_otherwise() -> None:
+def test_every_exception_is_retried_by_default() -> None:
     assert Retry().covers(ValueError())
 
 
-def test_what_is_no_exception_of_the_program_is_never_covered() -> None:
+def test_base_exceptions_are_never_retried() -> None:
     assert not Retry().covers(KeyboardInterrupt())
 
 

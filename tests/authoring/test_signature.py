@@ -226,14 +226,14 @@ def test_every_kind_of_parameter_comes_back() -> None:
         pytest.param(awkward_names, (1, 2, 3, 4, 5), {}, id="names that a struct refuses"),
     ],
 )
-def test_function_sees_what_it_would_have_seen(
+def test_unpacked_arguments_equal_those_of_a_direct_call(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     again = there_and_back(fn, *args, **kwargs)
     assert fn(*again[0], **again[1]) == fn(*args, **kwargs)
 
 
-def test_what_was_not_passed_is_left_to_the_default_of_the_code_that_runs() -> None:
+def test_missing_argument_takes_the_default_of_the_running_code() -> None:
     assert Signature(with_defaults).unpack(codec, b'{"a":1}') == ((1,), {})
     assert Signature(keyword_only).unpack(codec, b'{"a":"1"}') == ((), {"a": Decimal(1)})
 
@@ -293,7 +293,7 @@ def test_type_variables_are_read_as_anything() -> None:
     assert signature.unpack_result(codec, b"[1]") == [1]
 
 
-def test_unpacked_catch_alls_are_read_as_what_they_unpack() -> None:
+def test_unpacked_args_and_kwargs_are_decoded_by_their_types() -> None:
     def typed(*args: *tuple[int, Decimal], **kwargs: Unpack[Options]) -> None: ...
     def variadic(*args: *Ts) -> None: ...
 
@@ -327,7 +327,7 @@ def test_result_comes_back_as_the_return_annotation_says() -> None:
     assert Signature(unannotated).unpack_result(codec, payload) == {"name": "x", "price": "0.10"}
 
 
-def test_result_of_a_function_that_returns_an_awaitable_is_what_it_gives() -> None:
+def test_result_type_of_a_function_that_returns_an_awaitable() -> None:
     def later() -> Awaitable[Item]:
         return fetched()
 
@@ -470,7 +470,7 @@ def test_bound_method_is_packed_without_its_object() -> None:
 
 
 def test_callable_that_does_not_tell_its_parameters_is_refused() -> None:
-    with pytest.raises(InputError, match="does not tell its parameters"):
+    with pytest.raises(InputError, match="has no readable signature"):
         Signature(max)
 
 

@@ -27,7 +27,7 @@ def test_a_bare_task_has_no_limits_and_no_queue() -> None:
     assert (charge.timeout_ms, charge.heartbeat_timeout_ms, charge.queue) == (None, None, None)
 
 
-def test_a_task_with_parentheses_and_nothing_inside_is_a_bare_one() -> None:
+def test_task_decorator_with_empty_parentheses() -> None:
     @task()
     async def charge() -> None: ...
 
@@ -52,7 +52,7 @@ def test_a_task_has_the_options_that_it_was_given() -> None:
     assert (charge.queue, charge.priority, charge.kind) == ("cards", -3, InvokeKind.HTTP)
 
 
-def test_a_task_keeps_its_function_and_what_that_says_of_itself() -> None:
+def test_task_keeps_function_name_and_docstring() -> None:
     def charge(order: int) -> str:
         """Take the money."""
         return f"paid {order}"
@@ -130,7 +130,7 @@ def test_a_name_may_be_as_long_as_the_limit_and_no_longer() -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, "charge", int, partial(print)])
-def test_what_is_no_function_cant_be_a_task(wrong: Any) -> None:
+def test_only_functions_can_be_tasks(wrong: Any) -> None:
     with pytest.raises(InputError, match="is not a function: put @task on a plain function"):
         task(wrong)
 
@@ -228,7 +228,7 @@ async def test_a_call_of_a_sync_task_outside_a_run_runs_it_in_a_thread() -> None
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_what_a_task_raises_outside_a_run_reaches_the_caller(is_async: bool) -> None:
+async def test_exception_of_a_task_outside_a_run_reaches_the_caller(is_async: bool) -> None:
     @task
     async def waits() -> None:
         raise LookupError("no order")

@@ -25,7 +25,7 @@ def test_the_transaction_is_not_among_the_arguments() -> None:
     assert book_seat.is_transactional
 
 
-def test_what_a_transactional_task_catches_follows_the_transaction() -> None:
+def test_catch_all_parameters_of_a_transactional_task_follow_the_transaction() -> None:
     call = book_seats(1, 2, tx="a name like any other")
     call.use()
     codec = JsonCodec()
@@ -68,13 +68,13 @@ async def catching_all(*tx: Transaction) -> None: ...
     ("fn", "options", "words"),
     [
         (not_async, {}, ["'not_async' is not async", "not to a thread"]),
-        (without_parameters, {}, ["no place", "tx: perdure.Transaction"]),
-        (by_keyword_only, {}, ["no place"]),
-        (catching_all, {}, ["no place"]),
+        (without_parameters, {}, ["no parameter for", "tx: perdure.Transaction"]),
+        (by_keyword_only, {}, ["no parameter for"]),
+        (catching_all, {}, ["no parameter for"]),
         (not_decorated, {"queue": "slow"}, ["queue 'slow'", "owns the run"]),
     ],
 )
-def test_what_can_not_be_transactional_is_refused(
+def test_invalid_transactional_tasks_are_refused(
     fn: object, options: dict[str, object], words: list[str]
 ) -> None:
     with pytest.raises(InputError) as error:

@@ -3,7 +3,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.paths import ROOT
+
 CASES = Path(__file__).with_name("typing_cases.py")
 
 IGNORE = re.compile(r"# type: ignore\[(.+)\]")

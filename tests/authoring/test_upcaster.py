@@ -24,7 +24,7 @@ def from_text(old: str) -> dict[str, Any]:
     return {"books": [old]}
 
 
-def test_a_function_stays_what_it_is() -> None:
+def test_upcaster_decorator_returns_the_function() -> None:
     assert upcaster(Shelf)(from_text) is from_text
     assert reading_old_shapes(JsonCodec()).decode(b'"Emma"', Shelf) == Shelf(["Emma"])
 

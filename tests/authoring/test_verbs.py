@@ -232,7 +232,7 @@ def test_the_longest_names_of_streams_pass(name: str) -> None:
 
 
 @pytest.mark.parametrize("called", [some_task_of_verbs, some_thread_of_verbs])
-async def test_a_task_that_a_task_calls_has_a_place_of_its_own_below(called: Any) -> None:
+async def test_nested_task_has_a_child_step_id(called: Any) -> None:
     with in_a_task():
         steps = [(await called()).step, (await called()).step]
     assert steps == ["root.3.0", "root.3.1"]
@@ -252,7 +252,7 @@ async def test_a_task_is_itself_again_after_it_called_another() -> None:
 # Logging
 
 
-def test_a_log_entry_knows_who_speaks(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_record_has_run_and_step(caplog: pytest.LogCaptureFixture) -> None:
     with in_a_task():
         perdure.log.warning("charging %d", 7, extra={"cents": 5})
     (record,) = caplog.records
@@ -263,7 +263,7 @@ def test_a_log_entry_knows_who_speaks(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_log_entry_outside_a_run_is_a_plain_one(caplog: pytest.LogCaptureFixture) -> None:
     perdure.log.warning("plain")
-    assert [record.name for record in caplog.records] == ["perdure.run"]
+    assert [record.name for record in caplog.records] == ["perdure.log"]
 
 
 @pytest.mark.parametrize(("is_replaying", "expected"), [(True, []), (False, ["deciding"])])
@@ -278,7 +278,7 @@ def test_a_workflow_is_silent_while_it_is_replayed(
 
 
 def test_a_level_that_is_off_stays_off(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "perdure.run"), in_a_workflow(FakeTurn()):
+    with caplog.at_level(logging.WARNING, "perdure.log"), in_a_workflow(FakeTurn()):
         perdure.log.info("detail")
     assert caplog.records == []
 

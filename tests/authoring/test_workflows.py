@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import Call, InputError, workflow
-from perdure.authoring.linter.judgement import Mode
+from perdure.authoring.linter.checking import LintMode
 from perdure.core.errors import NotDeterministic, OutsideRun
 from perdure.core.limits import MAX_NAME_LENGTH
 
@@ -21,7 +21,7 @@ def test_a_bare_workflow_is_named_after_its_function_and_has_no_version() -> Non
     assert (checkout.name, checkout.version) == ("checkout", "")
 
 
-def test_a_workflow_with_parentheses_and_nothing_inside_is_a_bare_one() -> None:
+def test_workflow_decorator_with_empty_parentheses() -> None:
     @workflow()
     async def checkout() -> None: ...
 
@@ -66,7 +66,7 @@ def test_an_async_generator_cant_be_a_workflow() -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, "checkout", int])
-def test_what_is_no_function_cant_be_a_workflow(wrong: Any) -> None:
+def test_only_functions_can_be_workflows(wrong: Any) -> None:
     with pytest.raises(InputError, match="is not a function: put @workflow on a plain function"):
         workflow(wrong)
 
@@ -77,7 +77,7 @@ def test_what_is_no_function_cant_be_a_workflow(wrong: Any) -> None:
         ({"name": ""}, "'' can't be the name of a workflow: pass a text of 1 to 255 bytes"),
         ({"name": 5}, "5 can't be the name of a workflow: pass a text of 1 to 255 bytes"),
         ({"version": 2}, "2 can't be a version: pass a text of 0 to 255 bytes"),
-        ({"lint": "loud"}, "no such mode of the linter: 'loud': use 'error', 'warn' or 'off'"),
+        ({"lint": "loud"}, "unknown lint mode 'loud': use 'error', 'warn' or 'off'"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(wrong: dict[str, Any], text: str) -> None:
@@ -108,7 +108,7 @@ def test_an_option_that_does_not_exist_is_refused() -> None:
 
 
 @pytest.mark.parametrize("decorate", [workflow, workflow(), workflow(lint="error")])
-def test_code_that_would_not_replay_is_refused_unless_told_otherwise(
+def test_nondeterministic_code_is_refused_by_default(
     decorate: Callable[[Any], Any],
 ) -> None:
     with pytest.raises(NotDeterministic, match=r"time\.time\(\) in a workflow: use perdure\.now"):
@@ -126,7 +126,7 @@ def test_code_that_would_not_replay_may_pass() -> None:
 
 
 @pytest.mark.parametrize("mode", ["error", "warn", "off"])
-def test_code_that_replays_passes_in_every_mode(mode: Mode) -> None:
+def test_code_that_replays_passes_in_every_mode(mode: LintMode) -> None:
     async def checkout() -> None: ...
 
     assert workflow(lint=mode)(checkout).fn is checkout

@@ -344,6 +344,19 @@ async def tasks_cant_be_started(engine: Engine, sync: SyncEngine) -> None:
     await perdure.continue_as_new(charge(1))  # type: ignore[arg-type]
 
 
+async def continuing_ends_a_function_of_any_result(left: int) -> int:  # noqa: RET503 - it never ends
+    if left > 3:
+        return await perdure.continue_as_new(checkout(left))
+    if left > 2:
+        await perdure.continue_as_new(checkout(left))
+        left += 1  # type: ignore[unreachable]
+    await perdure.continue_as_new(checkout(left - 1))
+
+
+async def continuing_ends_a_function_without_result(left: int) -> None:
+    return await perdure.continue_as_new(checkout(left))
+
+
 async def calls_of_both_kinds_go_together(is_late: bool) -> None:
     calls = [charge(1), checkout(1)]
     _ = assert_type(calls[0], Call[str])

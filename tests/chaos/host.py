@@ -1,6 +1,6 @@
 """One of several hosts on a store, to be killed and paused: `python -m tests.chaos.host ORDER`.
 
-It starts its share of the runs, by their keys, and serves the queue until it is told to stop. Every body leaves a line
+It starts its share of the runs, by their keys, and serves the queue until SIGTERM. Every body leaves a line
 of `LINE` bytes in the log as it begins. Where the store can't be reached the host asks again.
 """
 
@@ -84,8 +84,8 @@ async def insist(do: Callable[[], Awaitable[T]]) -> T:
 
 
 async def main() -> None:
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     # A step may be unlucky many times here, and must not be failed for it, nor wait long.
     settings = Settings(
         lease=order.lease_s,
@@ -101,7 +101,7 @@ async def main() -> None:
     try:
         share = range(order.number, order.runs, order.hosts)
         await insist(lambda: engine.start_many([chain(run) for run in share], keys=map(str, share)))
-        await told.wait()
+        await stopped.wait()
     finally:
         await engine.close()
 

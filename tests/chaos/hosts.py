@@ -1,4 +1,4 @@
-"""Hosts as processes: each in its place, all with one log, and none outlives whoever started them."""
+"""Hosts as processes: each in its namespace, all with one log, and none outlives the test."""
 
 import asyncio
 import os
@@ -19,8 +19,8 @@ from perdure.store.store import Store
 from tests.chains import Journal, holders, read_journal
 from tests.chaos.evidence import Line, lines_of
 from tests.chaos.host import LINE, Order
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 120.0
 
 T = TypeVar("T")
@@ -150,7 +150,7 @@ class Hosts:
             assert code in (0, -signal.SIGTERM), f"exit code {code}: {self._said(number)}"
 
     def _state(self) -> str:
-        """What the store and the hosts say, for whoever has to find out why it takes so long."""
+        """The state of the store and the hosts' logs, to explain a timeout."""
         said = [f"host {self.pid(number)}: {self._said(number)}" for number in self._processes]
         return "\n".join([f"{len(self.lines())} steps were begun", *self.ask(_open), *said])
 

@@ -54,7 +54,7 @@ class Proxy:
         async def call() -> None:
             what()
 
-        asyncio.run_coroutine_threadsafe(call(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(call(), self._loop).result(60)
 
     def _lose(self) -> None:
         for writer in self._writers:

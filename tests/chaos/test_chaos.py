@@ -46,7 +46,7 @@ def survive(url: str, folder: Path, chaos: Chaos, server: PostgresServer | None 
     repeats = assert_done_once(journal, lines, director.snapshots, runs)
     asyncio.run(assert_clean(url, runs))
     taken = takeovers(lines, director.kills)
-    assert taken, "no kill hit a run under way"
+    assert taken, "no kill hit an open run"
     happened = Counter(fault.kind for fault in chaos.faults)
     return (
         f"{HOSTS} hosts, {runs:,} runs of {STEPS} steps in {seconds:.0f} s, "

@@ -1,4 +1,4 @@
-"""Two hosts, one of them cut off from the server: it begins nothing, the other goes on with its runs, it rejoins."""
+"""Two hosts, one of them cut off from the server: it starts nothing, the other takes over its runs, it rejoins."""
 
 import asyncio
 import signal
@@ -48,7 +48,7 @@ def has_taken_over(lines: list[Line], pid: int) -> bool:
 
 
 def split(hosts: Hosts, cut: Callable[[], None], mend: Callable[[], None]) -> str:
-    """Cut host 0 off while both are at work, until host 1 goes on with its runs; then kill that."""
+    """Cut host 0 off while both are at work, until host 1 has taken over its runs; then kill host 1."""
     cut_off = hosts.pid(0)
     hosts.wait_until(lambda: is_amid_queued_work(hosts.lines(), cut_off))
     cut()

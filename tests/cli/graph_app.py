@@ -6,7 +6,7 @@ from perdure.core.graph.model import Edge, Graph
 
 model = Graph(
     "coded",
-    (m.Trigger(name="start"), m.Output(name="out", value="1")),
+    (m.TriggerNode(name="start"), m.OutputNode(name="out", value="1")),
     (Edge("start", "out"),),
     "1",
     {},
@@ -14,7 +14,7 @@ model = Graph(
 program = GraphProgram[..., int](model, is_registered=False)
 wrong = Graph(
     "wrong",
-    (m.Trigger(name="start"), m.Output(name="out", value="x")),
+    (m.TriggerNode(name="start"), m.OutputNode(name="out", value="x")),
     (Edge("start", "out"),),
     input={},
 )

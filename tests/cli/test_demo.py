@@ -26,7 +26,7 @@ from perdure.cli import main
 sys.exit(main())
 """
 
-TASKS_BEGUN = {"charge": 1, "reserve": 1, "pack": 2, "ship": 2, "email": 1, "invoice": 1}
+STARTS = {"charge": 1, "reserve": 1, "pack": 2, "ship": 2, "email": 1, "invoice": 1}
 
 
 def perdure(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -44,17 +44,17 @@ def perdure(*arguments: str, folder: Path | None = None) -> subprocess.Completed
     )
 
 
-def test_the_demo_kills_its_worker_resumes_and_shows_balanced_books(tmp_path: Path) -> None:
+def test_demo_survives_a_killed_worker_and_shows_clean_books(tmp_path: Path) -> None:
     done = perdure("demo", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     text = done.stdout
     first, second = re.findall(r"\(pid (\d+)\)", text)
     assert first != second
-    assert f"kill -9 {first} in the middle of 'pack': the worker is gone (exit -9)" in text
+    assert f"kill -9 {first} in the middle of 'pack': the worker is dead (exit code -9)" in text
 
     before, _, after = text.partition("── kill -9 ──")
     assert re.search(
-        r"\d+ InvokeStarted +root.3 pack +\(attempt 1 begins\)$", before.rstrip(" ─\n")
+        r"\d+ InvokeStarted +root.3 pack +\(attempt 1 starts\)$", before.rstrip(" ─\n")
     )
     assert re.search(r"in doubt: retry +root.3 pack +002100000000000 attempt 2", after)
     assert re.search(r"InvokeCompleted +root.3 pack +002100000000001 1 entry", after)
@@ -62,9 +62,9 @@ def test_the_demo_kills_its_worker_resumes_and_shows_balanced_books(tmp_path: Pa
     assert "root.3 pack     002100000000001  active · attempt 2 · leg 1 done · 1 entry" in after
 
     counts = re.findall(r"^  (\w+) +(\d) +(\d)(?: |$)", after, re.MULTILINE)
-    assert {task: int(began) for task, began, _ in counts} == TASKS_BEGUN
+    assert {task: int(started) for task, started, _ in counts} == STARTS
     assert {finished for _, _, finished in counts} == {"1"}
-    assert re.search(r"pack +2 +1 +in doubt when it was killed: begun again, same key", after)
+    assert re.search(r"pack +2 +1 +in doubt after the kill, retried with the same key", after)
     assert re.findall(r"(audit|verify) +clean", after) == ["audit", "verify"]
     assert max(map(len, text.splitlines())) <= 80
     assert list(tmp_path.iterdir()) == []

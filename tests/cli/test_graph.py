@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Engine
 from perdure.cli.app import run_command
-from perdure.cli.graph.telling import REFUSED, WRONG
+from perdure.cli.graph.reporting import HAS_PROBLEMS, REFUSED
 from perdure.store.opening import open_store
 from tests.cli.test_demo import COMMAND
 
@@ -77,38 +77,38 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
-def test_check_says_that_all_is_well(graph: Command, greet: Path) -> None:
+def test_check_prints_valid_graphs(graph: Command, greet: Path) -> None:
     said = graph("check", greet, f"{APP}:program", f"{APP}:model")
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines() == [
-        f"{greet}: greet version 1: 3 nodes, all is well",
-        f"{APP}:program: coded version 1: 2 nodes, all is well",
-        f"{APP}:model: coded version 1: 2 nodes, all is well",
+        f"{greet}: greet version 1: 3 nodes, no problems",
+        f"{APP}:program: coded version 1: 2 nodes, no problems",
+        f"{APP}:model: coded version 1: 2 nodes, no problems",
     ]
 
 
-def test_check_tells_every_problem_with_its_place(
+def test_check_prints_every_problem_with_its_position(
     graph: Command, greet: Path, tmp_path: Path
 ) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(WRONG_GRAPH)
     said = graph("check", wrong, greet, f"{APP}:wrong")
-    assert said.code == WRONG
+    assert said.code == HAS_PROBLEMS
     lines = said.err.splitlines()
     assert any(re.match(rf"{re.escape(str(wrong))}:5:\d+: .*nobody", line) for line in lines)
     assert any(re.match(rf"{re.escape(str(wrong))}:6:\d+: .*nothing", line) for line in lines)
     assert any(line.startswith(f"{APP}:wrong: out.value: ") for line in lines)
-    assert "greet version 1: 3 nodes, all is well" in said.out
+    assert "greet version 1: 3 nodes, no problems" in said.out
 
 
-def test_check_goes_on_where_one_can_not_be_read(
+def test_check_continues_after_an_unreadable_source(
     graph: Command, greet: Path, tmp_path: Path
 ) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(WRONG_GRAPH)
     said = graph("check", "nowhere.yaml", wrong, "nothing", greet)
     assert said.code == REFUSED
-    assert said.out == f"{greet}: greet version 1: 3 nodes, all is well\n"
+    assert said.out == f"{greet}: greet version 1: 3 nodes, no problems\n"
     starts = (
         "perdure graph: nowhere.yaml can't",
         f"{wrong}:5:",
@@ -119,7 +119,7 @@ def test_check_goes_on_where_one_can_not_be_read(
         assert line.startswith(start)
 
 
-def test_to_check_nothing_is_refused(graph: Command) -> None:
+def test_check_without_sources_is_refused(graph: Command) -> None:
     said = graph("check")
     assert (said.code, said.out) == (REFUSED, "")
     assert "there is nothing to check: pass a YAML file, or a module" in said.err
@@ -129,14 +129,14 @@ def test_to_check_nothing_is_refused(graph: Command) -> None:
     ("source", "text"),
     [
         ("nowhere.yaml", r"nowhere\.yaml can't be read \(No such file"),
-        ("nothing", "'nothing' names no graph"),
+        ("nothing", "'nothing' is not the name of a graph"),
         ("nowhere.app:graph", "there is no module 'nowhere'"),
         (f"{APP}:motor", "has no 'motor'"),
         (f"{APP}:a_number", "a_number is a builtins.int"),
     ],
 )
 @pytest.mark.parametrize("command", ["check", "draw"])
-def test_what_holds_no_graph_is_refused(
+def test_source_without_a_graph_is_refused(
     graph: Command, command: str, source: str, text: str
 ) -> None:
     said = graph(command, source)
@@ -160,7 +160,7 @@ REFUSED_MODULES = {
 
 @pytest.mark.parametrize("module", REFUSED_MODULES)
 @pytest.mark.parametrize("command", ["check", "draw", "deploy"])
-def test_a_graph_that_its_module_refuses_is_told_like_one_in_a_file(
+def test_invalid_graph_in_a_module_is_reported_like_one_in_a_file(
     graph: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, module: str
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -169,10 +169,10 @@ def test_a_graph_that_its_module_refuses_is_told_like_one_in_a_file(
     path.write_text(code)
     store = ("--store", f"sqlite:///{tmp_path}/orders.db") if command == "deploy" else ()
     said = graph(command, f"{module}:order", *store)
-    assert said == Said(WRONG, "", f"{path}:{problem}\n")
+    assert said == Said(HAS_PROBLEMS, "", f"{path}:{problem}\n")
 
 
-def test_a_module_that_fails_otherwise_is_told_with_its_traceback(
+def test_failing_module_is_reported_with_its_traceback(
     graph: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -183,7 +183,7 @@ def test_a_module_that_fails_otherwise_is_told_with_its_traceback(
     assert said.err.splitlines()[-1].endswith("division by zero: see the traceback")
 
 
-def test_a_store_that_is_none_is_told_without_a_traceback(graph: Command, tmp_path: Path) -> None:
+def test_invalid_store_is_reported_without_a_traceback(graph: Command, tmp_path: Path) -> None:
     text = tmp_path / "text.db"
     text.write_text("This is no database. " * 100)
     said = graph("list", "--store", f"sqlite:///{text}")
@@ -200,7 +200,9 @@ def test_a_graph_is_deployed_activated_and_listed(
     assert (said.code, said.out.startswith("no graphs are deployed")) == (0, True)
     said = graph("deploy", greet, *store)
     assert (said.code, said.err) == (0, "")
-    assert said.out.startswith("greet version 1: deployed; activate it: perdure graph activate")
+    assert said.out.startswith(
+        "greet version 1: deployed; activate it with: perdure graph activate"
+    )
     assert graph("deploy", greet, *store) == said
     assert graph("activate", "greet", "1", *store) == Said(0, "greet version 1: active\n", "")
     greet.write_text(GREET.format(version=2))
@@ -216,12 +218,12 @@ def test_a_graph_is_deployed_activated_and_listed(
         async with Engine(store_url) as engine:
             run = await engine.start_graph("greet", {"who": "Ada"})
             await engine.send("ready", "Ada")
-            return await run.result(10)
+            return await run.result(60)
 
     assert asyncio.run(run()) == "Hello Ada"
 
 
-def test_what_is_refused_changes_nothing(graph: Command, greet: Path, store_url: str) -> None:
+def test_refused_deployment_changes_nothing(graph: Command, greet: Path, store_url: str) -> None:
     store = ("--store", store_url)
     graph("deploy", greet, *store)
     before = graph("list", *store)
@@ -234,7 +236,7 @@ def test_what_is_refused_changes_nothing(graph: Command, greet: Path, store_url:
     assert "has no version '9' (deployed: '1')" in said.err
     greet.write_text(WRONG_GRAPH)
     said = graph("deploy", greet, *store)
-    assert said.code == WRONG
+    assert said.code == HAS_PROBLEMS
     assert f"{greet}:5:" in said.err
     greet.write_text(
         GREET.format(version=5) + "---\n" + GREET.format(version="").replace("greet", "other")
@@ -251,7 +253,7 @@ def test_what_is_refused_changes_nothing(graph: Command, greet: Path, store_url:
     assert graph("list", *store) == before
 
 
-def test_graphs_of_a_file_are_deployed_beside_one_that_is_there(
+def test_new_graphs_of_a_file_are_deployed_beside_existing_ones(
     graph: Command, greet: Path, store_url: str
 ) -> None:
     store = ("--store", store_url)
@@ -269,7 +271,7 @@ def test_graphs_of_a_file_are_deployed_beside_one_that_is_there(
 @pytest.mark.parametrize(
     "arguments", [("list",), ("activate", "greet", "1"), ("deploy", APP + ":model")]
 )
-def test_no_store_is_made_where_there_is_none(
+def test_missing_store_is_not_created(
     graph: Command, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     said = graph(*arguments, "--store", f"sqlite:///{tmp_path}/nowhere.db")
@@ -289,7 +291,7 @@ def test_a_graph_is_drawn(graph: Command, greet: Path, tmp_path: Path) -> None:
     said = graph("draw", greet, "-o", tmp_path / "nowhere" / "greet.txt")
     assert said.code == REFUSED
     assert "can't be written" in said.err
-    assert graph("draw", f"{APP}:wrong").code == WRONG
+    assert graph("draw", f"{APP}:wrong").code == HAS_PROBLEMS
 
 
 def test_graphs_of_one_file_may_call_each_other(graph: Command, tmp_path: Path) -> None:
@@ -301,7 +303,7 @@ def test_graphs_of_one_file_may_call_each_other(graph: Command, tmp_path: Path) 
     )
     said = graph("check", both)
     assert (said.code, said.err) == (0, "")
-    assert re.search(r"both.yaml: outer: [5-9] nodes, all is well", said.out), said.out
+    assert re.search(r"both.yaml: outer: [5-9] nodes, no problems", said.out), said.out
 
 
 def test_graphs_are_checked_with_their_calls_expanded(graph: Command, tmp_path: Path) -> None:
@@ -312,18 +314,18 @@ def test_graphs_are_checked_with_their_calls_expanded(graph: Command, tmp_path: 
         "transitions:\n  - {from: way, to: out, when: job}\n"
     )
     said = graph("check", both)
-    assert said.code == WRONG
+    assert said.code == HAS_PROBLEMS
     assert "c.graph: the graph 'inner' may end without an output" in said.out + said.err
 
 
-def test_one_graph_is_drawn_at_a_time(graph: Command, greet: Path) -> None:
+def test_drawing_a_file_with_two_graphs_is_refused(graph: Command, greet: Path) -> None:
     greet.write_text(GREET.format(version=1) + "---\n" + GREET.format(version=2))
     said = graph("draw", greet)
     assert said.code == REFUSED
-    assert "holds 2 graphs" in said.err
+    assert "contains 2 graphs" in said.err
 
 
-def test_the_command_finds_code_in_its_folder(tmp_path: Path) -> None:
+def test_command_imports_modules_of_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / "orders.py").write_text(
         "import perdure\n"
         "builder = perdure.GraphBuilder('order', version='1')\n"
@@ -339,4 +341,4 @@ def test_the_command_finds_code_in_its_folder(tmp_path: Path) -> None:
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "orders:order: order version 1: 2 nodes, all is well\n"
+    assert done.stdout == "orders:order: order version 1: 2 nodes, no problems\n"

@@ -1,4 +1,4 @@
-"""`perdure op` on operations that are under way: what it prints, what it refuses, and how it ends."""
+"""`perdure op` on current operations: output, refusals and exit codes."""
 
 import asyncio
 import json
@@ -16,19 +16,19 @@ import pytest
 
 from perdure.cli.app import INTERRUPTED, run_command
 from perdure.cli.op.commands import REFUSED
-from perdure.cli.op.looking import FAILED
-from perdure.cli.op.picture import span
+from perdure.cli.op.reading import FAILED
+from perdure.cli.op.rendering import span
 from perdure.operations import CallCallback, Ledger, LogLevel, Operation
 from tests.cli.test_demo import COMMAND
 from tests.operations.actor import SHORT
 from tests.operations.conftest import place_of
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60
 SHORTLY = ("--staleness", str(SHORT.staleness))
 
 
 class Place(NamedTuple):
-    """Where ledgers are, as the command is told and as a ledger is."""
+    """The ledger, as command-line argument and as arguments of `Ledger`."""
 
     name: str
     arguments: dict[str, str]
@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def strange(tmp_path: Path) -> Path:
-    """A folder with a file in it that nobody needs."""
+    """A folder with an unrelated file."""
     (tmp_path / "file").touch()
     return tmp_path
 
@@ -95,7 +95,7 @@ async def pair(place: Place, opening: AsyncExitStack) -> tuple[Operation, Operat
 
 async def over(ledger: Ledger) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while await ledger.operation_ids():  # noqa: ASYNC110 - nobody tells
+        while await ledger.operation_ids():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
 
 
@@ -115,11 +115,11 @@ async def test_show_draws_participants_calls_and_heartbeats(
     pid, age = os.getpid(), r"\d\.\ds ago"
     assert re.fullmatch(
         rf"{re.escape(a.operation_id)}  running  nightly\n"
-        rf"by cli, {age}, heartbeat {age}\n"
+        rf"started by cli {age}, last heartbeat {age}\n"
         rf"├── cli  pid {pid}  heartbeat {age}\n"
         r"│   └── call_cli_1_\w+  active  for \d\.\ds  all of it\n"
         rf"└── worker  pid {pid}  heartbeat {age}\n"
-        r"    └── call_worker_1_\w+  active  for \d\.\ds  may crash alone  compile\n",
+        r"    └── call_worker_1_\w+  active  for \d\.\ds  crash contained  compile\n",
         said.out,
     )
     said = await op("show", place.name, a.operation_id, "--json")
@@ -128,14 +128,14 @@ async def test_show_draws_participants_calls_and_heartbeats(
     assert [frame["participantId"] for frame in shown["stack"]] == ["cli", "worker"]
 
 
-async def test_list_has_those_under_way_and_with_all_those_in_backup(
+async def test_list_shows_current_operations_and_with_all_the_backups(
     place: Place, op: Op, opening: AsyncExitStack
 ) -> None:
     ledger = await opening.enter_async_context(place.ledger("cli"))
     done = await ledger.create_operation(description="yesterday's")
     await done.complete()
     said = await op("list", place.name)
-    assert (said.code, said.out.startswith("no operations under way in ")) == (0, True)
+    assert (said.code, said.out.startswith("no current operations in ")) == (0, True)
     assert "--all" in said.out
     under_way = await ledger.create_operation(description="today's")
     said = await op("list", place.name)
@@ -144,11 +144,11 @@ async def test_list_has_those_under_way_and_with_all_those_in_backup(
     assert done.operation_id not in said.out
     said = await op("list", place.name, "--all")
     _, first, second = said.out.splitlines()
-    assert re.match(rf"{re.escape(done.operation_id)}  completed, in backup .* yesterday's", first)
+    assert re.match(rf"{re.escape(done.operation_id)}  completed, in backups .* yesterday's", first)
     assert re.match(rf"{re.escape(under_way.operation_id)}  running .* today's", second)
 
 
-async def test_abort_says_who_will_clean_up_and_they_do(
+async def test_abort_names_the_participants_that_clean_up(
     place: Place, op: Op, opening: AsyncExitStack
 ) -> None:
     ledger = await opening.enter_async_context(place.ledger("cli"))
@@ -164,7 +164,7 @@ async def test_abort_says_who_will_clean_up_and_they_do(
     await over(ledger)
     assert cleaned == [1]
     said = await op("abort", place.name, a.operation_id)
-    assert (said.code, said.out.splitlines()[-1]) == (0, "its clean-up is done")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "The clean-up is done.")
 
 
 async def test_watch_draws_each_change_and_ends_with_the_operation(
@@ -186,7 +186,7 @@ async def test_watch_draws_each_change_and_ends_with_the_operation(
     assert why == "aborted by 'worker': enough"
 
 
-async def test_watch_of_one_that_succeeds_ends_well(
+async def test_watch_of_a_successful_operation_exits_with_0(
     folder: Place, op: Op, opening: AsyncExitStack
 ) -> None:
     ledger = await opening.enter_async_context(folder.ledger("cli"))
@@ -200,7 +200,7 @@ async def test_watch_of_one_that_succeeds_ends_well(
 
 
 @pytest.mark.parametrize("command", [["watch"], ["log", "--follow"]])
-async def test_an_operation_whose_backup_is_not_kept_ends_without_an_outcome(
+async def test_following_an_operation_without_backup_reports_its_removal(
     folder: Place, opening: AsyncExitStack, command: list[str]
 ) -> None:
     ledger = await opening.enter_async_context(folder.ledger("cli"))
@@ -212,7 +212,7 @@ async def test_an_operation_whose_backup_is_not_kept_ends_without_an_outcome(
         os.unlink(f"{folder.name}/{a.operation_id}.operation.json")
         _, complaint = await process.communicate()
     assert process.returncode == REFUSED
-    assert f"{a.operation_id!r} is over, and not in backup any more" in complaint.decode()
+    assert f"{a.operation_id!r} has ended and is no longer in the backups" in complaint.decode()
 
 
 async def test_watch_in_a_terminal_redraws_until_it_is_interrupted(
@@ -274,23 +274,23 @@ async def test_log_follows_to_the_end(place: Place, op: Op, opening: AsyncExitSt
     ]
 
 
-async def test_what_nobody_acts_on_is_recovered(place: Place, op: Op) -> None:
+async def test_operation_without_live_participants_is_recovered(place: Place, op: Op) -> None:
     async with place.ledger("cli") as ledger:
         a = await ledger.create_operation()
         await a.stop_heartbeat()
         await asyncio.sleep(1.2 * SHORT.staleness)
         said = await op("abort", place.name, a.operation_id, *SHORTLY)
         assert said.code == 0
-        assert "nobody will act on it" in said.out
+        assert "none will clean up" in said.out
         assert "perdure op recover " in said.out
         said = await op("recover", place.name, a.operation_id, "--staleness", "0.3")
         assert said.code == FAILED
-        assert said.out.endswith(f"{a.operation_id}: failed, in backup: aborted by 'perdure'\n")
+        assert said.out.endswith(f"{a.operation_id}: failed, in backups: aborted by 'perdure'\n")
         assert await ledger.operation_ids() == []
 
 
 @pytest.mark.parametrize("has_calls", [True, False])
-async def test_what_somebody_carries_on_is_not_recovered(
+async def test_operation_with_live_participants_is_not_recovered(
     folder: Place, op: Op, opening: AsyncExitStack, has_calls: bool
 ) -> None:
     ledger = await opening.enter_async_context(folder.ledger("cli"))
@@ -300,7 +300,7 @@ async def test_what_somebody_carries_on_is_not_recovered(
     said = await op("recover", folder.name, a.operation_id, *SHORTLY)
     assert (said.code, said.out.splitlines()[-1]) == (
         0,
-        f"{a.operation_id}: somebody carries it on, nothing to do",
+        f"{a.operation_id}: its participants are alive, nothing to do",
     )
     await asyncio.sleep(3 * SHORT.look_every)
     assert a.failure is None
@@ -318,7 +318,7 @@ async def test_a_crashed_participant_looks_stale(folder: Place, op: Op) -> None:
         assert "stale" not in said.out
 
 
-async def test_a_part_of_an_id_is_enough_if_it_is_of_one(
+async def test_unique_part_of_an_id_selects_an_operation(
     folder: Place, op: Op, opening: AsyncExitStack
 ) -> None:
     ledger = await opening.enter_async_context(folder.ledger("cli"))
@@ -331,13 +331,13 @@ async def test_a_part_of_an_id_is_enough_if_it_is_of_one(
     third = await ledger.create_operation()
     said = await op("show", folder.name, "cli")
     assert (said.code, said.out) == (REFUSED, "")
-    assert "'cli' is part of 2 ids" in said.err
+    assert "'cli' matches 2 operation ids" in said.err
     assert f"pass one of {second.operation_id}, {third.operation_id}" in said.err
     said = await op("show", folder.name, "")
     assert (said.code, "there is no operation ''" in said.err) == (REFUSED, True)
 
 
-async def test_what_a_program_wrote_does_not_steer_the_terminal(
+async def test_control_characters_in_a_ledger_are_escaped(
     folder: Place, op: Op, opening: AsyncExitStack
 ) -> None:
     ledger = await opening.enter_async_context(folder.ledger("cli"))
@@ -349,7 +349,7 @@ async def test_what_a_program_wrote_does_not_steer_the_terminal(
         assert "\x1b" not in said.out
 
 
-async def test_a_ledger_that_cannot_be_read_hides_no_other(
+async def test_unreadable_ledger_does_not_hide_others(
     folder: Place, op: Op, opening: AsyncExitStack
 ) -> None:
     ledger = await opening.enter_async_context(folder.ledger("cli"))
@@ -363,7 +363,7 @@ async def test_a_ledger_that_cannot_be_read_hides_no_other(
     assert said.code == REFUSED
 
 
-async def test_times_without_a_zone_are_of_utc(folder: Place, op: Op) -> None:
+async def test_times_without_a_zone_are_utc(folder: Place, op: Op) -> None:
     """As another program may write them."""
     async with folder.ledger("cli") as ledger:
         a = await ledger.create_operation()
@@ -378,12 +378,12 @@ async def test_times_without_a_zone_are_of_utc(folder: Place, op: Op) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "watch", "log", "abort", "recover"])
-async def test_an_operation_that_there_is_not(folder: Place, op: Op, command: str) -> None:
+async def test_unknown_operation_is_refused(folder: Place, op: Op, command: str) -> None:
     os.mkdir(folder.name)
     said = await op(command, folder.name, "20260101T00:00:00.000-x-00000000")
     assert (said.code, said.out) == (REFUSED, "")
     assert "there is no operation '20260101T00:00:00.000-x-00000000'" in said.err
-    assert "perdure op list --all" in said.err
+    assert "perdure op list --all LEDGER" in said.err
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,9 @@ async def test_an_operation_that_there_is_not(folder: Place, op: Op, command: st
         ("http://[", "is not a URL"),
     ],
 )
-async def test_a_place_that_there_is_not(op: Op, strange: Path, place: str, complaint: str) -> None:
+async def test_missing_directory_or_store_is_refused(
+    op: Op, strange: Path, place: str, complaint: str
+) -> None:
     said = await op("list", place.format(strange))
     assert (said.code, said.out) == (REFUSED, "")
     assert complaint in said.err
@@ -407,13 +409,13 @@ async def test_a_place_that_there_is_not(op: Op, strange: Path, place: str, comp
 
 
 @pytest.mark.postgres
-async def test_a_database_without_a_store_gets_none(op: Op, fresh_postgres: str) -> None:
+async def test_database_without_a_store_stays_without_one(op: Op, fresh_postgres: str) -> None:
     for _ in range(2):
         said = await op("list", fresh_postgres)
         assert (said.code, "holds no store" in said.err) == (REFUSED, True)
 
 
-async def test_an_operation_that_is_over_is_not_aborted(
+async def test_ended_operation_is_not_aborted(
     place: Place, op: Op, opening: AsyncExitStack
 ) -> None:
     ledger = await opening.enter_async_context(place.ledger("cli"))
@@ -425,7 +427,7 @@ async def test_an_operation_that_is_over_is_not_aborted(
 
 
 @pytest.mark.parametrize("staleness", ["0", "-1", "nan", "inf"])
-async def test_a_staleness_that_is_no_time(folder: Place, op: Op, staleness: str) -> None:
+async def test_invalid_staleness_is_refused(folder: Place, op: Op, staleness: str) -> None:
     said = await op("list", folder.name, f"--staleness={staleness}")
     assert (said.code, "--staleness is" in said.err) == (REFUSED, True)
 
@@ -434,5 +436,5 @@ async def test_a_staleness_that_is_no_time(folder: Place, op: Op, staleness: str
     ("seconds", "text"),
     [(0, "0.0s"), (9.96, "10.0s"), (59.9, "59s"), (61, "1m 1s"), (7300, "2h 1m"), (90000, "1d 1h")],
 )
-def test_spans(seconds: float, text: str) -> None:
+def test_durations_are_short(seconds: float, text: str) -> None:
     assert span(seconds) == text

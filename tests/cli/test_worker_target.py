@@ -1,4 +1,4 @@
-"""Which engine `module:name` names, and what is said where it names none."""
+"""Loading the engine that `module:name` names, and the errors of invalid names."""
 
 import re
 from pathlib import Path
@@ -13,33 +13,39 @@ APP = "tests.cli.worker_app"
 
 
 @pytest.mark.parametrize("name", ["engine", "make_engine"])
-def test_an_engine_or_a_function_that_returns_one(name: str) -> None:
+def test_target_is_an_engine_or_a_function_that_returns_one(name: str) -> None:
     assert load_engine(f"{APP}:{name}") is worker_app.engine
 
 
 @pytest.mark.parametrize(
     ("target", "text"),
     [
-        (APP, "names no engine: name a module and an engine in it: 'orders.app:engine'"),
-        (f"{APP}:", "names no engine"),
-        (":engine", "names no engine"),
-        (f"{APP}:a-b", "names no engine"),
+        (
+            APP,
+            "is not the name of an engine: pass a module and an engine in it, such as 'orders.app:engine'",
+        ),
+        (f"{APP}:", "is not the name of an engine"),
+        (":engine", "is not the name of an engine"),
+        (f"{APP}:a-b", "is not the name of an engine"),
         ("nowhere.app:engine", "there is no module 'nowhere': start the worker in the folder"),
         ("tests.cli.nowhere:engine", "there is no module 'tests.cli.nowhere'"),
-        (f"{APP}:motor", f"module '{APP}' has no 'motor': it has {APP}:engine"),
-        ("tests.cli.test_demo:engine", "has no 'engine': make an engine there"),
-        (f"{APP}:a_number", "a_number is a builtins.int: name a perdure.Engine"),
-        (f"{APP}:a_sync_engine", "a_sync_engine is a perdure.client.sync.SyncEngine: name a"),
-        (f"{APP}:make_nothing", r"make_nothing\(\) is None: name a perdure.Engine"),
+        (f"{APP}:motor", f"module '{APP}' has no 'motor': pass {APP}:engine"),
+        ("tests.cli.test_demo:engine", "has no 'engine': create an engine there"),
+        (f"{APP}:a_number", "a_number is a builtins.int: pass the name of a perdure.Engine"),
+        (
+            f"{APP}:a_sync_engine",
+            "a_sync_engine is a perdure.client.sync.SyncEngine: pass the name of a",
+        ),
+        (f"{APP}:make_nothing", r"make_nothing\(\) is None: pass the name of a perdure.Engine"),
         (f"{APP}:fail", r"fail\(\) raised RuntimeError: no engine today: see the traceback"),
     ],
 )
-def test_what_names_no_engine_is_refused_with_what_to_do(target: str, text: str) -> None:
+def test_invalid_target_is_refused_with_a_remedy(target: str, text: str) -> None:
     with pytest.raises(InputError, match=text):
         load_engine(target)
 
 
-def test_a_module_that_fails_is_told_apart_from_one_that_is_not_there(
+def test_failing_module_and_missing_module_raise_different_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -62,9 +68,9 @@ def test_an_engine_is_replaced_by_one_with_other_queues_and_settings() -> None:
         engine.replace(queues="ab")
 
 
-async def test_the_like_of_an_open_engine_is_not_open(tmp_path: Path) -> None:
+async def test_replaced_copy_of_an_open_engine_is_not_open(tmp_path: Path) -> None:
     async with Engine(f"sqlite:///{tmp_path}/one.db") as engine:
         other = engine.replace()
         async with other:
-            assert other._hosting is not engine._hosting
+            assert other._host is not engine._host
         assert (await engine.audit()).is_clean

@@ -8,6 +8,7 @@ import os
 import signal
 from pathlib import Path
 
+import perdure
 from perdure import Engine, Settings, SyncEngine, task, workflow
 
 STEPS = 20
@@ -55,8 +56,19 @@ async def there(run: int, number: int, seconds: float) -> int:
 
 @workflow(name="worker_app.stepping")
 async def stepping(run: int, steps: int, seconds: float) -> int:
-    """The first step is for a queue, so that whoever starts the run begins nothing."""
+    """The first step is for a queue, so that the process that starts the run executes nothing."""
     total = 0
     for number in range(steps):
         total += await (step if number % 4 else there)(run, number, seconds)
     return total
+
+
+@task(name="worker_app.fail_there", queue="there")
+async def fail_there() -> None:
+    perdure.log.info("about to fail")
+    raise RuntimeError("no luck")
+
+
+@workflow(name="worker_app.failing")
+async def failing() -> None:
+    await fail_there()

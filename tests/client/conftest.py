@@ -30,13 +30,13 @@ def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", POSTGRES])
 def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store that outlives an engine, and that several can open."""
+    """A store that outlives an engine, and that several engines can open."""
     return _url(request.param, request, tmp_path)
 
 
 @pytest.fixture(params=["sqlite", "memory", "replaying", "stepwise", POSTGRES])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Settings | None]:
-    """A URL and settings: `replaying` keeps no run in memory, `stepwise` commits each entry apart."""
+    """A URL and settings: `replaying` keeps no run in memory, `stepwise` commits each entry separately."""
     return _url(request.param, request, tmp_path), SETTINGS.get(request.param)
 
 

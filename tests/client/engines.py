@@ -1,4 +1,4 @@
-"""What tests of engines share: how one is opened, what its journal says, and that its books are sound."""
+"""Shared by tests of engines: open or kill an engine, read its journals, wait for a state, check its books."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,7 +12,7 @@ E = TypeVar("E", bound=e.Event)
 
 ALWAYS_REPLAY = Settings(warm_runs=0)
 AT_ONCE = Settings(grace=0)
-"""A stop that waits for nobody."""
+"""A stop that does not wait for running tasks."""
 
 
 async def assert_sound(engine: Engine) -> None:
@@ -24,7 +24,7 @@ async def assert_sound(engine: Engine) -> None:
 async def opened(
     url: str, settings: Settings | None = None, queues: tuple[str, ...] = ()
 ) -> AsyncIterator[Engine]:
-    """An engine whose books must be sound when the test is through with it."""
+    """An open engine. Its books must be sound at the end of the block."""
     async with Engine(url, settings=settings, queues=queues) as engine:
         yield engine
         await assert_sound(engine)
@@ -34,7 +34,7 @@ async def opened(
 async def killed(
     url: str, settings: Settings | None = None, queues: tuple[str, ...] = ()
 ) -> AsyncIterator[Engine]:
-    """An engine that hands nothing back and tells nobody, as one whose process dies."""
+    """An engine that stops as if its process died: it hands nothing back."""
     engine = Engine(url, settings=settings, queues=queues)
     await engine.open()
     try:
@@ -45,7 +45,7 @@ async def killed(
 
 
 async def journal(engine: Engine, handle: Handle[Any]) -> list[e.Event]:
-    """What is durable of a run now."""
+    """The durable events of a run."""
     return [entry.event for entry in await store_of(engine).entries(handle.run_id)]
 
 
@@ -55,12 +55,12 @@ async def recorded(engine: Engine, handle: Handle[Any], kind: type[E]) -> list[E
 
 
 def store_of(engine: Engine) -> Any:
-    assert engine._hosting is not None
-    return engine._hosting.host.store
+    assert engine._host is not None
+    return engine._host.dispatcher.store
 
 
 async def until(what: Callable[[], bool]) -> None:
-    """Wait for something that another task of this loop, or a thread, brings about."""
+    """Wait until a condition holds that another task of this loop, or a thread, fulfils."""
 
     async def ask() -> bool:
         return what()
@@ -69,9 +69,9 @@ async def until(what: Callable[[], bool]) -> None:
 
 
 async def until_store(ask: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that only the store knows."""
-    async with asyncio.timeout(10):
-        while not await ask():  # noqa: ASYNC110 - nobody tells
+    """Wait until a condition of the store holds."""
+    async with asyncio.timeout(60):
+        while not await ask():  # noqa: ASYNC110 - the store notifies no one
             await asyncio.sleep(0.005)
 
 
@@ -83,7 +83,7 @@ async def until_status(handle: Handle[Any], status: RunStatus) -> None:
 
 
 async def until_recorded(engine: Engine, handle: Handle[Any], kind: type[E], count: int = 1) -> E:
-    """The event of that kind and number, once it is durable."""
+    """Wait for the event with number `count` of that kind."""
     found: list[E] = []
 
     async def ask() -> bool:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -257,3 +257,49 @@ def test_annotation_that_can_not_be_told_apart_is_refused() -> None:
 def test_refusal_names_the_wanted_type() -> None:
     with pytest.raises(NotDecodable, match="payload is not a Item"):
         codec.decode(b"1", Item)
+
+
+@dataclass
+class PlainDefault:
+    item: str
+    gift: bool = False
+
+
+@dataclass(slots=True)
+class SlottedDefault:
+    item: str
+    gift: bool = False
+
+
+@dataclass
+class MadeDefault:
+    item: str
+    gift: list[int] = field(default_factory=list)
+
+
+class StructDefault(msgspec.Struct):
+    item: str
+    gift: bool = False
+
+
+class OmittedDefault(msgspec.Struct, omit_defaults=True):
+    item: str
+    gift: bool = False
+
+
+@pytest.mark.parametrize(
+    ("wanted", "again"),
+    [
+        (PlainDefault, b'{"item":"lamp"}'),
+        (SlottedDefault, b'{"item":"lamp","gift":false}'),
+        (MadeDefault, b'{"item":"lamp","gift":[]}'),
+        (StructDefault, b'{"item":"lamp","gift":false}'),
+        (OmittedDefault, b'{"item":"lamp"}'),
+    ],
+)
+def test_value_that_lacks_a_field_with_a_default_is_written_again_as_the_docs_say(
+    wanted: type, again: bytes
+) -> None:
+    """docs/how-to/upcasters.md says which changes of a type a run survives without an upcaster."""
+    codec = JsonCodec()
+    assert codec.encode(codec.decode(b'{"item":"lamp"}', wanted)) == again

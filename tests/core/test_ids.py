@@ -34,8 +34,8 @@ def length_prefixed(*parts: bytes) -> bytes:
 
 
 def test_root_is_sha256_over_length_prefixed_digest_parent_and_key() -> None:
-    parent = PromiseId(ROOT, (3, 0))
-    expected = hashlib.sha256(length_prefixed(b"digest", ROOT + b"root.3.0", b"key")).digest()
+    parent = "r_0198/root.3.0"
+    expected = hashlib.sha256(length_prefixed(b"digest", parent.encode(), b"key")).digest()
     assert promise_root(b"digest", parent, "key") == expected
 
 
@@ -50,13 +50,12 @@ def test_root_differs_if_a_boundary_between_parts_shifts() -> None:
 
 
 def test_root_differs_by_digest_parent_and_key() -> None:
-    parent = PromiseId(ROOT)
     roots = {
         promise_root(b"d", None, "k"),
         promise_root(b"e", None, "k"),
         promise_root(b"d", None, "l"),
-        promise_root(b"d", parent, "k"),
-        promise_root(b"d", parent.child(0), "k"),
+        promise_root(b"d", "r_0198/root", "k"),
+        promise_root(b"d", "r_0198/root.0", "k"),
     }
     assert len(roots) == 5
 

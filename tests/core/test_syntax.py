@@ -26,7 +26,7 @@ def failing(times: int) -> Callable[..., Any]:
     return parse
 
 
-def test_a_sound_text_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_valid_text_is_parsed_again_after_a_system_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for read, text in (
         (parse_module, "a = 1"),
         (parse_expression, "a + 1"),

@@ -16,8 +16,8 @@ from perdure.core.ledger import (
     step_account,
 )
 from perdure.core.messages import Message
-from perdure.engine.runs import Mode
-from perdure.store.bundle import Bundle
+from perdure.engine.runs.loaded_run import CommitMode
+from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from perdure.testing.explorer import Killed, World
 from tests.engine.tree import LEASE_MS, TRIGGER, Protocol, Tree, TreeHost, step_id
@@ -31,7 +31,7 @@ class TreeScenario:
     """Drives one tree to its end through crashes, lost owners, and repeated or reordered messages."""
 
     tree: Tree
-    mode: Mode = Mode.FUSED
+    mode: CommitMode = CommitMode.FUSED
     warm: bool = True
     redeliver: bool = True
     protocol: Protocol = field(default_factory=Protocol)

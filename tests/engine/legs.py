@@ -2,7 +2,7 @@
 
 A step has two legs: the first asks (it schedules work, or passes through), the second takes the answer.
 Taking an answer is three steps: do the work, spawn the children, and, if that closed the run, complete it.
-Each part certifies itself with a digit, in the same commit as what it does. So whoever resumes reads the
+Each part certifies itself with a digit, in the same commit as what it does. So the host that resumes reads the
 digits and plans only the parts that are missing; whether the parts before were committed together or
 one by one makes no difference.
 
@@ -86,7 +86,7 @@ _DONE = Part(Digit.ACKNOWLEDGE, acknowledges=True)
 """Nothing is left to do for the message."""
 
 _LATE = Part(Digit.ACKNOWLEDGE, mark="dead")
-"""To a run that is over: kept for whoever looks, never journaled."""
+"""To a run that is over: kept for inspection, never journaled."""
 
 
 def step_ledger(state: State, step: StepId) -> ActivityLedger:
@@ -112,7 +112,7 @@ def plan_leg1(state: State, ask: Transition, scheduled: InvokeScheduled, work: W
 
 
 def plan_passthrough(state: State, ask: Transition) -> list[Part]:
-    """A step with one leg: it does its work at once and goes on with the three steps."""
+    """A step with one leg: it does its work at once and continues with the three steps."""
     message = message_ledger(state, ask.guid)
     if message.settled:
         return [_DONE]

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from perdure.core.ids import Guid
-from perdure.engine.runs import LoadedRun, Mode, create_run
+from perdure.engine.runs.loaded_run import CommitMode, LoadedRun, create_run
 from perdure.engine.sources import Sources
-from perdure.store.bundle import Bundle
-from perdure.store.records import NewRun
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.records import NewRun
 from perdure.store.store import Store
 from tests.engine.legs import Part
 
@@ -17,16 +17,16 @@ async def commit_parts(
     guid: Guid,
     parts: Sequence[Part],
     sources: Sources,
-    mode: Mode = Mode.FUSED,
+    mode: CommitMode = CommitMode.FUSED,
 ) -> None:
     """Commit the parts of the transition that the message `guid` asked for."""
     bundle = Bundle()
     for part in parts:
         _add_part(bundle, run, guid, part, sources)
-        if mode is Mode.STEPWISE:
+        if mode is CommitMode.STEPWISE:
             await store.commit(bundle)
             bundle = Bundle()
-    if mode is Mode.FUSED:
+    if mode is CommitMode.FUSED:
         await store.commit(bundle)
 
 
@@ -36,13 +36,13 @@ async def commit_start(
     guid: Guid,
     parts: Sequence[Part],
     sources: Sources,
-    mode: Mode = Mode.FUSED,
+    mode: CommitMode = CommitMode.FUSED,
 ) -> LoadedRun:
     """Commit the birth of a run: its inception, and with it or after it the other parts."""
     inception, *rest = parts
     bundle = Bundle()
     run = create_run(bundle, new, inception.events, sources)
-    if mode is Mode.STEPWISE:
+    if mode is CommitMode.STEPWISE:
         await store.commit(bundle)
         await commit_parts(store, run, guid, rest, sources, mode)
     else:
@@ -53,14 +53,10 @@ async def commit_start(
 
 
 def _add_part(bundle: Bundle, run: LoadedRun, guid: Guid, part: Part, sources: Sources) -> None:
-    if part.settlement is not None:
-        appended = run.append(part.events, sources)
-        bundle.spawn(run.fence, appended, guid, part.settlement, part.messages)
-    else:
-        if part.events:
-            bundle.append(run.fence, run.append(part.events, sources))
-        for message in part.messages:
-            bundle.enqueue(message)
+    if part.events:
+        bundle.append(run.fence, run.append(part.events, sources))
+    for message in part.messages:
+        bundle.enqueue(message)
     for work in part.work:
         bundle.put_work(run.fence, work)
     if part.acknowledges:

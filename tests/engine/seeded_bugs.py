@@ -18,9 +18,9 @@ from perdure.core.journal.events import (
 from perdure.core.journal.state import State
 from perdure.core.ledger import ENTRY, SPAWNED, message_account, step_account
 from perdure.core.messages import Message, Work
-from perdure.engine.runs import LoadedRun, Mode
+from perdure.engine.runs.loaded_run import CommitMode, LoadedRun
 from perdure.engine.sources import Sources
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from tests.engine.legs import (
     Digit,
@@ -56,7 +56,7 @@ def _without(parts: Sequence[Part], **fields: Any) -> list[Part]:
 
 
 async def _acknowledge_first(
-    store: Store, run: LoadedRun, guid: Guid, parts: list[Part], sources: Sources, mode: Mode
+    store: Store, run: LoadedRun, guid: Guid, parts: list[Part], sources: Sources, mode: CommitMode
 ) -> None:
     bundle = Bundle()
     bundle.acknowledge(run.fence, guid)
@@ -65,7 +65,7 @@ async def _acknowledge_first(
 
 
 async def _children_later(
-    store: Store, run: LoadedRun, guid: Guid, parts: list[Part], sources: Sources, mode: Mode
+    store: Store, run: LoadedRun, guid: Guid, parts: list[Part], sources: Sources, mode: CommitMode
 ) -> None:
     await commit_parts(store, run, guid, _without(parts, messages=()), sources, mode)
     bundle = Bundle()
@@ -75,7 +75,7 @@ async def _children_later(
 
 
 async def _work_later(
-    store: Store, run: LoadedRun, guid: Guid, parts: list[Part], sources: Sources, mode: Mode
+    store: Store, run: LoadedRun, guid: Guid, parts: list[Part], sources: Sources, mode: CommitMode
 ) -> None:
     await commit_parts(store, run, guid, _without(parts, work=()), sources, mode)
     bundle = Bundle()

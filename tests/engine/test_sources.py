@@ -4,7 +4,7 @@ from perdure.testing.explorer import VirtualSources
 ONE, OTHER = RunId("r_one"), RunId("r_other")
 
 
-def test_nothing_comes_to_one_place_at_the_same_time() -> None:
+def test_arrivals_at_one_address_are_distinct() -> None:
     sources = VirtualSources(1000)
     assert [sources.arrival(ONE) for _ in range(3)] == [1000, 1001, 1002]
     assert sources.arrival(OTHER) == 1000
@@ -15,7 +15,7 @@ def test_nothing_comes_to_one_place_at_the_same_time() -> None:
     assert [sources.arrival(place) for place in (ONE, ONE, OTHER)] == [1011, 1012, 1011]
 
 
-def test_places_are_forgotten_when_their_time_is_over() -> None:
+def test_past_arrivals_are_forgotten() -> None:
     sources = VirtualSources(1000)
     for number in range(100):
         sources.arrival(RunId(f"r_{number}"))

@@ -10,8 +10,8 @@ from perdure.core.errors import AttemptsExhausted
 from perdure.core.ids import HostId
 from perdure.core.journal.events import Posted, Posting
 from perdure.core.ledger import ATTEMPT, AccountId, step_account
-from perdure.engine.runs import Mode
-from perdure.store.bundle import Bundle
+from perdure.engine.runs.loaded_run import CommitMode
+from perdure.store.commit.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.sqlite import writing
 from perdure.store.store import Store
@@ -50,42 +50,46 @@ async def explore_all(scenario: TreeScenario, max_faults: int) -> Exploration:
     return explored
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", list(CommitMode))
 @pytest.mark.parametrize("name", TREES)
 async def test_a_tree_is_driven_exactly_once_through_any_single_fault(
-    name: str, mode: Mode, show: Print
+    name: str, mode: CommitMode, show: Print
 ) -> None:
     explored = await explore_all(TreeScenario(TREES[name], mode), 1)
     show(f"{name}, {mode.value}, 1 fault: {explored}")
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", list(CommitMode))
 @pytest.mark.parametrize("name", ["lone", "leaf"])
 async def test_a_small_tree_is_driven_exactly_once_through_any_two_faults(
-    name: str, mode: Mode, show: Print
+    name: str, mode: CommitMode, show: Print
 ) -> None:
     explored = await explore_all(TreeScenario(TREES[name], mode), 2)
     show(f"{name}, {mode.value}, 2 faults: {explored}")
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", list(CommitMode))
 @pytest.mark.parametrize("name", ["chain", "pair", "mixed"])
 async def test_a_tree_is_driven_exactly_once_through_any_two_faults(
-    name: str, mode: Mode, show: Print
+    name: str, mode: CommitMode, show: Print
 ) -> None:
     explored = await explore_all(TreeScenario(TREES[name], mode), 2)
     show(f"{name}, {mode.value}, 2 faults: {explored}")
 
 
-async def test_a_host_that_loads_for_every_message_does_the_same(show: Print) -> None:
-    explored = await explore(TreeScenario(MIXED, Mode.STEPWISE, warm=False), max_faults=1)
+async def test_a_tree_is_driven_exactly_once_by_a_host_that_loads_for_every_message(
+    show: Print,
+) -> None:
+    explored = await explore(TreeScenario(MIXED, CommitMode.STEPWISE, warm=False), max_faults=1)
     show(f"mixed, stepwise, cold: {explored}")
     assert explored.schedules > 60
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-async def test_postgres_does_the_same(worker_database: str, mode: Mode, show: Print) -> None:
+@pytest.mark.parametrize("mode", list(CommitMode))
+async def test_a_tree_is_driven_exactly_once_on_postgres(
+    worker_database: str, mode: CommitMode, show: Print
+) -> None:
     explored = await explore(
         TreeScenario(LEAF, mode), max_faults=1, open_store=_postgres(worker_database)
     )
@@ -124,7 +128,7 @@ async def test_the_explorer_catches(
 
 
 async def _explore_in_both_modes(bug: SeededBug) -> None:
-    for mode in Mode:
+    for mode in CommitMode:
         await explore(TreeScenario(CHAIN, mode, protocol=bug.protocol()), max_faults=1)
 
 

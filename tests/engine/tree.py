@@ -13,10 +13,10 @@ from perdure.core.ids import Guid, HostId, RunId, StepId, message_guid, new_run_
 from perdure.core.journal.events import ExecutionStarted, InvokeCompleted, InvokeScheduled
 from perdure.core.journal.state import State
 from perdure.core.messages import Message, Work
-from perdure.engine.runs import LoadedRun, Mode, load_run
+from perdure.engine.runs.loaded_run import CommitMode, LoadedRun, load_run
 from perdure.engine.sources import Sources
-from perdure.store.bundle import Bundle
-from perdure.store.records import Claim, NewRun
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.records import Claim, NewRun
 from perdure.store.store import Store
 from tests.engine.legs import Part, Transition, plan_leg1, plan_leg2, plan_passthrough, plan_trigger
 from tests.engine.parts import commit_parts, commit_start
@@ -68,7 +68,7 @@ class TreeHost:
     owner: HostId
     tree: Tree
     sources: Sources
-    mode: Mode = Mode.FUSED
+    mode: CommitMode = CommitMode.FUSED
     warm: bool = True
     protocol: Protocol = field(default_factory=Protocol)
     pick: Callable[[Sequence[Message]], Message] = lambda messages: messages[0]
@@ -78,16 +78,23 @@ class TreeHost:
     _loaded: LoadedRun | None = None
 
     async def start(self, key: str) -> RunId:
-        """Start the run, or go on with it: safe to call again after a crash."""
+        """Start the run, or resume it: safe to call again after a crash."""
         run = await self.store.run_by_key("", "tree", key)
         run_id = run.run_id if run else new_run_id(self.sources.now_ms(), self.sources.entropy(10))
         guid = message_guid(run_id, "start")
         begin = self._transition(run_id, TRIGGER, guid)
         inception = ExecutionStarted(
-            "tree", "digest", "00" * 32, trigger=step_id(TRIGGER), guid=guid, payload=b"{}"
+            "tree",
+            "digest",
+            "00" * 32,
+            idempotency_key=key,
+            trigger=step_id(TRIGGER),
+            guid=guid,
+            payload=b"{}",
         )
         if run is None:
-            new = NewRun(run_id, "tree", self.sources.now_ms(), key=key, owner=self.owner)
+            at_ms = self.sources.now_ms()
+            new = NewRun(run_id, "tree", at_ms, digest="digest", key=key, owner=self.owner)
             parts = self.protocol.plan_trigger(State(), begin, inception)
             self._loaded = await commit_start(self.store, new, guid, parts, self.sources, self.mode)
             return run_id

@@ -1,4 +1,4 @@
-"""A participant that does what it is told: `python -m tests.operations.actor SOCKET`.
+"""A participant that executes commands from a socket: `python -m tests.operations.actor SOCKET`.
 
 Whoever connects to the socket gets a process of its own, forked from one that has imported everything already. It
 reads a request per line, `[verb, argument, ...]`, and answers each with `{"pid": ..., "result": ...}` or
@@ -17,7 +17,7 @@ from typing import Any
 
 from perdure.core.errors import PerdureError
 from perdure.core.operations.data import LedgerData
-from perdure.core.operations.transitions import Change
+from perdure.core.operations.transitions import LedgerChange
 from perdure.operations import (
     Call,
     CallCallback,
@@ -79,12 +79,12 @@ class Actor:
             resources=[self._scratch(label)],
         )
         self._calls[label] = call
-        async with asyncio.timeout(10):
-            while call.call_id not in self._here._part.held:  # noqa: ASYNC110 - nobody tells
+        async with asyncio.timeout(60):
+            while call.call_id not in self._here._part.held:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.01)
         return call.call_id
 
-    async def run_outside(self, label: str, program: str, patience_s: float) -> str:
+    async def run_outside(self, label: str, program: str, timeout_s: float) -> str:
         """A call to a program that is not a participant; it is cancelled when that takes too long."""
         call: SpawnedCall[str] = self._here.exec_stdio_worker(
             [sys.executable, "-c", program],
@@ -93,7 +93,7 @@ class Actor:
             description=label,
         )
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 await call.wait()
         except TimeoutError:
             await call.cancel()
@@ -120,14 +120,14 @@ class Actor:
     async def hold(self) -> None:
         """Take the operation's lock, and never come back."""
 
-        def decide(data: LedgerData) -> Change:
+        def decide(data: LedgerData) -> LedgerChange:
             self._write("holds the lock")
             time.sleep(3600)
-            return Change(data)
+            return LedgerChange(data)
 
         ledger = self._ledger
-        await (await ledger._opened()).run(
-            ledger._place.backend.change(self._here.operation_id, decide)
+        await (await ledger._open()).run(
+            ledger._context.backend.change(self._here.operation_id, decide)
         )
 
     @property
@@ -144,7 +144,7 @@ class Actor:
         async def clean_up() -> None:
             self._write(f"begins {label}")
             gate = self._folder / f"open-{self._name}"
-            while kind == "gated" and not gate.exists():  # noqa: ASYNC110 - nobody tells
+            while kind == "gated" and not gate.exists():  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.02)
             self._write(f"cleaned {label}")
 

@@ -17,7 +17,7 @@ from typing import Any
 from perdure.operations import Ledger, LedgerData, OperationState
 from tests.operations.actor import SHORT
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60
 
 
 class Refused(Exception):
@@ -116,7 +116,7 @@ class Stage:
 
     async def until(self, test: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while not test():  # noqa: ASYNC110 - nobody tells
+            while not test():  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.02)
 
     async def seen(self, test: Callable[[LedgerData], bool]) -> LedgerData:
@@ -129,10 +129,10 @@ class Stage:
                 await asyncio.sleep(0.02)
 
     async def ended(self, state: OperationState) -> LedgerData:
-        """Wait until the operation is in backup and everybody is gone; check what holds however it ended."""
+        """Wait until the operation is in the backups and all participants have exited; check the common guarantees."""
         async with self.outside() as ledger:
             async with asyncio.timeout(PATIENCE_S):
-                while await ledger.operation_ids():  # noqa: ASYNC110 - nobody tells
+                while await ledger.operation_ids():  # noqa: ASYNC110 - there is no event to wait for
                     await asyncio.sleep(0.02)
             for actor in self.actors:
                 if actor.is_alive:
@@ -161,8 +161,8 @@ class Stage:
         assert begun == ended
         return ended
 
-    def told(self) -> Counter[str]:
-        """How often each call was told that the operation failed."""
+    def notified(self) -> Counter[str]:
+        """How often each call ran `on_operation_failed`."""
         return self._noted("told")
 
     def _noted(self, what: str) -> Counter[str]:
@@ -172,7 +172,7 @@ class Stage:
     async def events(self) -> list[str]:
         """What the log tells, in order: `event participant`. The place must take another operation at once."""
         async with self.outside() as ledger:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 another = await ledger.create_operation(participant_id="another")
                 await another.complete()
             lines = await ledger.read_log(self.operation_id)

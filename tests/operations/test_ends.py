@@ -1,4 +1,4 @@
-"""Ends that meet each other, and ends that nobody keeps, on files, SQLite and Postgres alike."""
+"""Concurrent ends of calls, and ends of operations without backups, on all backends."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from tests.operations.ledgers import Clock, Open, beats
 
 
 @pytest.mark.parametrize("second", ["end", "fail"])
-async def test_of_two_ends_at_once_one_is_refused(ledger: Ledger, second: str) -> None:
+async def test_second_concurrent_end_of_a_call_is_refused(ledger: Ledger, second: str) -> None:
     operation = await ledger.create_operation()
     results: list[int] = []
     call = await operation.start_call(callback=CallCallback(on_completion=results.append))
@@ -25,7 +25,7 @@ async def test_of_two_ends_at_once_one_is_refused(ledger: Ledger, second: str) -
 
 
 @pytest.mark.parametrize("how", ["end", "fail"])
-async def test_an_end_that_the_ledger_could_not_be_told_of_is_told_again(
+async def test_end_that_failed_to_commit_can_be_repeated(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     operation = await ledger.create_operation()
@@ -39,7 +39,7 @@ async def test_an_end_that_the_ledger_could_not_be_told_of_is_told_again(
 
     argument = 1 if how == "end" else ValueError()
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._place.backend, "change", cut_off)
+        patch.setattr(ledger._context.backend, "change", cut_off)
         with pytest.raises(StoreUnavailable):
             await getattr(call, how)(argument)
     assert call.is_open
@@ -49,7 +49,7 @@ async def test_an_end_that_the_ledger_could_not_be_told_of_is_told_again(
     await operation.complete()
 
 
-async def test_without_backups_who_had_no_calls_learns_that_it_is_over(opened: Open) -> None:
+async def test_without_backups_participant_without_calls_sees_the_end(opened: Open) -> None:
     a = await opened("a", max_backups=0).create_operation()
     b = await opened("b", max_backups=0).join_operation(a.operation_id)
     await a.complete()
@@ -60,7 +60,7 @@ async def test_without_backups_who_had_no_calls_learns_that_it_is_over(opened: O
     assert b.failure is None
 
 
-async def test_without_backups_a_failure_that_was_seen_is_one(opened: Open, clock: Clock) -> None:
+async def test_without_backups_an_observed_failure_is_reported(opened: Open, clock: Clock) -> None:
     a = await opened("a", max_backups=0).create_operation()
     b = await opened("b", max_backups=0).join_operation(a.operation_id)
     await a.abort()

@@ -101,7 +101,7 @@ async def test_a_crash_is_cleaned_up_in_four_phases(
     ]
 
 
-async def test_what_comes_after_a_failure_says_why(opened: Open, clock: Clock) -> None:
+async def test_calls_after_a_failure_raise_its_reason(opened: Open, clock: Clock) -> None:
     a, dead = await crew(opened, "a", "dead")
     call = await a.start_call()
     await dead.start_call()
@@ -147,7 +147,7 @@ async def test_a_contained_crash_fails_its_call_alone(
 
 @pytest.mark.parametrize("fail_on_crash", [True, False])
 @pytest.mark.parametrize("away_s", [20, 120])
-async def test_who_was_silent_for_too_long_is_fenced_and_told(
+async def test_silent_participant_is_fenced_and_notified(
     opened: Open, clock: Clock, fail_on_crash: bool, away_s: int
 ) -> None:
     a, paused = await crew(opened, "a", "paused")
@@ -184,7 +184,7 @@ async def test_an_abort_from_inside_cleans_up(opened: Open, clock: Clock) -> Non
     assert a.failure.info.reason == "aborted by 'b': wrong input"
 
 
-async def test_an_abort_from_outside_is_seen_through_even_if_nobody_takes_part(
+async def test_abort_from_outside_completes_without_participants(
     opened: Open, clock: Clock
 ) -> None:
     outside = opened(None)
@@ -198,7 +198,7 @@ async def test_an_abort_from_outside_is_seen_through_even_if_nobody_takes_part(
             await asyncio.sleep(0.002)
 
     ticking = asyncio.ensure_future(time())
-    outside._place.settings = type(outside._place.settings)(
+    outside._context.settings = type(outside._context.settings)(
         auto_heartbeat=False, heartbeat_shortest=0.004, lock_timeout=10
     )
     final = await outside.recover_operation(a.operation_id)
@@ -208,11 +208,11 @@ async def test_an_abort_from_outside_is_seen_through_even_if_nobody_takes_part(
     assert await outside.operations() == []
 
 
-async def test_a_sound_operation_needs_no_recovery(opened: Open, clock: Clock) -> None:
+async def test_recovery_leaves_a_live_operation_running(opened: Open, clock: Clock) -> None:
     (a,) = await crew(opened, "a")
     await a.start_call()
     outside = opened("outside")
-    outside._place.settings = type(outside._place.settings)(
+    outside._context.settings = type(outside._context.settings)(
         auto_heartbeat=False, heartbeat_shortest=0.004, lock_timeout=10
     )
 
@@ -228,7 +228,7 @@ async def test_a_sound_operation_needs_no_recovery(opened: Open, clock: Clock) -
     assert final.coordinator is None
 
 
-async def test_a_coordinator_that_leaves_hands_over_to_who_has_yet_to_clean_up(
+async def test_leaving_coordinator_hands_over_to_a_participant_that_has_not_cleaned_up(
     opened: Open, clock: Clock
 ) -> None:
     first = opened("a")
@@ -271,7 +271,7 @@ async def test_a_coordinator_that_leaves_last_finishes_the_clean_up(
     assert not left.exists()
 
 
-async def test_a_coordinator_that_leaves_hands_nothing_over_to_the_dead(
+async def test_leaving_coordinator_does_not_hand_over_to_dead_participants(
     opened: Open, clock: Clock, tmp_path: Path
 ) -> None:
     """Another one died so shortly before that it does not count as dead yet."""
@@ -298,7 +298,7 @@ async def test_a_coordinator_that_leaves_hands_nothing_over_to_the_dead(
     assert not left.exists()
 
 
-async def test_waiting_ends_with_the_operation(opened: Open, clock: Clock) -> None:
+async def test_waits_end_when_the_operation_fails(opened: Open, clock: Clock) -> None:
     a, dead = await crew(opened, "a", "dead")
     await dead.start_call()
     seen: list[OperationFailedInfo] = []

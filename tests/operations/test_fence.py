@@ -21,7 +21,7 @@ from tests.operations.ledgers import Clock, Open, beats
 async def fenced(
     opened: Open, clock: Clock, callback: CallCallback[int] | None = None, *files: Path
 ) -> tuple[Operation, Operation, Call[int]]:
-    """One that goes on, and one that does not know yet that its contained call was taken from it."""
+    """A live participant, and a fenced one that has not noticed the loss of its contained call."""
     a = await opened("a").create_operation()
     paused = await opened("paused").join_operation(a.operation_id)
     call = await paused.start_call(
@@ -32,7 +32,7 @@ async def fenced(
 
 
 @pytest.mark.parametrize("is_end", [True, False])
-async def test_it_removes_nothing_that_others_have_made_since(
+async def test_fenced_participant_keeps_resources_created_by_others(
     opened: Open, clock: Clock, tmp_path: Path, is_end: bool
 ) -> None:
     """The others removed the lock file of the dead, and one of them made its own."""
@@ -55,7 +55,7 @@ async def test_it_removes_nothing_that_others_have_made_since(
     assert cleaned == [1]
 
 
-async def test_nor_does_its_work_in_the_background(
+async def test_fenced_spawned_call_keeps_resources_created_by_others(
     opened: Open, clock: Clock, tmp_path: Path
 ) -> None:
     lock = tmp_path / "lock"
@@ -80,7 +80,7 @@ async def test_nor_does_its_work_in_the_background(
         assert lock.read_text() == "a"
 
 
-async def test_everything_that_it_asks_for_is_refused(opened: Open, clock: Clock) -> None:
+async def test_fenced_participant_is_refused_everything(opened: Open, clock: Clock) -> None:
     outside: Ledger = opened("outside")
     for first in ("heartbeat", "log", "abort", "end"):
         a, paused, call = await fenced(opened, clock)
@@ -105,7 +105,7 @@ async def test_everything_that_it_asks_for_is_refused(opened: Open, clock: Clock
         assert (await outside.read_operation(a.operation_id)).aborted
 
 
-async def test_heartbeats_of_its_own_end(opened: Open, clock: Clock) -> None:
+async def test_fenced_participant_stops_its_heartbeats(opened: Open, clock: Clock) -> None:
     _, paused, call = await fenced(opened, clock)
     with pytest.raises(ParticipantFenced):
         await call.end()
@@ -113,11 +113,11 @@ async def test_heartbeats_of_its_own_end(opened: Open, clock: Clock) -> None:
     await paused._cleaning
     paused.start_heartbeat()
     await asyncio.sleep(0.05)
-    assert paused._part._pulse is not None
-    assert paused._part._pulse.done()
+    assert paused._part._heartbeats is not None
+    assert paused._part._heartbeats.done()
 
 
-async def test_an_initiator_joins_again_to_complete(opened: Open, clock: Clock) -> None:
+async def test_fenced_initiator_joins_again_to_complete(opened: Open, clock: Clock) -> None:
     ledger = opened("a")
     a = await ledger.create_operation()
     b = await opened("b").join_operation(a.operation_id)
@@ -131,7 +131,7 @@ async def test_an_initiator_joins_again_to_complete(opened: Open, clock: Clock) 
     await again.complete()
 
 
-async def test_its_calls_learn_why(opened: Open, clock: Clock) -> None:
+async def test_calls_of_a_fenced_participant_receive_the_reason(opened: Open, clock: Clock) -> None:
     infos: list[OperationFailedInfo] = []
     callback: CallCallback[int] = CallCallback(on_operation_failed=infos.append)
     a, paused, call = await fenced(opened, clock, callback)
@@ -140,6 +140,6 @@ async def test_its_calls_learn_why(opened: Open, clock: Clock) -> None:
     assert paused._cleaning is not None
     await paused._cleaning
     (info,) = infos
-    assert info.reason == f"participant 'paused' (pid {paused.participant_pid}) was taken for dead"
+    assert info.reason == f"participant 'paused' (pid {paused.participant_pid}) was declared dead"
     assert info.crashed_call_ids == (call.call_id,)
     await a.complete()

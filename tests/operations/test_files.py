@@ -21,7 +21,7 @@ from perdure.operations import (
     OperationFailed,
     OperationState,
 )
-from perdure.operations import files as implementation
+from perdure.operations import file_backend as implementation
 from tests.operations.ledgers import BY_HAND, Clock
 
 IMPATIENT = LedgerSettings(auto_heartbeat=False, lock_timeout=0.2)
@@ -147,7 +147,7 @@ async def test_a_ledger_that_is_removed_by_hand_ends_the_operation(
     )
     with pytest.raises(OperationFailed, match="its ledger is gone"):
         await call.end()
-    # What is left of it: a log and a lock, which nobody takes for an operation.
+    # A log and a lock remain; they are not listed as an operation.
     assert await ledger.operations() == []
 
 
@@ -173,7 +173,7 @@ async def test_a_full_disk_changes_nothing(
     await operation.complete()
 
 
-async def test_a_log_that_can_not_be_written_undoes_nothing(
+async def test_unwritable_log_does_not_undo_a_commit(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operation = await ledger.create_operation()
@@ -224,9 +224,7 @@ async def test_a_process_that_dies_with_the_lock_leaves_it_free(ledger: Ledger, 
     assert (await operation.heartbeat()).ledger_exists
 
 
-async def test_a_lock_on_a_file_that_was_removed_meanwhile_does_not_count(
-    base: Path, ledger: Ledger
-) -> None:
+async def test_lock_on_a_removed_file_does_not_count(base: Path, ledger: Ledger) -> None:
     """Somebody waits for the lock; its holder moves the operation away, and with it the lock file."""
     operation = await ledger.create_operation()
     path = base / f"{operation.operation_id}.operation.lock"
@@ -237,7 +235,7 @@ async def test_a_lock_on_a_file_that_was_removed_meanwhile_does_not_count(
     path.unlink()
     os.close(first)
     fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert not implementation._leads_to(path, waiting)
+    assert not implementation._is_same_file(path, waiting)
     second = backend._try_lock(path)
     assert second is not None
     assert backend._try_lock(path) is None
@@ -245,10 +243,10 @@ async def test_a_lock_on_a_file_that_was_removed_meanwhile_does_not_count(
     os.close(waiting)
 
 
-async def test_a_move_to_the_backups_that_was_cut_off_is_done_again(
+async def test_interrupted_move_to_the_backups_is_repeated(
     ledger: Ledger, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process dies at each step of the move; somebody recovers the operation."""
+    """The process dies at each step of the move; a recovery then finishes it."""
     for survived in range(3):
         operation = await ledger.create_operation()
         moves = 0
@@ -299,7 +297,7 @@ asyncio.run(main(sys.argv[1]))
         assert sum("CALL_ENDED" in line for line in log) == 60
 
 
-async def test_a_resource_that_the_file_names_and_nobody_could_mean_is_left(
+async def test_unsafe_resource_path_in_a_ledger_file_is_not_removed(
     ledger: Ledger, base: Path, tmp_path: Path
 ) -> None:
     operation = await ledger.create_operation()
@@ -316,7 +314,7 @@ async def test_a_resource_that_the_file_names_and_nobody_could_mean_is_left(
     assert not link.is_symlink()
 
 
-async def test_what_is_not_a_ledgers_is_neither_listed_nor_removed(base: Path) -> None:
+async def test_foreign_files_are_neither_listed_nor_removed(base: Path) -> None:
     """The directory of a user that has a `backup` of its own, with names that could be ids."""
     foreign = [
         base / "backup" / "2025-01-photos" / "one.jpg",
@@ -341,16 +339,14 @@ async def test_what_is_not_a_ledgers_is_neither_listed_nor_removed(base: Path) -
     assert not names(base / "backup" / gone) - {"notes"}
 
 
-async def test_a_draft_that_a_killed_process_left_goes_with_the_move(
-    ledger: Ledger, base: Path
-) -> None:
+async def test_draft_of_a_killed_process_is_removed_by_the_move(ledger: Ledger, base: Path) -> None:
     operation = await ledger.create_operation()
     (base / f"{operation.operation_id}.operation.json.tmp").write_text('{"operationId": ')
     await operation.complete()
     assert not [name for name in names(base) if name.endswith(".tmp")]
 
 
-async def test_an_operation_that_can_not_be_left_keeps_no_other_from_being_left(base: Path) -> None:
+async def test_error_in_one_operation_does_not_prevent_leaving_the_others(base: Path) -> None:
     ledger = Ledger(base, participant_id="cli", settings=BY_HAND)
     broken, sound = await ledger.create_operation(), await ledger.create_operation()
     await sound.start_call()

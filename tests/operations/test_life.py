@@ -27,9 +27,9 @@ async def test_an_operation_is_created_worked_on_and_completed(ledger: Ledger) -
     operation = await ledger.create_operation(description="build")
     assert operation.operation_id.startswith("20260122T12:00:00.000-cli-")
     assert operation.is_initiator
-    told: list[int] = []
+    received: list[int] = []
     call = await operation.start_call(
-        callback=CallCallback(on_completion=told.append), description="compile"
+        callback=CallCallback(on_completion=received.append), description="compile"
     )
     (data,) = await ledger.operations()
     assert (data.initiator_id, data.description, data.operation_state) == (
@@ -45,7 +45,7 @@ async def test_an_operation_is_created_worked_on_and_completed(ledger: Ledger) -
         "compile",
     )
     await call.end(42)
-    assert told == [42]
+    assert received == [42]
     await operation.complete()
     assert await ledger.operations() == []
     (kept,) = await ledger.operations(backups=True)
@@ -147,7 +147,7 @@ async def test_only_the_initiator_completes_and_only_without_open_calls(
     await operation.complete()
 
 
-async def test_nothing_follows_the_end(ledger: Ledger, opened: Open) -> None:
+async def test_ended_operation_accepts_no_changes(ledger: Ledger, opened: Open) -> None:
     operation = await ledger.create_operation()
     theirs = await opened("worker").join_operation(operation.operation_id)
     await operation.complete()
@@ -188,7 +188,9 @@ async def test_no_backup_is_kept_if_none_is_wanted(opened: Open) -> None:
     assert await ledger.operations() == []
 
 
-async def test_temporary_resources_go_with_what_named_them(ledger: Ledger, tmp_path: Path) -> None:
+async def test_temporary_resources_are_removed_with_their_call_or_operation(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     operation = await ledger.create_operation()
     names = ("of_call", "of_failed", "of_operation", "kept", "later")
     file = {name: tmp_path / name for name in names}
@@ -224,13 +226,15 @@ async def test_a_released_temporary_resource_of_the_operation_stays(
 
 
 @pytest.mark.parametrize("path", ["/", ".", "/tmp/.."])
-async def test_a_root_is_no_temporary_resource(ledger: Ledger, path: str) -> None:
+async def test_root_directory_as_temporary_resource_is_refused(ledger: Ledger, path: str) -> None:
     operation = await ledger.create_operation()
     with pytest.raises(InputError):
         await operation.add_temp_resource(path)
 
 
-async def test_a_heartbeat_says_what_it_found(ledger: Ledger, opened: Open, clock: Clock) -> None:
+async def test_heartbeat_returns_its_observations(
+    ledger: Ledger, opened: Open, clock: Clock
+) -> None:
     operation = await ledger.create_operation()
     theirs = await opened("worker").join_operation(operation.operation_id)
     async with operation.call("a"):
@@ -300,7 +304,7 @@ async def test_open_calls_fail_when_their_ledger_is_disposed_of(
         lambda: asyncio.sleep(60),
         callback=CallCallback(on_cleanup=lambda: cleaned.append("spawned")),
     )
-    while len((await ledger.operations())[0].stack) < 2:  # noqa: ASYNC110 - nobody tells
+    while len((await ledger.operations())[0].stack) < 2:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.01)
     await other.dispose()
     await other.dispose()
@@ -311,7 +315,7 @@ async def test_open_calls_fail_when_their_ledger_is_disposed_of(
         await theirs.heartbeat()
 
 
-async def test_a_start_that_nobody_waits_for_leaves_no_call(ledger: Ledger) -> None:
+async def test_cancelled_start_leaves_no_call(ledger: Ledger) -> None:
     operation = await ledger.create_operation()
     for _ in range(5):
         start = asyncio.ensure_future(operation.start_call())
@@ -360,7 +364,7 @@ async def test_many_participants_lose_no_change(opened: Open) -> None:
         {"participant_pid": 2**63},
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+def test_invalid_arguments_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Ledger(**({"base_path": "x"} | wrong))  # type: ignore[arg-type]
 
@@ -381,12 +385,12 @@ def test_arguments_that_make_no_sense_are_refused(wrong: dict[str, object]) -> N
         {"description": 3},
     ],
 )
-async def test_a_call_of_wrong_values_changes_nothing(
+async def test_call_with_invalid_arguments_changes_nothing(
     ledger: Ledger, wrong: dict[str, Any]
 ) -> None:
     operation = await ledger.create_operation()
     before = await ledger.read_operation(operation.operation_id)
-    with pytest.raises(InputError, match=r"is |as a temporary resource"):
+    with pytest.raises(InputError, match=r"is |a temporary resource"):
         await operation.start_call(**wrong)
     with pytest.raises(InputError):
         _ = operation.spawn_call(asyncio.Event().wait, **wrong)
@@ -397,7 +401,7 @@ async def test_a_call_of_wrong_values_changes_nothing(
     await operation.complete()
 
 
-async def test_a_line_of_wrong_values_is_not_logged(ledger: Ledger) -> None:
+async def test_log_line_with_invalid_arguments_is_not_written(ledger: Ledger) -> None:
     operation = await ledger.create_operation()
     before = await ledger.read_log(operation.operation_id, debug=True)
     wrong: Any
@@ -431,7 +435,7 @@ async def test_a_participant_needs_a_name(place: dict[str, str]) -> None:
             await ledger.create_operation()
 
 
-async def test_a_place_that_is_none_is_refused(tmp_path: Path) -> None:
+async def test_invalid_directory_or_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in ({"base_path": tmp_path / "file"}, {"store": "nonsense://x"}):
         with pytest.raises(PerdureError):

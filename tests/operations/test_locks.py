@@ -1,4 +1,4 @@
-"""Somebody holds an operation's lock and does not go on: whoever waits is told so, and a paused one loses its lock."""
+"""Locks held too long: a waiting participant gets an error, and a paused holder loses its lock."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ import pytest
 from perdure.core.errors import StoreUnavailable
 from perdure.core.operations import transitions as t
 from perdure.core.operations.data import LedgerData, Participant, wall_time
-from perdure.core.operations.transitions import Change, Decide, NewCall
+from perdure.core.operations.transitions import Decide, LedgerChange, NewCall
 from perdure.operations import Ledger, LedgerSettings
 from perdure.store.opening import open_store
 from perdure.store.postgres import operations, writing
@@ -32,7 +32,7 @@ async def holder(fresh_postgres: str) -> AsyncIterator["asyncpg.Connection[Any]"
 
 
 @pytest.mark.postgres
-async def test_a_row_that_stays_locked_is_said_to_be(
+async def test_locked_row_is_reported_after_the_timeout(
     fresh_postgres: str, holder: "asyncpg.Connection[Any]"
 ) -> None:
     async with Ledger(store=fresh_postgres, participant_id="cli", settings=IMPATIENT) as ledger:
@@ -40,18 +40,18 @@ async def test_a_row_that_stays_locked_is_said_to_be(
         held = holder.transaction()
         await held.start()
         await holder.execute(HOLD, operation.operation_id)
-        async with asyncio.timeout(10):
-            with pytest.raises(StoreUnavailable, match=r"is locked since 0\.3 seconds") as error:
+        async with asyncio.timeout(60):
+            with pytest.raises(StoreUnavailable, match=r"locked (since|for) 0\.3 seconds") as error:
                 await operation.log("waits")
         assert operation.operation_id in error.value.what
         await held.rollback()
-        await operation.log("goes on")
+        await operation.log("continues")
         await operation.complete()
 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("lock_timeout_s", [0, 0.2])
-async def test_so_it_is_to_whoever_moves_it_to_the_backups(
+async def test_locked_row_is_reported_by_the_move_to_the_backups(
     fresh_postgres: str, holder: "asyncpg.Connection[Any]", lock_timeout_s: float
 ) -> None:
     store = await open_store(fresh_postgres)
@@ -60,8 +60,8 @@ async def test_so_it_is_to_whoever_moves_it_to_the_backups(
     held = holder.transaction()
     await held.start()
     await holder.execute(HOLD, "op")
-    async with asyncio.timeout(10):
-        with pytest.raises(StoreUnavailable, match="'op' is locked"):
+    async with asyncio.timeout(60):
+        with pytest.raises(StoreUnavailable, match=r"'op'.* locked"):
             await table.back_up("op", 1)
     await held.rollback()
     await table.back_up("op", 1)
@@ -69,27 +69,27 @@ async def test_so_it_is_to_whoever_moves_it_to_the_backups(
     await store.close()
 
 
-async def test_a_sqlite_file_that_stays_locked_is_said_to_be(tmp_path: Path) -> None:
+async def test_locked_sqlite_file_is_reported_after_the_timeout(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     async with Ledger(store=url, participant_id="cli", settings=IMPATIENT) as ledger:
         operation = await ledger.create_operation()
         other = apsw.Connection(f"{tmp_path}/store.db")
         other.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match=r"is locked since 0\.3 seconds"):
+        with pytest.raises(StoreUnavailable, match=r"locked (since|for) 0\.3 seconds"):
             await operation.log("waits")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
         other.execute("ROLLBACK")
-        await operation.log("goes on")
+        await operation.log("continues")
         await operation.complete()
 
 
 @pytest.mark.postgres
-async def test_a_participant_that_is_paused_in_its_change_does_not_stop_the_others(
+async def test_participant_paused_during_a_change_does_not_block_the_others(
     fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server ends a transaction that it hears nothing of. The paused one makes its change again when it wakes."""
-    monkeypatch.setattr(writing, "LONGEST_PAUSE_MS", 300)
+    monkeypatch.setattr(writing, "MAX_PAUSE_MS", 300)
     store = await open_store(fresh_postgres)
     table = store.operations(20)
     assert await table.create(t.create("op", ME, None, AT))
@@ -103,7 +103,7 @@ async def test_a_participant_that_is_paused_in_its_change_does_not_stop_the_othe
         await append(*args)
 
     monkeypatch.setattr(operations, "_append", pause_once)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         late = asyncio.ensure_future(table.change("op", start("call_1")))
         await is_paused.wait()
         quick = await table.change("op", start("call_2"))
@@ -119,7 +119,7 @@ async def test_a_participant_that_is_paused_in_its_change_does_not_stop_the_othe
 
 
 def start(call_id: str) -> Decide:
-    def decide(data: LedgerData) -> Change:
+    def decide(data: LedgerData) -> LedgerChange:
         return t.start_call(data, ME, (), NewCall(call_id), AT)
 
     return decide

@@ -1,4 +1,4 @@
-"""A change whose connection is lost at its commit: nobody knows whether it came about, until it is asked."""
+"""A connection lost at the commit of a change: the store is asked whether it committed."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar, cast
@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.operations import transitions as t
 from perdure.core.operations.data import LedgerData, Participant, wall_time
-from perdure.core.operations.transitions import Change, NewCall
+from perdure.core.operations.transitions import LedgerChange, NewCall
 from perdure.store.opening import open_store
 from perdure.store.postgres.operations import PostgresOperations
 from perdure.store.postgres.writing import Connection
@@ -55,7 +55,7 @@ class LostAt:
         return getattr(self._real, name)
 
 
-def start(data: LedgerData) -> Change:
+def start(data: LedgerData) -> LedgerChange:
     return t.start_call(data, ME, (), NewCall("call_1"), AT)
 
 
@@ -90,7 +90,7 @@ async def test_a_change_is_made_once(
     assert left == (0 if statement == "COMMIT" or is_done else 2)
 
 
-async def test_nothing_is_left_of_an_outcome_that_is_known(
+async def test_known_outcome_leaves_no_marker(
     connect: Callable[[], Awaitable[Connection]],
 ) -> None:
     connection = await connect()

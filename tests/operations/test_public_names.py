@@ -31,6 +31,7 @@ PUBLIC = [
     "SyncResult",
     "UnknownOperation",
     "WorkerFailed",
+    "WorkerTimedOut",
 ]
 
 

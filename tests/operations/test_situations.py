@@ -79,7 +79,7 @@ async def fails(actor: Actor) -> tuple[str, str]:
 
 
 async def test_initiator_crashes_at_the_start(stage: Stage) -> None:
-    """It had no call, so nobody misses it. What it created is ended from outside, when everybody is gone."""
+    """It had no call, so no participant detects its crash. A recovery from outside ends the operation."""
     a, b = await stage.crew("a", "b")
     await b("start", "work")
     await a.kill()
@@ -90,7 +90,7 @@ async def test_initiator_crashes_at_the_start(stage: Stage) -> None:
     async with stage.outside() as ledger:
         await ledger.recover_operation(stage.operation_id)
     data = await stage.ended(FAILED)
-    assert data.failure_reason == "aborted by 'perdure': nobody takes part any more"
+    assert data.failure_reason == "aborted by 'perdure': it has no live participants"
     assert stage.cleaned() == Counter()
     assert await stage.events() == [
         *begun("a", "b"),
@@ -110,7 +110,7 @@ async def test_initiator_crashes_during_a_call(stage: Stage) -> None:
     assert await fails(b) == ("OperationFailed", f"participant 'a' (pid {a.pid}) crashed")
     data = await stage.ended(FAILED)
     assert data.crashed_call_ids == (lost,)
-    assert stage.cleaned() == stage.told() == {"b/work": 1}
+    assert stage.cleaned() == stage.notified() == {"b/work": 1}
     assert_failed(await stage.events(), begun("a", "b") + started("a", "b"), {"b"})
 
 
@@ -160,7 +160,7 @@ async def test_participant_crashes_in_a_call(stage: Stage) -> None:
     assert await fails(a) == ("OperationFailed", f"participant 'b' (pid {b.pid}) crashed")
     data = await stage.ended(FAILED)
     assert data.crashed_call_ids == (lost,)
-    assert stage.cleaned() == stage.told() == {"a/outer": 1, "c/work": 1}
+    assert stage.cleaned() == stage.notified() == {"a/outer": 1, "c/work": 1}
     assert_failed(await stage.events(), begun("a", "b", "c") + started("a", "b", "c"), {"a", "c"})
 
 
@@ -176,7 +176,7 @@ async def test_participant_hangs(stage: Stage) -> None:
     assert kind == "ParticipantFenced"
     data = await stage.ended(FAILED)
     assert data.crashed_call_ids == (lost,)
-    assert stage.cleaned() == stage.told() == {"a/outer": 1, "b/work": 1}
+    assert stage.cleaned() == stage.notified() == {"a/outer": 1, "b/work": 1}
     assert_failed(await stage.events(), begun("a", "b") + started("a", "b"), {"a"})
 
 
@@ -184,7 +184,7 @@ async def test_participant_hangs(stage: Stage) -> None:
 
 
 async def test_a_program_outside_takes_too_long(stage: Stage) -> None:
-    """The call is given up with its program; the operation goes on."""
+    """The call fails with its program; the operation continues."""
     a, b = await stage.crew("a", "b")
     await b("start", "work")
     pid = stage.folder / "pid"
@@ -208,7 +208,7 @@ async def test_a_program_outside_takes_too_long(stage: Stage) -> None:
 
 
 async def test_a_program_outside_fails(stage: Stage) -> None:
-    """The call fails with what the program said. Its participant can't go on without, and aborts."""
+    """The call fails with what the program said. Its participant can't continue without it, and aborts."""
     a, b = await stage.crew("a", "b")
     await a("start", "outer")
     with pytest.raises(Refused, match=r"exit code 3 .*no disk"):
@@ -223,7 +223,7 @@ async def test_a_program_outside_fails(stage: Stage) -> None:
     data = await stage.ended(FAILED)
     assert (data.aborted, data.crashed_call_ids) == (True, ())
     assert stage.cleaned() == {"a/outer": 1, "b/broken": 1}
-    assert stage.told() == {"a/outer": 1}
+    assert stage.notified() == {"a/outer": 1}
     events = await stage.events()
     assert events[:6] == [
         *begun("a", "b"),
@@ -245,7 +245,7 @@ async def test_a_user_aborts(stage: Stage, who: str) -> None:
         assert await fails(actor) == ("OperationFailed", f"aborted by {who!r}: changed my mind")
     data = await stage.ended(FAILED)
     assert (data.aborted, data.crashed_call_ids) == (True, ())
-    assert stage.cleaned() == stage.told() == {"a/outer": 1, "b/work": 1}
+    assert stage.cleaned() == stage.notified() == {"a/outer": 1, "b/work": 1}
     before = [*begun("a", "b"), *started("a", "b"), f"OPERATION_ABORTED {who}"]
     events = await stage.events()
     coordinator = events[len(before)].removeprefix("CLEANUP_STARTED ")
@@ -258,11 +258,11 @@ async def test_a_user_aborts(stage: Stage, who: str) -> None:
     ]
 
 
-# Many calls, many processes, and nobody
+# Many calls, many processes, and no live participant
 
 
-async def test_nobody_supervises(stage: Stage) -> None:
-    """Everybody crashes. The ledger stays as it was, until somebody from outside sees to its end."""
+async def test_operation_without_a_supervisor_is_cleaned_up(stage: Stage) -> None:
+    """All participants crash. The ledger stays unchanged until a recovery from outside ends the operation."""
     a, b = await stage.crew("a", "b")
     lost = [await a("start", "outer"), await b("start", "work")]
     await a.kill()
@@ -301,7 +301,7 @@ async def test_calls_in_parallel(stage: Stage) -> None:
     assert_failed(await stage.events(), before, {"a"})
 
 
-async def test_five_deep(stage: Stage) -> None:
+async def test_crash_in_five_nested_calls_is_cleaned_up(stage: Stage) -> None:
     names = ["a", "b", "c", "d", "e"]
     crew = await stage.crew(*names)
     calls = [await actor("start", f"level{depth}") for depth, actor in enumerate(crew)]
@@ -320,7 +320,7 @@ async def test_five_deep(stage: Stage) -> None:
 
 
 async def cleaning(stage: Stage) -> tuple[Actor, Actor, Actor]:
-    """Three take part, one crashes, and two are in the middle of their clean-up: the coordinator, and the other."""
+    """Of three participants one crashed; the coordinator and the other one are in their clean-up."""
     crew = await stage.crew("a", "b", "c")
     for actor in crew:
         await actor("start", "work", "gated")
@@ -369,7 +369,7 @@ async def test_the_coordinator_crashes(stage: Stage) -> None:
 
 
 async def test_a_lock_is_left_behind(stage: Stage) -> None:
-    """A process dies while it holds the lock. The lock dies with it, and the others go on."""
+    """A process dies while it holds the lock. The kernel releases the lock, and the others continue."""
     a, b, c = await stage.crew("a", "b", "c")
     await a("start", "outer")
     await b("start", "work")

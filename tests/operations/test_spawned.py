@@ -27,7 +27,7 @@ PYTHON = sys.executable
 
 @pytest.fixture
 async def operation(tmp_path: Path) -> AsyncIterator[Operation]:
-    """An operation in files; when the test is through, no call of it is left."""
+    """An operation in files; no call may be open at the end of the test."""
     async with Ledger(tmp_path / "ledger", participant_id="cli", settings=BY_HAND) as ledger:
         made = await ledger.create_operation()
         yield made
@@ -54,8 +54,8 @@ async def minus_one() -> int:
 async def test_a_spawned_call_has_its_id_at_once_and_its_result_later(
     operation: Operation, tmp_path: Path
 ) -> None:
-    told: list[int] = []
-    call = operation.spawn_call(five, callback=CallCallback(on_completion=told.append))
+    received: list[int] = []
+    call = operation.spawn_call(five, callback=CallCallback(on_completion=received.append))
     assert call.call_id.startswith("call_cli_1_")
     assert not call.is_completed
     with pytest.raises(CallOver):
@@ -65,7 +65,7 @@ async def test_a_spawned_call_has_its_id_at_once_and_its_result_later(
     assert (call.is_failed, call.is_cancelled, call.error) == (False, False, None)
     assert await call == 5
     await asyncio.sleep(0)
-    assert told == [5]
+    assert received == [5]
     log = await log_of(operation, tmp_path)
     assert log.index("CALL_SPAWNED") < log.index("CALL_COMPLETED")
 
@@ -122,7 +122,7 @@ async def test_cancelling_asks_and_the_work_decides(operation: Operation) -> Non
 
 
 @pytest.mark.parametrize("both", [True, False])
-async def test_one_kind_of_work_is_needed(operation: Operation, both: bool) -> None:
+async def test_spawn_call_needs_exactly_one_kind_of_work(operation: Operation, both: bool) -> None:
     async def work(_: SpawnedCall[int]) -> int:
         return 1
 
@@ -130,7 +130,7 @@ async def test_one_kind_of_work_is_needed(operation: Operation, both: bool) -> N
         _ = operation.spawn_call(five if both else None, work_with_call=work if both else None)
 
 
-async def test_sync_tells_who_succeeded(operation: Operation) -> None:
+async def test_sync_returns_successful_and_failed_calls(operation: Operation) -> None:
     good, bad = operation.spawn_call(five), operation.spawn_call(broken)
     result = await operation.sync([good, bad])
     assert (result.successful_calls, result.failed_calls) == ([good], [bad])
@@ -264,8 +264,8 @@ async def test_a_worker_that_writes_no_file_has_failed(
 
 async def started(path: Path) -> int:
     """The pid that a worker has written to a file."""
-    async with asyncio.timeout(20):
-        while not (text := written(path)):  # noqa: ASYNC110 - nobody tells
+    async with asyncio.timeout(60):
+        while not (text := written(path)):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
     return int(text)
 
@@ -275,7 +275,7 @@ def written(path: Path) -> str:
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
+    """Whether a process runs; a zombie does not count."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -327,7 +327,7 @@ time.sleep(60)
     assert await worker == "partial"
 
 
-async def test_a_signal_that_is_none_is_refused(operation: Operation) -> None:
+async def test_unknown_signal_is_refused(operation: Operation) -> None:
     call = operation.spawn_call(five)
     with pytest.raises(InputError):
         call.kill(4711)
@@ -353,7 +353,7 @@ time.sleep(60)
         assert not is_there(pid)
 
 
-async def test_a_process_of_the_programs_own_can_be_attached(
+async def test_process_started_by_the_program_can_be_attached(
     operation: Operation, tmp_path: Path
 ) -> None:
     async def work(call: SpawnedCall[int]) -> int:

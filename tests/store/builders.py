@@ -20,16 +20,15 @@ from perdure.core.ledger import (
     SPAWNED,
     WORK_DONE,
     AccountId,
-    Settlement,
     message_account,
     settle,
 )
 from perdure.core.messages import Message, Work
-from perdure.store.bundle import Bundle
-from perdure.store.graph_index import GraphIndex
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.fence import Fence
+from perdure.store.commit.graph_index import GraphIndex
 from perdure.store.postgres.store import PostgresStore
-from perdure.store.primitives import Fence
-from perdure.store.records import NewRun
+from perdure.store.rows.records import NewRun
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 
@@ -69,9 +68,15 @@ class Driven:
         """The run begins; `changes` are to its row."""
         bundle = Bundle()
         run = msgspec.structs.replace(self.new, **changes)
-        started = e.ExecutionStarted("checkout", "d1", "00" * 32, payload=b"{}")
-        self.fence = bundle.create_run(run, self.append(started))
+        self.fence = bundle.create_run(run, self.append(self.first_event(run)))
         return bundle
+
+    def first_event(self, run: NewRun) -> e.ExecutionStarted:
+        return e.ExecutionStarted(
+            *(run.program, run.digest, "00" * 32, run.version),
+            idempotency_key=self.new.key,
+            payload=b"{}",
+        )
 
     def appending(self, *events: e.Event) -> Bundle:
         bundle = Bundle()
@@ -90,19 +95,19 @@ class Driven:
             self._completed(), e.ExecutionResumed(), e.ExecutionCompleted(released=1, payload=b"42")
         )
 
-    def spawn(
-        self, *children: Message, threshold: int = 0, say: Settlement | None = None
-    ) -> tuple[Bundle, Guid]:
-        """Step 2 of a message: settle its obligation, send its children. `say` states a lie."""
+    def spawn(self, *children: Message, threshold: int = 0) -> tuple[Bundle, Guid]:
+        """Step 2 of a message: settle its obligation and send its children."""
         guid = self.guid("spawning", os.urandom(4).hex())
         account = message_account(guid)
-        truth = settle(self.journal.state.semaphore, len(children), threshold)
-        digits = SPAWNED + CLOSED * truth.closed
+        settlement = settle(self.journal.state.semaphore, len(children), threshold)
+        digits = SPAWNED + CLOSED * settlement.closed
         bundle = Bundle()
         work = self.append(e.Posted("work", (e.Posting(account, WORK_DONE + 1),)))
         bundle.append(self.fence, work)
-        spawned = self.append(e.Posted("spawn", (e.Posting(account, digits),), truth.delta))
-        bundle.spawn(self.fence, spawned, guid, say or truth, children)
+        spawned = self.append(e.Posted("spawn", (e.Posting(account, digits),), settlement.delta))
+        bundle.append(self.fence, spawned)
+        for child in children:
+            bundle.enqueue(child)
         return bundle, guid
 
     def message(self, *parts: str, due_at_ms: int = NOW, arrival: int = 1) -> Message:
@@ -223,8 +228,8 @@ async def raw(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
         return await store._writer.run(job)
     assert isinstance(store, PostgresStore)
-    assert store._commits.connection is not None
-    return [tuple(row) for row in await store._commits.connection.fetch(sql.format("perdure."))]
+    rows = await store._use(lambda connection: connection.fetch(sql.format("perdure.")))
+    return [tuple(row) for row in rows]
 
 
 async def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
@@ -255,7 +260,7 @@ class Meter:
         if isinstance(store, SqliteStore):
 
             def trace(event: dict[str, Any]) -> None:
-                # The quick way runs a statement once for each of its rows.
+                # The native writer runs a statement once for each of its rows.
                 if not meter.statements or meter.statements[-1] != event["sql"]:
                     meter.statements.append(event["sql"])
 

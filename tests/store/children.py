@@ -4,9 +4,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.paths import ROOT
 
 
 class Child:

@@ -12,16 +12,21 @@ from tests.store.builders import assert_books_balance
 
 
 @pytest.fixture(
-    params=["sqlite", "memory", "in words", pytest.param("postgres", marks=pytest.mark.postgres)]
+    params=[
+        "sqlite",
+        "memory",
+        "statement by statement",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+    ]
 )
 def store_url(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """`in words`: as where the quick way to commit was not compiled."""
+    """`statement by statement`: as where the native module is not compiled."""
     if request.param == "postgres":
         url: str = request.getfixturevalue("fresh_postgres")
         return url
-    if request.param == "in words":
+    if request.param == "statement by statement":
         monkeypatch.setattr(connection, "compiled", None)
     return f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else "sqlite:///:memory:"
 

@@ -18,10 +18,10 @@ from perdure.core.ids import Guid, HostId, RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.ledger import AccountId
 from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
-from perdure.store.bundle import Bundle
-from perdure.store.hosts import NewHost, Scope
-from perdure.store.primitives import Fence
-from perdure.store.records import Claim, Delivery, NewProgram
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.fence import Fence
+from perdure.store.rows.hosts import HostScope, NewHost
+from perdure.store.rows.records import Claim, InboxRow, NewProgram
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, Driven, assert_typed, begun, contents, sending
 
@@ -40,7 +40,9 @@ def acknowledging(run: Driven, guid: str) -> None:
 
 
 def starting_with(field: str, _: Driven, value: object) -> None:
-    Driven().start(**{field: value})
+    run = Driven()
+    appended = run.append(run.first_event(run.new))
+    Bundle().create_run(msgspec.structs.replace(run.new, **{field: value}), appended)
 
 
 def sending_with(field: str, run: Driven, value: object) -> None:
@@ -52,7 +54,7 @@ def putting_with(field: str, run: Driven, value: object) -> None:
 
 
 def delivering_with(field: str, run: Driven, value: object) -> None:
-    delivery = Delivery(StepId("join,0"), StepId("price,0"), "a", 0, b"")
+    delivery = InboxRow(StepId("join,0"), StepId("price,0"), "a", 0, b"")
     changed = msgspec.structs.replace(delivery, **{field: value})
     Bundle().deliver(run.fence, *msgspec.structs.astuple(changed))
 
@@ -194,6 +196,8 @@ CALLS: dict[str, Callable[[str], Call]] = {
     "messages": lambda t: lambda s, _: s.messages(RunId(t)),
     "claim_runs": lambda t: lambda s, _: s.claim_runs(HostId(t), 1),
     "take_over": lambda t: lambda s, _: s.take_over(HOST, HostId(t), 1),
+    "take_run": lambda t: lambda s, _: s.take_run(RunId(t), HOST, HOST),
+    "take_run, owner": lambda t: lambda s, r: s.take_run(r.run_id, HOST, HostId(t)),
     "release_run": lambda t: lambda s, _: s.release_run(Fence(RunId(t), 1)),
     "claim_work, queue": lambda t: lambda s, _: s.claim_work(HOST, [t], "t", NOW, 1, 1),
     "claim_work, token": lambda t: lambda s, _: s.claim_work(HOST, ["gpu"], t, NOW, 1, 1),
@@ -206,9 +210,11 @@ CALLS: dict[str, Callable[[str], Call]] = {
     "register_host": lambda t: lambda s, _: s.register_host(NewHost(HostId(t), 1, (), NOW)),
     "register_host, queue": lambda t: lambda s, _: s.register_host(NewHost(HOST, 1, (t,), NOW)),
     "remove_host": lambda t: lambda s, _: s.remove_host(HostId(t)),
-    "glance": lambda t: lambda s, _: s.glance(Scope(HostId(t), (), (), NOW)),
-    "glance, queue": lambda t: lambda s, _: s.glance(Scope(HOST, (t,), (), NOW)),
-    "glance, program": lambda t: lambda s, _: s.glance(Scope(HOST, (), (t,), NOW)),
+    "host_snapshot": lambda t: lambda s, _: s.host_snapshot(HostScope(HostId(t), (), (), NOW)),
+    "host_snapshot, queue": lambda t: lambda s, _: s.host_snapshot(HostScope(HOST, (t,), (), NOW)),
+    "host_snapshot, program": lambda t: (
+        lambda s, _: s.host_snapshot(HostScope(HOST, (), (t,), NOW))
+    ),
     "published": lambda t: lambda s, _: s.published(RunId(t)),
     "streams": lambda t: lambda s, _: s.streams(RunId(t)),
     "chunks": lambda t: lambda s, _: s.chunks(RunId(t), "tokens", 0, 1),
@@ -235,7 +241,7 @@ CALLS: dict[str, Callable[[str], Call]] = {
 NUMBERED: dict[str, Call] = {
     "register_host": lambda s, _: s.register_host(NewHost(HOST, 1, (), HUGE)),
     "register_host, threshold": lambda s, _: s.register_host(NewHost(HOST, HUGE, (), NOW)),
-    "glance": lambda s, _: s.glance(Scope(HOST, (), (), HUGE)),
+    "host_snapshot": lambda s, _: s.host_snapshot(HostScope(HOST, (), (), HUGE)),
     "next_due": lambda s, _: s.next_due(HOST, HUGE),
     "due_messages": lambda s, _: s.due_messages(HOST, HUGE, 1),
     "due_messages, limit": lambda s, _: s.due_messages(HOST, NOW, HUGE),

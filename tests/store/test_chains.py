@@ -7,8 +7,8 @@ from perdure.core.errors import InputError, InvalidId
 from perdure.core.ids import Guid, RunId
 from perdure.core.journal import events as e
 from perdure.core.replay.identity import next_run_id
-from perdure.store.bundle import Bundle
-from perdure.store.records import Sent
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.records import SentMessage
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, Driven, begun, contents, sending, together
 
@@ -140,16 +140,16 @@ async def test_of_what_a_chain_published_the_newest_counts(store: Store) -> None
         publishing(first, "turn", b"1", NOW),
         publishing(first, "once", b"0", NOW),
         publishing(third, "late", b"3", NOW),
-        publishing(second, "late", b"4", NOW + 1),
+        publishing(second, "late", b"4", NOW + 1),  # the third run's clock was set back
     ):
         await store.commit(bundle)
-    expected = {"turn": b"2", "once": b"0", "late": b"4"}
+    expected = {"turn": b"2", "once": b"0", "late": b"3"}
     assert await store.published_in_chain(first.run_id) == expected
 
 
 async def test_bad_input_is_refused_before_it_reaches_the_store(store: Store) -> None:
     run = await begun(store)
-    with pytest.raises(InputError, match="which has it"):
+    with pytest.raises(InputError, match="to the same run"):
         forwarding(run, run.guid("approve"), run)
     with pytest.raises(InvalidId, match="is not a message GUID"):
         forwarding(run, Guid("approve"), Driven())
@@ -164,14 +164,16 @@ async def test_a_message_is_found_where_it_waits_and_where_it_was_taken_in(store
     other = await begun(store)
     message = first.message("approve")
     await store.commit(sending(message))
-    waiting = Sent(first.run_id, message.payload, is_taken=False)
+    waiting = SentMessage(first.run_id, message.payload, is_taken=False)
     assert await store.sent_before(first.run_id, message.guid) == [waiting]
     await store.commit(forwarding(first, message.guid, last))
-    waiting = Sent(last.run_id, message.payload, is_taken=False)
+    waiting = SentMessage(last.run_id, message.payload, is_taken=False)
     assert await store.sent_before(first.run_id, message.guid) == [waiting]
     taken = first.guid("taken")
     await store.commit(last.appending(e.SignalDelivered("approval", 1, taken, payload=b"1")))
-    assert await store.sent_before(first.run_id, taken) == [Sent(last.run_id, None, is_taken=True)]
+    assert await store.sent_before(first.run_id, taken) == [
+        SentMessage(last.run_id, None, is_taken=True)
+    ]
     for unknown in (first.guid("unknown"), other.guid("unknown")):
         assert await store.sent_before(first.run_id, unknown) == []
     assert await store.sent_before(other.run_id, message.guid) == []

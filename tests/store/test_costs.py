@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from perdure.core.streams.chunks import ROOT, NewChunk
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 from tests.store.builders import NOW, TABLES, Driven, Meter, begun, raw, sending
@@ -108,9 +108,11 @@ async def test_statements_of_a_hundred_and_twenty_eight_warm_steps_in_one_group(
     meter = await Meter.of(store)
     await commit_all(store, runs)
     assert meter.commits == 1
-    # Begin, runs, events (on Postgres by COPY; in words 512, then 128), balances, commit.
+    # Begin, runs, events (on Postgres by COPY; statement by statement 512, then 128), balances, commit.
     expected = 5 if isinstance(store, SqliteStore) else 4
-    assert len(meter.statements) == expected + (request.node.callspec.id == "in words")
+    assert len(meter.statements) == expected + (
+        request.node.callspec.id == "statement by statement"
+    )
     after = await rows(store)
     assert after["event"] - before["event"] == 5 * 128
     assert after["ledger"] - before["ledger"] == 128

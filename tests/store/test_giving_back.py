@@ -5,7 +5,7 @@ import pytest
 from perdure.core.errors import InputError, StaleFence
 from perdure.core.ids import StepId
 from perdure.core.messages import Message
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, OTHER_HOST, Driven, begun, sending, together
 from tests.store.test_hooks import MAILBOX, STEP, hooking, signal
@@ -71,5 +71,5 @@ async def test_only_the_owner_gives_back_and_only_what_was_matched(store: Store)
     with pytest.raises(StaleFence):
         await store.commit(bundle)
     assert [message for message, *_ in await store.messages(run.run_id)] == [moved]
-    with pytest.raises(InputError, match="in no mailbox"):
+    with pytest.raises(InputError, match="not to a mailbox"):
         Bundle().give_back(run.fence, run.guid("m"), STEP)

@@ -10,11 +10,11 @@ from perdure.core.graph.identity import mailbox_of
 from perdure.core.ids import Guid, RunId, StepId, message_guid
 from perdure.core.journal.state import Status
 from perdure.core.messages import Message
-from perdure.store.bundle import Bundle
-from perdure.store.hosts import Scope
+from perdure.store.commit.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.postgres.store import PostgresStore
-from perdure.store.records import Hook
+from perdure.store.rows.hosts import HostScope
+from perdure.store.rows.records import HookRow
 from perdure.store.store import Store
 from tests.store.builders import (
     HOST,
@@ -60,15 +60,16 @@ def broadcasting(run: Driven, *, suffix: str = SUFFIX, scrub: bool = False) -> B
 
 
 async def keys(store: Store) -> set[str]:
-    """The runs that have a search key."""
-    return {row[0] for row in await raw(store, "SELECT run_id FROM {}hook WHERE kind = 'key'")}
+    """The runs that a search key finds."""
+    rows = await raw(store, "SELECT run_id, mailbox FROM {}hook WHERE kind = 'key'")
+    return {run_id for run_id, mailbox in rows if not mailbox.startswith("scrubbed ")}
 
 
 async def test_a_signal_goes_to_the_step_that_waits_for_it(store: Store) -> None:
     run = await begun(store)
     await store.commit(hooking(run))
     assert await store.hooks_waiting(run.run_id) == [
-        Hook(run.run_id, STEP, "wait", MAILBOX, TOPIC, KEY, NOW)
+        HookRow(run.run_id, STEP, "wait", MAILBOX, TOPIC, KEY, NOW)
     ]
     assert await store.match_hooks(NOW) == []
     sent = signal("yes")
@@ -96,7 +97,7 @@ async def test_a_signal_in_its_mailbox_is_nobodys_message_and_no_fault(store: St
     await store.commit(sending(signal("yes")))
     assert await store.due_messages(HOST, NOW, 10) == []
     assert await store.next_due(HOST) is None
-    assert (await store.glance(Scope(HOST, (), (), NOW))).next_due_ms is None
+    assert (await store.host_snapshot(HostScope(HOST, (), (), NOW))).next_due_ms is None
     assert [books.run_id async for books in store.books()] != [MAILBOX]
     assert await store.run(MAILBOX) is None
 
@@ -216,7 +217,7 @@ async def test_a_broadcast_reaches_every_open_run_that_has_the_key_once(store: S
     for run in found:
         ((message, state, reason),) = await store.messages(run.run_id)
         guid = Guid(f"m_{run.run_id[2:]}_{SUFFIX}")
-        assert message == Message(run.run_id, guid, "signal:all", NOW, NOW, None, b"1")
+        assert message == Message(run.run_id, guid, "signal:all", 0, NOW, None, b"1")
         assert (state, reason) == ("pending", None)
     for run in (sender, stranger, ended):
         assert await store.messages(run.run_id) == []
@@ -224,7 +225,7 @@ async def test_a_broadcast_reaches_every_open_run_that_has_the_key_once(store: S
     assert [len(await store.messages(run.run_id)) for run in found] == [2] * 3
 
 
-async def test_scrubbed_keys_are_not_found_again(store: Store) -> None:
+async def test_scrubbed_keys_are_not_found_again_but_still_counted(store: Store) -> None:
     sender, run, ended = [await begun(store) for _ in range(3)]
     for driven in (run, ended):
         await store.commit(together(hooking(driven, "key"), hooking(driven, "key", key="other")))
@@ -232,10 +233,24 @@ async def test_scrubbed_keys_are_not_found_again(store: Store) -> None:
     await store.commit(broadcasting(sender, scrub=True))
     await store.commit(broadcasting(sender, suffix="cd" * 16))
     assert len(await store.messages(run.run_id)) == 1
-    left = await raw(store, "SELECT run_id, key FROM {}hook ORDER BY run_id, key")
+    rows = await raw(store, "SELECT run_id, key, mailbox FROM {}hook")
+    left = [(run_id, key) for run_id, key, mailbox in rows if not mailbox.startswith("scrubbed ")]
     assert sorted(left) == sorted(
         [(run.run_id, "other"), (ended.run_id, "other"), (ended.run_id, KEY)]
     )
+    counts = await store.statistics("checkout", TOPIC)
+    assert counts == [
+        (key, status, 1) for key in (KEY, "other") for status in (Status.BLOCKED, Status.COMPLETED)
+    ]
+
+
+async def test_a_run_that_gets_a_scrubbed_key_again_is_found_once_more(store: Store) -> None:
+    sender, run = await begun(store), await begun(store)
+    for suffix in ("ab" * 16, "cd" * 16):
+        await store.commit(hooking(run, "key"))
+        await store.commit(broadcasting(sender, suffix=suffix, scrub=True))
+    assert len(await store.messages(run.run_id)) == 2
+    assert await store.statistics("checkout", TOPIC) == [(KEY, Status.BLOCKED, 1)]
 
 
 async def test_a_run_that_gets_its_key_in_the_same_bundle_is_found(store: Store) -> None:
@@ -364,7 +379,7 @@ async def test_a_match_skips_what_another_one_holds(fresh_postgres: str) -> None
     assert connection is not None
     async with connection.transaction():
         await connection.execute("SELECT * FROM perdure.hook ORDER BY since_ms LIMIT 1 FOR UPDATE")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             (moved,) = await second.match_hooks(NOW)
     assert (moved.run_id, moved.payload) == (runs[1].run_id, b"b")
     assert [message.payload for message in await second.match_hooks(NOW)] == [b"a"]
@@ -424,10 +439,10 @@ async def test_bad_hooks_and_broadcasts_are_refused(store: Store) -> None:
 
 
 async def test_a_pair_is_seen_at_a_glance(store: Store) -> None:
-    scope = Scope(HOST, (), (), NOW)
+    scope = HostScope(HOST, (), (), NOW)
 
     async def has_pairs() -> bool:
-        return (await store.glance(scope)).has_pairs
+        return (await store.host_snapshot(scope)).has_pairs
 
     run, other = await begun(store), await begun(store)
     await store.commit(hooking(run))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.books import Finding
+from perdure.core.books import AuditFinding
 from perdure.core.ids import RunId
-from perdure.store.inspection import audit, audit_runs, verify, verify_runs
+from perdure.store.inspection import audit_runs, audit_store, verify_runs, verify_store
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 from tests.store.builders import NOW, Driven, begun, raw, some_run_id
@@ -23,13 +23,13 @@ async def three_runs(store: Store) -> Driven:
     return sorted(runs, key=lambda run: run.run_id)[1]
 
 
-def places(findings: list[Finding]) -> set[tuple[str, RunId, int]]:
+def places(findings: list[AuditFinding]) -> set[tuple[str, RunId, int]]:
     return {(finding.name, finding.run_id, finding.seq) for finding in findings}
 
 
 async def test_untouched_books_are_clean_and_counted(store: Store) -> None:
     await three_runs(store)
-    for report in (await audit(store), await verify(store)):
+    for report in (await audit_store(store), await verify_store(store)):
         assert report.is_clean
         assert (report.runs, report.entries, report.accounts) == (3, 36, 6)
         assert str(report) == f"{store.name}: clean (runs 3, entries 36, accounts 6)"
@@ -44,10 +44,10 @@ async def test_one_flipped_digit_is_named_with_the_entry_that_last_posted_there(
         "UPDATE {}ledger SET balance = balance + 100000000000000 WHERE account = 'step:root.1'"
         f" AND run_id = '{run.run_id}'",
     )
-    report = await audit(store)
+    report = await audit_store(store)
     assert places(report.findings) == {("balance_differs", run.run_id, 4)}
     assert "step:root.1 holds 101100000000001, its postings sum to 001100000000001" in str(report)
-    assert (await verify(store)).is_clean
+    assert (await verify_store(store)).is_clean
 
 
 async def test_a_dropped_account_is_named(store: Store) -> None:
@@ -56,27 +56,27 @@ async def test_a_dropped_account_is_named(store: Store) -> None:
         store,
         f"DELETE FROM {{}}ledger WHERE account = 'step:root.2' AND run_id = '{run.run_id}'",
     )
-    assert places((await audit(store)).findings) == {("balance_differs", run.run_id, 9)}
+    assert places((await audit_store(store)).findings) == {("balance_differs", run.run_id, 9)}
 
 
 async def test_a_wrong_semaphore_is_named(store: Store) -> None:
     run = await three_runs(store)
     await raw(store, f"UPDATE {{}}run SET semaphore = 7 WHERE id = '{run.run_id}'")
-    assert places((await audit(store)).findings) == {("semaphore_differs", run.run_id, 11)}
+    assert places((await audit_store(store)).findings) == {("semaphore_differs", run.run_id, 11)}
 
 
 async def test_a_wrong_status_is_named(store: Store) -> None:
     run = await three_runs(store)
     await raw(store, f"UPDATE {{}}run SET status = 'failed' WHERE id = '{run.run_id}'")
-    assert places((await audit(store)).findings) == {("status_differs", run.run_id, 11)}
+    assert places((await audit_store(store)).findings) == {("status_differs", run.run_id, 11)}
 
 
 @pytest.mark.parametrize("seq", [0, 5, 11])
 async def test_a_dropped_entry_is_named_by_both(store: Store, seq: int) -> None:
     run = await three_runs(store)
     await raw(store, f"DELETE FROM {{}}event WHERE run_id = '{run.run_id}' AND seq = {seq}")
-    assert places((await verify(store)).findings) == {("entry_missing", run.run_id, seq)}
-    assert ("entry_missing", run.run_id, seq) in places((await audit(store)).findings)
+    assert places((await verify_store(store)).findings) == {("entry_missing", run.run_id, seq)}
+    assert ("entry_missing", run.run_id, seq) in places((await audit_store(store)).findings)
 
 
 @pytest.mark.parametrize("seq", [0, 5, 11])
@@ -92,7 +92,7 @@ async def test_a_changed_entry_is_named(store: Store, seq: int, change: str) -> 
     run = await three_runs(store)
     change = change.replace("{zeros}", "substr(prev, 2)")
     await raw(store, f"UPDATE {{}}event SET {change} WHERE run_id = '{run.run_id}' AND seq = {seq}")
-    assert places((await verify(store)).findings) == {("entry_altered", run.run_id, seq)}
+    assert places((await verify_store(store)).findings) == {("entry_altered", run.run_id, seq)}
 
 
 @pytest.mark.parametrize("seq", [0, 1, 4])
@@ -103,20 +103,20 @@ async def test_a_changed_payload_is_named(store: Store, seq: int) -> None:
         f"UPDATE {{}}event SET sealed = substr(sealed, 2) WHERE run_id = '{run.run_id}'"
         f" AND seq = {seq}",
     )
-    assert places((await verify(store)).findings) == {("entry_altered", run.run_id, seq)}
+    assert places((await verify_store(store)).findings) == {("entry_altered", run.run_id, seq)}
 
 
 async def test_an_unreadable_entry_is_named_and_the_rest_is_audited(store: Store) -> None:
     run = await three_runs(store)
     await raw(store, f"UPDATE {{}}event SET body = '' WHERE run_id = '{run.run_id}' AND seq = 5")
-    found = places((await audit(store)).findings)
+    found = places((await audit_store(store)).findings)
     assert ("entry_unreadable", run.run_id, 5) in found
 
 
 async def test_a_dropped_run_leaves_orphans_that_are_named(store: Store) -> None:
     run = await three_runs(store)
     await raw(store, f"DELETE FROM {{}}run WHERE id = '{run.run_id}'")
-    assert places((await audit(store)).findings) == {("run_missing", run.run_id, 11)}
+    assert places((await audit_store(store)).findings) == {("run_missing", run.run_id, 11)}
 
 
 async def test_an_entry_too_many_is_named(store: Store) -> None:
@@ -126,8 +126,8 @@ async def test_an_entry_too_many_is_named(store: Store) -> None:
         "INSERT INTO {0}event SELECT run_id, seq + 1, at_ms, body, prev, sealed, erased"
         f" FROM {{0}}event WHERE run_id = '{run.run_id}' AND seq = 11",
     )
-    assert ("entry_surplus", run.run_id, 12) in places((await audit(store)).findings)
-    assert ("entry_surplus", run.run_id, 12) in places((await verify(store)).findings)
+    assert ("entry_surplus", run.run_id, 12) in places((await audit_store(store)).findings)
+    assert ("entry_surplus", run.run_id, 12) in places((await verify_store(store)).findings)
 
 
 async def test_another_runs_journal_does_not_pass(store: Store) -> None:
@@ -136,7 +136,7 @@ async def test_another_runs_journal_does_not_pass(store: Store) -> None:
     await raw(
         store, f"UPDATE {{}}event SET run_id = '{stranger.run_id}' WHERE run_id = '{run.run_id}'"
     )
-    found = places((await verify(store)).findings)
+    found = places((await verify_store(store)).findings)
     assert ("entry_altered", stranger.run_id, 0) in found
     assert ("entry_missing", run.run_id, 0) in found
 
@@ -144,8 +144,8 @@ async def test_another_runs_journal_does_not_pass(store: Store) -> None:
 async def test_erased_payloads_do_not_disturb_either(store: Store) -> None:
     run = await three_runs(store)
     assert await store.erase_payloads(run.run_id, 0, 12) == 6
-    assert (await audit(store)).is_clean
-    assert (await verify(store)).is_clean
+    assert (await audit_store(store)).is_clean
+    assert (await verify_store(store)).is_clean
     assert all(entry.payload is None for entry in await store.entries(run.run_id))
 
 
@@ -195,7 +195,7 @@ DAMAGE = {
 async def test_damage_is_found_and_does_not_stop_the_inspection(store: Store, damage: str) -> None:
     await three_runs(store)
     await raw(store, DAMAGE[damage])
-    reports = await audit(store), await verify(store)
+    reports = await audit_store(store), await verify_store(store)
     findings = [finding for report in reports for finding in report.findings]
     assert findings, damage
     assert len(findings) < 100, "a wide gap is one finding"
@@ -206,6 +206,6 @@ async def test_text_that_is_not_text_is_found(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path}/store.db")
     await three_runs(store)
     await raw(store, "UPDATE {}event SET body = CAST(x'ff' AS TEXT) WHERE seq = 5")
-    assert {finding.seq for finding in (await verify(store)).findings} == {5}
-    assert {finding.name for finding in (await audit(store)).findings} >= {"entry_unreadable"}
+    assert {finding.seq for finding in (await verify_store(store)).findings} == {5}
+    assert {finding.name for finding in (await audit_store(store)).findings} >= {"entry_unreadable"}
     await store.close()

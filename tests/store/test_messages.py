@@ -5,7 +5,7 @@ from perdure.core.errors import StaleFence
 from perdure.core.journal import events as e
 from perdure.core.ledger import ENTRY, SPAWNED, WORK_DONE, message_account
 from perdure.core.messages import Message
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, OTHER_HOST, Driven, begun, sending, together
 
@@ -121,12 +121,17 @@ async def test_a_marked_message_stays_out_of_delivery_with_its_reason(
     assert await due(store) == [other]
 
 
-async def test_messages_are_delivered_for_my_runs_and_for_nobodys(store: Store) -> None:
-    mine, nobodys = await begun(store), await begun(store, owner=None)
-    theirs = await begun(store, owner=OTHER_HOST)
-    for number, run in enumerate((mine, nobodys, theirs)):
+async def test_messages_are_delivered_for_my_runs_and_for_those_that_are_over(
+    store: Store,
+) -> None:
+    mine, over = await begun(store), await begun(store, owner=None)
+    theirs, unowned = await begun(store, owner=OTHER_HOST), await begun(store, owner=None)
+    for number, run in enumerate((mine, over, theirs, unowned)):
         await store.commit(sending(run.message("hello", arrival=number)))
-    assert [message.run_id for message in await due(store)] == [mine.run_id, nobodys.run_id]
+    await store.commit(over.finish())
+    assert [message.run_id for message in await due(store)] == [mine.run_id, over.run_id]
+    await store.take_run(unowned.run_id, None, HOST)
+    assert [message.run_id for message in await due(store)][2:] == [unowned.run_id]
 
 
 async def test_a_message_follows_its_run_to_a_new_owner(store: Store) -> None:

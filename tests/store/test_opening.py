@@ -14,6 +14,7 @@ from perdure.core.errors import (
     NotOurDatabase,
     PerdureError,
     SchemaTooNew,
+    StoreDamaged,
     StoreUnavailable,
 )
 from perdure.store.opening import open_store
@@ -28,7 +29,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 async def refused(url: str, kind: type[PerdureError]) -> PerdureError:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(kind) as caught:
             await open_store(url)
     assert type(caught.value) is kind
@@ -121,8 +122,8 @@ async def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
         file.seek(100)
         file.write(b"\xff" * 400)
     with unchanged(path):
-        error = await refused(f"sqlite:///{path}", StoreUnavailable)
-    assert_typed(error, "store-unavailable", str(path), "damaged")
+        error = await refused(f"sqlite:///{path}", StoreDamaged)
+    assert_typed(error, "store-damaged", str(path), "damaged")
 
 
 async def test_a_database_of_another_program_is_refused_and_stays_as_it_is(

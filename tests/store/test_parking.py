@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from perdure.core.errors import StaleFence, UnknownRun
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from tests.store.builders import HOST, OTHER_HOST, Driven, begun, contents, some_run_id, together
 

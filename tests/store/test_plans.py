@@ -6,14 +6,15 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from perdure.core.ids import Guid, HostId, RunId, StepId
+from perdure.core.ids import Guid, HostId, RunId, StepId, guid_prefix, message_guid
 from perdure.core.ledger import message_account
 from perdure.core.limits import MAX_TIME_MS
-from perdure.core.streams.chunks import Origin, StoredChunk
-from perdure.store.graphs import MATCHES
-from perdure.store.hosts import Glance, Scope
+from perdure.core.messages import AT_ONCE, Message
+from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
+from perdure.store.graph_tables import MAX_MATCHES
 from perdure.store.postgres.store import PostgresStore
-from perdure.store.records import Sent
+from perdure.store.rows.hosts import HostScope, HostSnapshot
+from perdure.store.rows.records import SentMessage
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.statements import statements
 from perdure.store.store import Store
@@ -72,10 +73,10 @@ class Query(NamedTuple):
 
 
 QUERIES = {
-    "glance": Query(
-        lambda s: s.glance(Scope(HOST, ("gpu", "cpu"), ("q",), NOW)),
-        Glance((), frozenset((HOST, OTHER_HOST)), False, None, 1),
-        "glance",
+    "host_snapshot": Query(
+        lambda s: without_clock(s.host_snapshot(HostScope(HOST, ("gpu", "cpu"), ("q",), NOW))),
+        HostSnapshot((), frozenset((HOST, OTHER_HOST)), False, None, 1),
+        "host_snapshot",
         (HOST, ["gpu", "cpu"], ["q"], NOW),
     ),
     "next_due": Query(lambda s: s.next_due(HOST), NOW + 1, "select_next_due", (HOST, MAX_TIME_MS)),
@@ -85,13 +86,13 @@ QUERIES = {
     "due_messages": Query(
         lambda s: s.due_messages(HOST, NOW, 10), [], "select_due_messages", (HOST, NOW, 10)
     ),
-    "match_hooks": Query(lambda s: s.match_hooks(NOW), [], "match_hooks", (NOW, MATCHES)),
+    "match_hooks": Query(lambda s: s.match_hooks(NOW), [], "match_hooks", (NOW, MAX_MATCHES)),
     "chain_end": Query(
         lambda s: s.chain_end(RunId("r_none")), None, "select_chain_end", ("r_none",)
     ),
     "sent_before": Query(
         lambda s: s.sent_before(RunId("r_100007"), Guid("r_100007")),
-        [Sent(RunId("r_100007"), None, is_taken=False)],
+        [SentMessage(RunId("r_100007"), None, is_taken=False)],
         "select_sent",
         ("r_100007", "r_100007", message_account(Guid("r_100007"))),
     ),
@@ -101,13 +102,17 @@ QUERIES = {
 }
 
 
-CHUNK = StoredChunk(MANY, Origin(StepId("root.0")), b"", 0)
+CHUNK = StoredChunk(MANY, ChunkOrigin(StepId("root.0")), b"", 0)
 QUERIES["chunks"] = Query(
     lambda s: without_payloads(s.chunks(RunId("r_1"), "tokens", MANY, 10)),
     [CHUNK],
     "select_chunks",
     ("r_1", "tokens", MANY, 10),
 )
+
+
+async def without_clock(seen: Awaitable[HostSnapshot]) -> HostSnapshot:
+    return msgspec.structs.replace(await seen, clock_ms=None, schema_version=0)
 
 
 async def without_payloads(found: Awaitable[list[StoredChunk]]) -> list[StoredChunk]:
@@ -188,3 +193,40 @@ async def test_due_messages_do_not_scan_though_statistics_say_that_all_are_due(
     if isinstance(store, PostgresStore):
         await raw(store, "VACUUM perdure.message")
     assert await cost(store, QUERIES["due_messages"]) < limit(store)
+
+
+CROWDED = RunId("r_" + "c" * 32)
+QUIET = RunId("r_" + "d" * 32)
+CROWD = """
+INSERT INTO {0}message (run_id, guid, kind, due_at_ms, arrival)
+SELECT 'r_cccccccccccccccccccccccccccccccc', 'm_cccccccccccccccccccccccccccccccc_' || i, 'signal:a', 0, i FROM n
+"""
+PENDING = Query(
+    lambda s: s.pending(HOST, [QUIET], 10), [], "select_pending", (HOST, [guid_prefix(QUIET)], 10)
+)
+ENQUEUE = Query(
+    lambda s: s.messages(QUIET),
+    [],
+    "enqueue",
+    tuple(
+        [each] for each in (CROWDED, f"{guid_prefix(CROWDED)}_new", "signal:a", None, None, 0, 1, 1)
+    ),
+)
+
+
+async def test_order_is_found_by_its_index_however_many_messages_are_pending(store: Store) -> None:
+    await fill(store)
+    dialect = "sqlite" if isinstance(store, SqliteStore) else "postgres"
+    await raw(store, ROWS[dialect].format(MANY) + CROWD)
+    assert await cost(store, PENDING) < limit(store)
+    await store.commit(
+        sending(Message(CROWDED, message_guid(CROWDED, "last"), "signal:a", AT_ONCE, 1))
+    )
+    last, _, _ = (await store.messages(CROWDED))[-1]
+    assert last.guid == message_guid(CROWDED, "last")
+    assert last.arrival == MANY + 1
+    if isinstance(store, PostgresStore):  # SQLite is told which index to use
+        assert await cost(store, ENQUEUE) < limit(store)
+        await raw(store, "ANALYZE")
+        assert await cost(store, ENQUEUE) < limit(store)
+    assert await cost(store, PENDING) < limit(store)

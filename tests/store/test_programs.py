@@ -7,8 +7,8 @@ import pytest
 from perdure.core.errors import InputError, PayloadTooLarge, UnknownVersion, VersionExists
 from perdure.core.ids import HostId
 from perdure.core.limits import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
-from perdure.store.hosts import Scope
-from perdure.store.records import Deployed, NewProgram, Program
+from perdure.store.rows.hosts import HostScope
+from perdure.store.rows.records import DeployedProgram, NewProgram, StoredProgram
 from perdure.store.store import Store
 from tests.store.builders import NOW, Driven, assert_typed, contents, raw
 
@@ -38,7 +38,7 @@ async def test_versions_are_deployed_and_read_back(store: Store) -> None:
         ("checkout", "10"),
         ("checkout", "2"),
     ]
-    second = Program("checkout", "2", "digest 2", '{"nodes": []}', NOW + 1, False, 0, 0)
+    second = StoredProgram("checkout", "2", "digest 2", '{"nodes": []}', NOW + 1, False, 0, 0)
     assert found[2] == await store.program("checkout", "2") == second
     assert await store.program("checkout", "3") is None
     assert await store.program("nothing") is None
@@ -111,7 +111,7 @@ async def test_hosts_that_deploy_the_same_in_different_order_do_not_wait_for_eac
     hosts: tuple[Store, Store],
 ) -> None:
     # Postgres takes a second to find that two wait for each other, and ends one of them.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for number in range(30):
             programs = [new(f"{number}", name) for name in ("a", "b", "c", "d")]
             await asyncio.gather(
@@ -149,8 +149,8 @@ async def test_what_is_known_is_not_read_again(store: Store) -> None:
         await deploy(store, version)
     await deploy(store, "1", name="billing")
     await store.activate_program("checkout", "2")
-    first = Deployed("checkout", "1", "digest 1", None, False, 0)
-    second = Deployed("checkout", "2", "digest 2", '{"nodes": []}', True, 1)
+    first = DeployedProgram("checkout", "1", "digest 1", None, False, 0)
+    second = DeployedProgram("checkout", "2", "digest 2", '{"nodes": []}', True, 1)
     assert await store.deployed(["digest 1"], "checkout") == [first, second]
     found = await store.deployed([])
     assert [(each.name, each.content) for each in found] == [
@@ -160,11 +160,11 @@ async def test_what_is_known_is_not_read_again(store: Store) -> None:
 
 
 async def test_each_change_is_seen_at_a_glance(store: Store) -> None:
-    scope = Scope(HostId("here"), (), (), NOW)
-    seen = [(await store.glance(scope)).deployments]
+    scope = HostScope(HostId("here"), (), (), NOW)
+    seen = [(await store.host_snapshot(scope)).deployments]
 
     async def look() -> None:
-        seen.append((await store.glance(scope)).deployments)
+        seen.append((await store.host_snapshot(scope)).deployments)
 
     for version in ("1", "2"):
         await deploy(store, version)
@@ -205,7 +205,7 @@ async def test_hosts_that_activate_at_once_leave_one_active(hosts: tuple[Store, 
     for version in versions:
         await deploy(hosts[0], version)
     for _ in range(5):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await asyncio.gather(
                 *(
                     hosts[n % 2].activate_program("checkout", version)

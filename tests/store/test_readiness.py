@@ -17,11 +17,11 @@ from perdure.core.errors import (
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.limits import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
-from perdure.store.bundle import NO_ITEM, Bundle
-from perdure.store.graph_index import HOOK_KINDS
+from perdure.store.commit.bundle import NO_ITEM, Bundle
+from perdure.store.commit.graph_index import HOOK_KINDS
 from perdure.store.opening import open_store
 from perdure.store.postgres.store import PostgresStore
-from perdure.store.records import Delivery, Readiness
+from perdure.store.rows.records import InboxRow, ReadinessRow
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 from tests.store.builders import (
@@ -65,10 +65,13 @@ async def outcomes(store: Store, *bundles: Bundle) -> list[type[BaseException] |
 async def test_resolved_predecessors_are_counted(store: Store) -> None:
     run, other = await begun(store), await begun(store)
     await store.commit(tracking(run))
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 3, 1)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 3, 1)]
     await store.commit(tracking(run, resolved=2))
     await store.commit(tracking(run, 2, 1, OTHER))
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 3, 3), Readiness(OTHER, 2, 1)]
+    assert await store.readiness(run.run_id) == [
+        ReadinessRow(JOIN, 3, 3),
+        ReadinessRow(OTHER, 2, 1),
+    ]
     assert await store.readiness(other.run_id) == []
 
 
@@ -81,13 +84,13 @@ async def test_what_is_delivered_waits_in_order(store: Store) -> None:
     bundle.deliver(run.fence, JOIN, StepId("alpha,0"), "b", 0, b"")
     await store.commit(bundle)
     assert await store.inbox(run.run_id) == [
-        Delivery(JOIN, SOURCE, "a", NO_ITEM, b"\0-1"),
-        Delivery(JOIN, SOURCE, "b", NO_ITEM, b"\0-1"),
-        Delivery(JOIN, StepId("alpha,0"), "b", 0, b""),
-        Delivery(JOIN, SOURCE, "a", 0, b"\x000"),
-        Delivery(JOIN, SOURCE, "b", 0, b"\x000"),
-        Delivery(JOIN, SOURCE, "a", 2, b"\x002"),
-        Delivery(JOIN, SOURCE, "b", 2, b"\x002"),
+        InboxRow(JOIN, SOURCE, "a", NO_ITEM, b"\0-1"),
+        InboxRow(JOIN, SOURCE, "b", NO_ITEM, b"\0-1"),
+        InboxRow(JOIN, StepId("alpha,0"), "b", 0, b""),
+        InboxRow(JOIN, SOURCE, "a", 0, b"\x000"),
+        InboxRow(JOIN, SOURCE, "b", 0, b"\x000"),
+        InboxRow(JOIN, SOURCE, "a", 2, b"\x002"),
+        InboxRow(JOIN, SOURCE, "b", 2, b"\x002"),
     ]
     assert await store.inbox(other.run_id) == []
 
@@ -102,7 +105,7 @@ async def test_a_node_that_is_ready_leaves_nothing(store: Store) -> None:
     last = tracking(run, resolved=2)
     last.ready(run.fence, JOIN)
     await store.commit(last)
-    assert await store.readiness(run.run_id) == [Readiness(OTHER, 3, 1)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(OTHER, 3, 1)]
     assert [delivery.step for delivery in await store.inbox(run.run_id)] == [OTHER]
     assert len(await store.readiness(other.run_id)) == len(await store.inbox(other.run_id)) == 2
 
@@ -143,8 +146,8 @@ async def test_what_comes_for_a_node_after_it_was_ready_waits(store: Store) -> N
     bundle.track(run.fence, JOIN, 2, 1)
     bundle.deliver(run.fence, JOIN, SOURCE, "a", 0, b"new")
     await store.commit(bundle)
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 2, 1)]
-    assert await store.inbox(run.run_id) == [Delivery(JOIN, SOURCE, "a", 0, b"new")]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 2, 1)]
+    assert await store.inbox(run.run_id) == [InboxRow(JOIN, SOURCE, "a", 0, b"new")]
 
 
 async def test_the_end_of_a_run_takes_all_that_waits(store: Store) -> None:
@@ -196,7 +199,7 @@ async def test_a_wrong_count_within_a_bundle_is_refused_where_it_is_made(store: 
     with pytest.raises(ReadinessOverflow):
         bundle.track(again.fence, JOIN, 2, 2)
     await store.commit(bundle)
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 2, 1)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 2, 1)]
 
 
 async def test_counts_of_a_group_are_summed_and_who_counts_too_far_leaves_it(store: Store) -> None:
@@ -207,7 +210,7 @@ async def test_counts_of_a_group_are_summed_and_who_counts_too_far_leaves_it(sto
     assert await outcomes(store, *good) == [None] * 4
     assert meter.commits == 1
     assert sum("readiness" in sql for sql in meter.statements) == 1
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 5, 4)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 5, 4)]
     bad = [
         tracking(run, 5, 1),
         tracking(run, 5, 1),
@@ -215,8 +218,11 @@ async def test_counts_of_a_group_are_summed_and_who_counts_too_far_leaves_it(sto
         tracking(run, 5, 1, OTHER),
     ]
     assert await outcomes(store, *bad) == [None, ReadinessOverflow, None, StaleFence]
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 5, 5)]
-    assert await store.readiness(other.run_id) == [Readiness(JOIN, 2, 2), Readiness(OTHER, 3, 1)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 5, 5)]
+    assert await store.readiness(other.run_id) == [
+        ReadinessRow(JOIN, 2, 2),
+        ReadinessRow(OTHER, 3, 1),
+    ]
 
 
 async def test_bundles_of_a_group_that_require_different_numbers_do_not_both_pass(
@@ -225,7 +231,7 @@ async def test_bundles_of_a_group_that_require_different_numbers_do_not_both_pas
     run = await begun(store)
     bundles = [tracking(run, 5, 1), tracking(run, 4, 1)]
     assert await outcomes(store, *bundles) == [None, ReadinessOverflow]
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 5, 1)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 5, 1)]
 
 
 async def test_a_node_of_a_group_may_be_ready_and_reached_again(store: Store) -> None:
@@ -234,7 +240,7 @@ async def test_a_node_of_a_group_may_be_ready_and_reached_again(store: Store) ->
     ready = tracking(run, 3, 1)
     ready.ready(run.fence, JOIN)
     assert await outcomes(store, ready, tracking(run, 4, 3), tracking(run, 4, 1)) == [None] * 3
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 4, 4)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 4, 4)]
 
 
 async def test_a_stale_owner_changes_nothing_that_waits(store: Store) -> None:
@@ -266,7 +272,7 @@ async def test_a_value_that_is_delivered_twice_is_refused(store: Store) -> None:
     for bundle in (first, second):
         bundle.deliver(run.fence, JOIN, SOURCE, "a", 0, b"1")
     assert await outcomes(store, first, other.step(), second) == [None, None, BundleRefused]
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 3, 1)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 3, 1)]
 
 
 async def test_what_is_counted_comes_with_entries_that_tell_the_same(store: Store) -> None:
@@ -299,10 +305,10 @@ async def test_a_commit_whose_answer_is_lost_counts_once(
     bundle.deliver(run.fence, JOIN, SOURCE, "a", 0, b"1")
     fail_once(store, end)
     await store.commit(bundle)
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 3, 1)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 3, 1)]
     fail_once(store, end)
-    await store.rebuild_index(run.fence, [Readiness(JOIN, 3, 2)], [])
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 3, 2)]
+    await store.rebuild_index(run.fence, [ReadinessRow(JOIN, 3, 2)], [])
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 3, 2)]
     await store.close()
 
 
@@ -315,14 +321,14 @@ async def test_the_index_of_a_run_is_rebuilt(store: Store) -> None:
     kept = await contents(store)
     readiness = await store.readiness(run.run_id)
     inbox = await store.inbox(run.run_id)
-    await store.rebuild_index(run.fence, [Readiness(OTHER, 9, 9)], [])
-    assert await store.readiness(run.run_id) == [Readiness(OTHER, 9, 9)]
+    await store.rebuild_index(run.fence, [ReadinessRow(OTHER, 9, 9)], [])
+    assert await store.readiness(run.run_id) == [ReadinessRow(OTHER, 9, 9)]
     assert await store.inbox(run.run_id) == []
     await raw(store, "DELETE FROM {}readiness WHERE run_id = '" + run.run_id + "'")
     await store.rebuild_index(run.fence, readiness, inbox)
     assert await contents(store) == kept
     await store.commit(tracking(run, 3, 1))
-    assert await store.readiness(run.run_id) == [Readiness(JOIN, 3, 2)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 3, 2)]
 
 
 async def test_a_barrier_of_many_items_costs_few_statements(store: Store) -> None:
@@ -365,7 +371,7 @@ async def test_the_longest_names_and_the_largest_value_wait(store: Store) -> Non
     (delivery,) = await store.inbox(run.run_id)
     assert (delivery.step, delivery.source, delivery.variable) == (step, source, variable)
     assert len(delivery.value) == MAX_PAYLOAD_BYTES
-    assert await store.readiness(run.run_id) == [Readiness(step, 2**63 - 1, 2**62)]
+    assert await store.readiness(run.run_id) == [ReadinessRow(step, 2**63 - 1, 2**62)]
 
 
 @pytest.mark.parametrize("resolved", [0, -1])

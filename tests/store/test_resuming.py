@@ -10,8 +10,8 @@ import pytest
 from perdure.core.errors import StaleFence
 from perdure.core.ids import HostId, StepId
 from perdure.core.messages import Work
-from perdure.store.bundle import Bundle
-from perdure.store.hosts import Scope
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.hosts import HostScope
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 from tests.store.builders import (
@@ -70,7 +70,7 @@ async def test_an_owner_lets_go_of_all_its_open_runs_and_is_fenced_out(store: St
 
 
 async def holders(store: Store) -> frozenset[HostId]:
-    return (await store.glance(Scope(HOST, (), (), NOW))).holders
+    return (await store.host_snapshot(HostScope(HOST, (), (), NOW))).holders
 
 
 async def test_the_owners_of_open_runs_are_named_once(store: Store) -> None:

@@ -6,7 +6,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal.entry import genesis
 from perdure.core.journal.state import Status
 from perdure.core.ledger import ATTEMPT, ENTRY, LEG1_DONE, AccountId, step_account
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from tests.store.builders import (
     HOST,
@@ -291,6 +291,28 @@ async def test_a_takeover_takes_as_many_as_it_is_told(store: Store) -> None:
     assert len(await store.take_over(HOST, OTHER_HOST, 2)) == 2
     assert len(await store.take_over(HOST, OTHER_HOST, 2)) == 1
     assert await store.take_over(HOST, OTHER_HOST, 2) == []
+
+
+async def test_one_run_is_taken_by_its_id_and_its_old_owner_is_fenced_out(store: Store) -> None:
+    run, other, unowned = await begun(store), await begun(store), await begun(store, owner=None)
+    taken = await store.take_run(run.run_id, HOST, OTHER_HOST)
+    assert taken is not None
+    assert (taken.run_id, taken.owner, taken.epoch) == (run.run_id, OTHER_HOST, 2)
+    assert taken == await store.run(run.run_id)
+    with pytest.raises(StaleFence):
+        await store.commit(run.step())
+    await store.commit(other.step())
+    claimed = await store.take_run(unowned.run_id, None, OTHER_HOST)
+    assert claimed is not None
+    assert (claimed.owner, claimed.epoch) == (OTHER_HOST, unowned.fence.epoch + 1)
+
+
+async def test_a_run_of_another_owner_or_a_closed_one_is_not_taken_by_its_id(store: Store) -> None:
+    run, over = await begun(store), await begun(store)
+    await store.commit(over.finish())
+    for run_id, owner in ((run.run_id, OTHER_HOST), (run.run_id, None), (over.run_id, None)):
+        assert await store.take_run(run_id, owner, HostId("host-c")) is None
+    await store.commit(run.step())
 
 
 async def test_a_released_run_is_anyones_and_its_old_owner_is_fenced_out(store: Store) -> None:

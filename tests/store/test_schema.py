@@ -9,10 +9,10 @@ import pytest
 
 from perdure.core.ids import StepId
 from perdure.core.streams.chunks import ROOT, NewChunk
-from perdure.store.hosts import NewHost, Scope
-from perdure.store.inspection import verify
+from perdure.store.inspection import verify_store
 from perdure.store.opening import open_store
-from perdure.store.records import NewProgram
+from perdure.store.rows.hosts import HostScope, NewHost
+from perdure.store.rows.records import NewProgram
 from perdure.store.schema import migrations
 from perdure.store.sqlite.opening import migrate
 from tests.store.builders import HOST, TABLES, begun
@@ -205,13 +205,15 @@ async def test_entries_that_were_kept_by_run_are_all_there_when_they_are_kept_as
         "ALTER TABLE perdure_event RENAME TO newer;"
         + cut(migrations("sqlite")[0], "CREATE TABLE perdure_event", ";")
         + "INSERT INTO perdure_event SELECT * FROM newer; DROP TABLE newer;"
-        + "UPDATE perdure_meta SET value = '8'"
+        + "DROP INDEX perdure_run_key; ALTER TABLE perdure_run DROP COLUMN replaced_by;"
+        + cut(migrations("sqlite")[0], "CREATE UNIQUE INDEX perdure_run_key", ";")
+        + "DROP INDEX perdure_message_order; UPDATE perdure_meta SET value = '8'"
     )
     assert is_without_rowid(connection)
     connection.close()
     store = await open_store(f"sqlite:///{path}")
     assert [await store.entries(run.run_id, 0, 100) for run in runs] == before
-    assert not (await verify(store)).findings
+    assert not (await verify_store(store)).findings
     await store.close()
     connection = apsw.Connection(str(path))
     assert not is_without_rowid(connection)
@@ -262,7 +264,9 @@ async def assert_up_to_date(url: str) -> None:
     await store.deploy_programs([NewProgram("checkout", "1", "d1", "{}")], 0)
     assert await store.streams(run.run_id) == {"tokens": 1}
     await store.register_host(NewHost(HOST, 1, (), 0))
-    assert [peer.host for peer in (await store.glance(Scope(HOST, (), (), 0))).peers] == [HOST]
+    assert [
+        peer.host for peer in (await store.host_snapshot(HostScope(HOST, (), (), 0))).peers
+    ] == [HOST]
     ((found, _),) = await store.load([run.run_id])
     assert (found.parked, await store.published(run.run_id)) == ("why", {"progress": b"1"})
     await store.close()

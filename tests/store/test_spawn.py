@@ -1,6 +1,6 @@
 import pytest
 
-from perdure.core.errors import InputError, StaleFence
+from perdure.core.errors import StaleFence
 from perdure.core.journal import events as e
 from perdure.core.ledger import (
     CLOSED,
@@ -8,10 +8,8 @@ from perdure.core.ledger import (
     SPAWNED,
     WORK_DONE,
     MessageLedger,
-    Settlement,
     message_account,
 )
-from perdure.store.bundle import Bundle
 from perdure.store.store import Store
 from tests.store.builders import NOW, Driven, begun, contents, raw
 
@@ -66,35 +64,6 @@ async def test_any_threshold_closes_not_only_zero(store: Store) -> None:
     await store.commit(bundle)
     digits = await store.balance(run.run_id, message_account(guid))
     assert digits // CLOSED % 10 == 1
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [
-        Settlement(2, 4, 0, closed=False),
-        Settlement(1, 1, 0, closed=False),
-        Settlement(2, 1, 1, closed=True),
-    ],
-    ids=["after", "before", "closed"],
-)
-async def test_a_settlement_that_is_not_in_the_entries_is_refused(
-    store: Store, lie: Settlement
-) -> None:
-    run = await begun(store)
-    before = await contents(store)
-    with pytest.raises(InputError) as refused:
-        run.spawn(say=lie)
-    assert refused.value.code == "input"
-    assert "m_" in refused.value.what
-    assert await contents(store) == before
-
-
-async def test_a_spawn_without_its_digit_is_refused(store: Store) -> None:
-    run = await begun(store)
-    appended = run.append(e.Posted("nothing", ()))
-    with pytest.raises(InputError) as refused:
-        Bundle().spawn(run.fence, appended, run.guid("x"), Settlement(2, 2, 0, closed=False), [])
-    assert run.guid("x") in refused.value.what
 
 
 async def test_the_closed_bit_is_decided_on_the_row_not_on_a_memory_of_it(

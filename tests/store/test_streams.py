@@ -15,8 +15,8 @@ from perdure.core.errors import (
 )
 from perdure.core.ids import RunId, StepId
 from perdure.core.limits import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
-from perdure.core.streams.chunks import ROOT, NewChunk, Origin, StoredChunk
-from perdure.store.bundle import Bundle
+from perdure.core.streams.chunks import ROOT, ChunkOrigin, NewChunk, StoredChunk
+from perdure.store.commit.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.statements import statements
@@ -36,11 +36,13 @@ from tests.store.failing import SlowCommit, fail_once, lose_after_commit, lose_b
 
 pytestmark = pytest.mark.asyncio
 
-FIRST = Origin(StepId("root.0"))
-SECOND = Origin(StepId("root.0"), 2)
+FIRST = ChunkOrigin(StepId("root.0"))
+SECOND = ChunkOrigin(StepId("root.0"), 2)
 
 
-def chunk(run_id: RunId, number: int, origin: Origin = FIRST, name: str = "tokens") -> NewChunk:
+def chunk(
+    run_id: RunId, number: int, origin: ChunkOrigin = FIRST, name: str = "tokens"
+) -> NewChunk:
     return NewChunk(run_id, name, origin, number, f"{origin.attempt}-{number}".encode(), NOW)
 
 
@@ -123,7 +125,13 @@ async def test_what_goes_with_a_chunk_that_is_there_already_is_written(store: St
 
 async def test_attempts_and_claims_number_their_chunks_apart(store: Store) -> None:
     run_id = (await begun(store)).run_id
-    origins = [FIRST, SECOND, Origin(StepId("root.0"), 1, 2), Origin(StepId("root.1")), ROOT]
+    origins = [
+        FIRST,
+        SECOND,
+        ChunkOrigin(StepId("root.0"), 1, 2),
+        ChunkOrigin(StepId("root.1")),
+        ROOT,
+    ]
     await store.commit(appending(*(chunk(run_id, 0, origin) for origin in origins)))
     found = await store.chunks(run_id, "tokens", 0, 10)
     assert [each.origin for each in found] == origins
@@ -161,7 +169,7 @@ async def test_what_a_rejected_bundle_appends_is_not_there_and_leaves_no_gap(sto
 
 async def test_the_spans_of_each_origin_are_told_without_their_payloads(store: Store) -> None:
     run_id = (await begun(store)).run_id
-    parallel = Origin(StepId("root.1"))
+    parallel = ChunkOrigin(StepId("root.1"))
     for origin, number in [(FIRST, 0), (FIRST, 1), (parallel, 0), (FIRST, 2), (SECOND, 0)]:
         await store.commit(appending(chunk(run_id, number, origin)))
     assert await store.spans(run_id, "tokens", 5) == [
@@ -186,7 +194,7 @@ async def test_the_longest_names_and_the_largest_chunk_are_stored(store: Store) 
         return text
 
     run_id = (await begun(store)).run_id
-    name, origin = noise(MAX_NAME_LENGTH), Origin(StepId(noise(1024)), 2**31 - 1, 2**31 - 1)
+    name, origin = noise(MAX_NAME_LENGTH), ChunkOrigin(StepId(noise(1024)), 2**31 - 1, 2**31 - 1)
     payload = b"\0" * MAX_PAYLOAD_BYTES
     largest = NewChunk(run_id, name, origin, 2**63 - 1, payload, 2**63 - 1)
     await store.commit(appending(largest))
@@ -211,7 +219,7 @@ async def test_hosts_that_append_to_the_same_streams_at_once_leave_no_gap(
     names = [f"stream {number}" for number in range(10)]
     seen: dict[str, int] = dict.fromkeys(names, 0)
 
-    async def append(store: Store, order: list[str], origin: Origin) -> None:
+    async def append(store: Store, order: list[str], origin: ChunkOrigin) -> None:
         for number in range(20):
             chunks = [chunk(run_id, number, origin, name) for name in order]
             await store.commit(appending(*chunks))
@@ -277,10 +285,10 @@ BAD: dict[str, dict[str, object]] = {
     "name with NUL": {"name": "a\0b"},
     "half a character": {"name": "\ud800"},
     "strange run": {"run_id": RunId("r_1")},
-    "step with NUL": {"origin": Origin(StepId("root\0"))},
-    "long step": {"origin": Origin(StepId("s" * 1025))},
-    "attempt": {"origin": Origin(StepId("root"), 2**31)},
-    "claim": {"origin": Origin(StepId("root"), 1, 2**31)},
+    "step with NUL": {"origin": ChunkOrigin(StepId("root\0"))},
+    "long step": {"origin": ChunkOrigin(StepId("s" * 1025))},
+    "attempt": {"origin": ChunkOrigin(StepId("root"), 2**31)},
+    "claim": {"origin": ChunkOrigin(StepId("root"), 1, 2**31)},
     "number": {"number": 2**63},
     "time": {"at_ms": 2**63},
     "payload": {"payload": b"x" * (MAX_PAYLOAD_BYTES + 1)},

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from perdure.core.errors import StaleFence, StaleToken
 from perdure.core.ids import StepId
 from perdure.core.messages import Work
-from perdure.store.bundle import Bundle
-from perdure.store.records import Claim
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.records import Claim
 from perdure.store.store import Store
 from tests.store.builders import (
     HOST,
@@ -207,6 +207,47 @@ async def test_returned_work_is_due_again_and_its_token_is_void(store: Store) ->
     with pytest.raises(StaleToken):
         await store.commit(finishing(run.work("root.1"), "t1"))
     await store.commit(finishing(run.work("root.2"), "theirs"))
+
+
+async def test_work_that_was_put_back_is_regained_by_the_same_claim(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.1"))
+    claims = await claim(store, "t1")
+    await store.return_work(HOST, NOW)
+    for _ in ("once", "again, because the answer was lost"):
+        assert await store.regain_work(OTHER_HOST, claims, NOW + LEASE_MS) == claims
+    assert await claim(store, "t2", now_ms=NOW + LEASE_MS - 1) == []
+    await store.commit(finishing(run.work("root.1"), "t1"))
+    assert await store.next_work(["gpu"]) is None
+    assert await store.regain_work(HOST, [], NOW) == []
+
+
+async def test_work_that_another_host_has_claimed_is_not_regained(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, *(run.work(f"root.{number}") for number in (1, 2, 3)))
+    claims = await claim(store, "t1")
+    await store.return_work(HOST, NOW)
+    theirs = await store.claim_work(OTHER_HOST, ["gpu"], "theirs", NOW, LEASE_MS, 3)
+    await store.return_claims(theirs[:1], NOW)
+    await store.return_stopped(theirs[1:2], NOW)
+    regained = await store.regain_work(HOST, claims, NOW + LEASE_MS)
+    assert (
+        regained == claims[:1]
+    )  # given back unbegun; the second was begun there, the third still is
+
+
+async def test_work_of_a_later_attempt_is_not_regained(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.1"))
+    claims = await claim(store, "t1")
+    await store.return_work(HOST, NOW)
+    bundle = Bundle()
+    bundle.drop_work(run.fence, StepId("root.1"))
+    bundle.put_work(run.fence, replace(run.work("root.1"), guid=run.message().guid))
+    await store.commit(bundle)
+    await claim(store, "t2")
+    await store.return_work(HOST, NOW)
+    assert await store.regain_work(HOST, claims, NOW + LEASE_MS) == []
 
 
 async def test_a_stale_owner_puts_no_work(store: Store) -> None:

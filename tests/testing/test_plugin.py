@@ -1,5 +1,6 @@
-"""The fixture that users get, as a user has it."""
+"""The pytest fixture, used as in a user's project."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import perdure
 from perdure import task, workflow
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.plugin import CrashExplorer
+from tests.paths import ROOT
 
 EXPLORED: list[int] = []
 
@@ -27,7 +29,7 @@ async def notes() -> int:
 
 @workflow
 async def forgets() -> int:
-    """Remembers in memory what it should remember in the journal."""
+    """Keeps state in memory that belongs in the journal."""
     EXPLORED.clear()
     await remember(1)
     await perdure.sleep(5)
@@ -50,10 +52,10 @@ async def test_fixture_finds_a_workflow_that_does_not_survive(
         await crash_explorer.explore(forgets)
 
 
-def test_example_of_the_guide_runs_in_a_project_of_its_own(tmp_path: Path) -> None:
-    guide = Path(__file__).parents[2] / "docs/testing.md"
-    example = guide.read_text().partition("```python\n")[2].partition("```")[0]
-    (tmp_path / "test_buy.py").write_text(example)
+def test_examples_of_the_guide_run_in_a_project_of_its_own(tmp_path: Path) -> None:
+    guide = ROOT / "docs/how-to/testing.md"
+    examples = re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "test_buy.py").write_text("\n\n".join(examples))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_buy.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert f"{len(examples)} passed" in done.stdout, done.stdout + done.stderr

@@ -4,7 +4,7 @@ from perdure.testing.schedule import Chooser, Schedules
 
 
 def ways(places: int, options: int, max_faults: int) -> list[tuple[int, ...]]:
-    """Every schedule of a program that always asks the same number of questions."""
+    """Every schedule of a program that always makes the same number of choices."""
     seen = []
     for chooser in Schedules(max_faults):
         for place in range(places):
@@ -39,7 +39,7 @@ def test_places_that_only_a_fault_opens_are_explored_too() -> None:
     assert seen == {(), ("first: crash",), ("first: crash", "while recovering: crash")}
 
 
-def test_a_chooser_takes_its_prefix_and_then_what_is_normal() -> None:
+def test_chooser_takes_its_prefix_and_then_normal_options() -> None:
     chooser = Chooser([1])
     assert chooser.choose("a", ["x", "y"]) == "y"
     assert chooser.choose("b", ["x", "y"]) == "x"

@@ -1,15 +1,17 @@
-"""What the explorer of programs does about tasks that last, and about hosts that it kills."""
+"""The explorer of programs: tasks that take long, killed hosts, and expected endings."""
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
 import perdure
-from perdure import Retry, task, workflow
-from perdure.testing import workflows
+from perdure import Handle, Retry, Signal, Transaction, task, workflow
+from perdure.core.journal.events import TimerFired
+from perdure.core.journal.state import Status
+from perdure.testing import After, Ended, Tables, explore_workflow, workflows
 from perdure.testing.explorer import ScheduleFailed
-from perdure.testing.workflows import explore_workflow
 
 
 @task(name="exploring.echo")
@@ -85,3 +87,146 @@ async def test_a_task_that_ends_by_a_short_timeout_is_explored() -> None:
 
     explored = await explore_workflow(cuts_short, check=check)
     assert "commit 3: crash after" in explored.faults
+
+
+@workflow(name="exploring.fails")
+async def fails() -> None:
+    raise ValueError("always")
+
+
+async def test_workflow_that_always_fails_fails_the_exploration() -> None:
+    with pytest.raises(ScheduleFailed, match="must end 'completed'") as caught:
+        await explore_workflow(fails)
+    assert "always" in str(caught.value)
+    assert "pass check='failed'" in str(caught.value)
+
+
+async def test_expected_failure_passes_and_is_named() -> None:
+    explored = await explore_workflow(fails, check="failed")
+    (ending,) = explored.endings
+    assert ending.startswith("failed")
+    assert "always" in str(explored)
+
+
+async def test_completed_run_fails_the_exploration_if_it_must_fail() -> None:
+    with pytest.raises(ScheduleFailed, match="must end 'failed'"):
+        await explore_workflow(parent, check="failed")
+
+
+async def test_impossible_ending_is_refused() -> None:
+    with pytest.raises(perdure.InputError, match="'completed', 'failed', 'cancelled'"):
+        await explore_workflow(parent, check="passed")
+
+
+def test_what_a_check_gets_is_decoded() -> None:
+    assert Ended(Status.COMPLETED, b"[1,2]").value == [1, 2]
+    assert Ended(Status.CANCELLED, None).value is None
+
+
+tries: list[str] = []
+
+
+@task(name="exploring.streams", timeout=5, retry=Retry(attempts=4))
+async def streams() -> str:
+    tries.append("again")
+    perdure.stream("said").append("a")
+    await asyncio.sleep(0)
+    if len(tries) % 2:
+        raise ValueError("once")
+    return "done"
+
+
+@workflow(name="exploring.hears")
+async def hears() -> str:
+    return await streams()
+
+
+async def test_a_task_with_a_timeout_that_streams_awaits_and_fails_once_is_explored() -> None:
+    def check(ended: Ended) -> None:
+        assert ended.value == "done"
+
+    explored = await explore_workflow(hears, check=check, modes=["warm"])
+    assert "commit 2: crash before" in explored.faults
+
+
+@task(name="exploring.key")
+async def key() -> str:
+    return perdure.key()
+
+
+@workflow(name="exploring.keys")
+async def keys() -> str:
+    return await key()
+
+
+@workflow(name="exploring.childrens_keys")
+async def childrens_keys() -> list[str]:
+    return [await key(), await keys()]
+
+
+@pytest.mark.parametrize("program", [keys, childrens_keys], ids=lambda each: each.name)
+async def test_keys_of_steps_are_the_same_under_every_schedule(program: Any) -> None:
+    explored = await explore_workflow(program)
+    assert "commit 1: crash before" in explored.faults
+    assert len(explored.endings) == 1
+
+
+approval = Signal("exploring.approval", bool)
+
+
+@workflow(name="exploring.asks")
+async def asks() -> bool:
+    await perdure.sleep(3600)
+    return await approval.receive(timeout=86400)
+
+
+async def approve(run: Handle[Any]) -> None:
+    await run.signal(approval, True)
+
+
+async def test_a_script_after_more_commits_than_there_are_comes_before_the_timeout() -> None:
+    explored = await explore_workflow(asks, script=After(99, approve))
+    assert explored.endings == {"completed true"}
+
+
+async def test_a_script_after_some_commits_comes_after_a_sleep() -> None:
+    slept: list[int] = []
+
+    async def look(run: Handle[Any]) -> None:
+        journal = await run._host.dispatcher.store.entries(run.run_id)
+        slept.append(sum(isinstance(entry.event, TimerFired) for entry in journal))
+        await run.signal(approval, True)
+
+    await explore_workflow(asks, script=After(99, look), max_faults=0)
+    assert slept == [1, 1, 1]
+
+
+@task(name="exploring.order", transactional=True)
+async def order(tx: Transaction, number: int) -> int:
+    await tx.execute("INSERT INTO orders VALUES ($1)", number)
+    return number
+
+
+@workflow(name="exploring.orders")
+async def orders() -> list[int]:
+    return [await order(1), await order(2)]
+
+
+async def two_orders(tx: Transaction) -> None:
+    assert await tx.fetch_value("SELECT group_concat(number) FROM orders") == "1,2"
+
+
+async def no_orders(tx: Transaction) -> None:
+    assert await tx.fetch_value("SELECT count(*) FROM orders") == 0, "there are orders"
+
+
+async def test_tables_of_ones_own_are_made_and_looked_at() -> None:
+    tables = Tables("CREATE TABLE orders (number INTEGER)", check=two_orders)
+    explored = await explore_workflow(orders, open_store=tables)
+    assert any(fault.startswith("a transaction: ") for fault in explored.faults)
+
+
+async def test_rows_that_are_wrong_fail_the_schedule() -> None:
+    tables = Tables("CREATE TABLE orders (number INTEGER)", check=no_orders)
+    with pytest.raises(ScheduleFailed, match="there are orders"):
+        await explore_workflow(orders, open_store=tables)

@@ -607,6 +607,13 @@ async def corpus_awkward_names(_x: int, input: int, sum: int = 3, job: Any = Non
 
 
 @graph
+async def corpus_reserved_parameters(code: int, error: str = "none", job: Any = None) -> Any:
+    result = code + 1
+    code = await corpus_double(result)
+    return [result, code, error, job]
+
+
+@graph
 async def corpus_records(order: dict[str, Any], n: int) -> Any:
     made = await corpus_order(n)
     total = 10 if made.total > 10 else made.total
@@ -723,6 +730,7 @@ def _cases() -> list[Case]:
             corpus_awkward_names,
             [{"_x": 1, "input": 2}, {"_x": 1, "input": 2, "sum": 0, "job": 5}],
         ),
+        (corpus_reserved_parameters, [{"code": 1}, {"code": 2, "error": "e", "job": {"a": 1}}]),
         (corpus_records, [{"order": {"name": "x"}, "n": n} for n in (1, 40)]),
         (
             corpus_expressions,

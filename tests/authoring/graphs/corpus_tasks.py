@@ -1,4 +1,4 @@
-"""The tasks, the workflow and the errors of the corpus. Tasks are pure, so that a program may be run many times."""
+"""The tasks, the workflow and the errors of the corpus. Tasks are pure, so programs can run many times."""
 
 from dataclasses import dataclass
 from typing import Any

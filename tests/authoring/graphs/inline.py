@@ -1,9 +1,9 @@
-"""Runs the plain function of a program: no engine, no store, every step at once and in its turn."""
+"""Runs the plain function of a program without engine or store, each step in order."""
 
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from perdure.authoring.call import Branch, Call, Operation, Sleep
+from perdure.authoring.call import BranchOperation, Call, DurableOperation, Sleep
 from perdure.authoring.context import WORKFLOW
 from perdure.authoring.signal import Receive
 
@@ -29,7 +29,7 @@ class Settled:
         self.is_settled = True
         try:
             self._value = driven(coroutine)
-        except Exception as error:  # handed to whoever awaits it
+        except Exception as error:  # raised where it is awaited
             self._error = error
 
     def keep(self, value: Any) -> None:
@@ -43,21 +43,21 @@ class Inline:
     def __init__(self, signals: Iterable[tuple[str, Any]]) -> None:
         self._signals = list(signals)
 
-    def made(self, _operation: Operation[Any]) -> None:
+    def made(self, _operation: DurableOperation[Any]) -> None:
         pass
 
-    def used(self, _operation: Operation[Any]) -> None:
+    def used(self, _operation: DurableOperation[Any]) -> None:
         pass
 
     def abandon(self, _promises: Iterable[Settled]) -> tuple[()]:
         return ()
 
-    def begin(self, operation: Operation[Any]) -> Settled:
+    def begin(self, operation: DurableOperation[Any]) -> Settled:
         promise = Settled()
         if isinstance(operation, Call):
             operation.use()
             promise.run(_body(operation))
-        elif isinstance(operation, Branch):
+        elif isinstance(operation, BranchOperation):
             promise.run(operation.coroutine)
         elif isinstance(operation, Sleep):
             promise.keep(None)

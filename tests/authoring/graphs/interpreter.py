@@ -10,8 +10,13 @@ from perdure.authoring.context import WORKFLOW
 from perdure.core.codec import JsonCodec
 from perdure.core.expressions import parse
 from perdure.core.graph import model as m
+from perdure.core.graph.step_error import (
+    StepError,
+    bound_step_error,
+    named_step_error,
+    step_error_from,
+)
 from perdure.core.graph.survey import Survey
-from perdure.core.graph.trouble import Trouble, bound_trouble, named_trouble, trouble_of
 from tests.authoring.graphs.inline import Impossible, Inline, driven
 
 Scope = dict[str, Any]
@@ -32,7 +37,7 @@ def require(holds: bool, what: str) -> None:
 class Failed(Exception):
     """The run failed."""
 
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, trouble: StepError) -> None:
         super().__init__(trouble.type_name, trouble.message)
         self.trouble = trouble
 
@@ -42,7 +47,7 @@ class Ended(NamedTuple):
 
     on: str
     scope: Scope
-    trouble: Trouble | None = None
+    trouble: StepError | None = None
 
 
 class World:
@@ -121,9 +126,9 @@ class _Run:
             node = self._nodes[name]
             scope = _joined(given[name])
             self._world.passed.append(name)
-            if isinstance(node, m.Hook) and node.cycle and name not in starts:
+            if isinstance(node, m.HookNode) and node.cycle and name not in starts:
                 self._first[name] = scope
-            if isinstance(node, m.Spread):
+            if isinstance(node, m.SpreadNode):
                 aggregate, values = self._spread(node, scope)
                 done |= self._survey.reach((name,), without=aggregate.name) | {aggregate.name}
                 passed = Ended(m.DONE, {**scope, aggregate.into: values})
@@ -133,7 +138,7 @@ class _Run:
 
     def _leave(self, name: str, ended: Ended, given: dict[str, list[Scope]]) -> None:
         """Take the edges that fit. An error, and a branch, go along the first."""
-        is_single = ended.on == m.ERROR or isinstance(self._nodes[name], m.Branch)
+        is_single = ended.on == m.ERROR or isinstance(self._nodes[name], m.BranchNode)
         taken = 0
         for edge in (numbered.edge for numbered in self._survey.outgoing[name]):
             if edge.on != ended.on or (taken and is_single):
@@ -144,7 +149,7 @@ class _Run:
                 try:
                     holds = self._value(edge.when, ended.scope)
                 except Exception as error:  # the evaluation's, which is the branch's
-                    self._leave(name, Ended(m.ERROR, ended.scope, trouble_of(error)), given)
+                    self._leave(name, Ended(m.ERROR, ended.scope, step_error_from(error)), given)
                     return
                 if not holds:
                     continue
@@ -155,7 +160,7 @@ class _Run:
             given.setdefault(edge.target, []).append({**ended.scope, **bound})
         if ended.trouble is not None and not taken:
             raise Failed(ended.trouble)
-        is_end = isinstance(self._nodes[name], m.Output | m.Cycle)
+        is_end = isinstance(self._nodes[name], m.OutputNode | m.CycleNode)
         require(taken > 0 or is_end, f"no edge of {name} fits")
 
     def _pass(self, node: m.AnyNode, scope: Scope) -> Ended:
@@ -164,7 +169,7 @@ class _Run:
         except Failed as failed:
             return Ended(m.ERROR, scope, failed.trouble)
         except Exception as error:  # a step's, or an evaluation's
-            return Ended(m.ERROR, scope, trouble_of(error))
+            return Ended(m.ERROR, scope, step_error_from(error))
 
     def _value(self, text: str, scope: Scope) -> Any:
         return parse(text).evaluate({**scope, "input": self._inputs})
@@ -176,19 +181,19 @@ class _Run:
         require(node.output is not None, f"{node.name} does not say what becomes of its result")
         return Ended(m.DONE, {**scope, **self._maps(node.output, {**scope, "result": result})})
 
-    def _worker(self, node: m.Worker, scope: Scope) -> Ended:
+    def _worker(self, node: m.WorkerNode, scope: Scope) -> Ended:
         result = self._world.call(node.task, self._maps(node.input, scope))
         return self._responded(node, scope, result)
 
-    def _program(self, node: m.Await | m.Call, scope: Scope) -> Ended:
-        name = node.program if isinstance(node, m.Await) else node.graph
+    def _program(self, node: m.AwaitNode | m.CallNode, scope: Scope) -> Ended:
+        name = node.program if isinstance(node, m.AwaitNode) else node.graph
         arguments = self._maps(node.input, scope)
         graph = self._world.graph(name)
         if graph is None:
             return self._responded(node, scope, self._world.call(name, arguments))
         return self._responded(node, scope, interpret(graph, arguments, self._world))
 
-    def _hook(self, node: m.Hook, scope: Scope) -> Ended:
+    def _hook(self, node: m.HookNode, scope: Scope) -> Ended:
         if node.sleep is not None:
             seconds = self._value(node.sleep, scope)
             require(isinstance(seconds, int | float), f"{node.name} sleeps for {seconds!r}")
@@ -200,30 +205,30 @@ class _Run:
         require(node.sleep is not None, f"no signal {node.topic!r}")
         return Ended(m.TIMEOUT, scope)
 
-    def _assign(self, node: m.Assign, scope: Scope) -> Ended:
+    def _assign(self, node: m.AssignNode, scope: Scope) -> Ended:
         scope = dict(scope)
         for name, text in node.set.items():
             scope[name] = plain(self._value(text, scope))
         return Ended(m.DONE, scope)
 
-    def _cycle(self, node: m.Cycle, scope: Scope) -> Ended:
+    def _cycle(self, node: m.CycleNode, scope: Scope) -> Ended:
         taken = self._maps(node.input, scope)
         self._next.append((node.to, {**self._first[node.to], **taken}))
         return Ended(m.DONE, scope)
 
-    def _output(self, node: m.Output, scope: Scope) -> Ended:
+    def _output(self, node: m.OutputNode, scope: Scope) -> Ended:
         self._outputs.append(plain(self._value(node.value, scope)))
         return Ended(m.DONE, scope)
 
-    def _raise(self, node: m.Raise, scope: Scope) -> Ended:
+    def _raise(self, node: m.RaiseNode, scope: Scope) -> Ended:
         if node.again is not None:
-            return Ended(m.ERROR, scope, bound_trouble(scope[node.again]))
+            return Ended(m.ERROR, scope, bound_step_error(scope[node.again]))
         message = self._value(node.message, scope)
         require(isinstance(message, str), f"{node.name} says {message!r}")
-        return Ended(m.ERROR, scope, named_trouble(node.error, message, node.bases))
+        return Ended(m.ERROR, scope, named_step_error(node.error, message, node.bases))
 
-    def _spread(self, node: m.Spread, scope: Scope) -> tuple[m.Aggregate, list[Any]]:
-        (aggregate,) = (a for a in self._survey.of_kind(m.Aggregate) if a.of == node.name)
+    def _spread(self, node: m.SpreadNode, scope: Scope) -> tuple[m.AggregateNode, list[Any]]:
+        (aggregate,) = (a for a in self._survey.of_kind(m.AggregateNode) if a.of == node.name)
         body = self._survey.reach((node.name,), without=aggregate.name) - {node.name}
         values = []
         for item in self._value(node.items, scope):
@@ -246,14 +251,14 @@ def _joined(scopes: list[Scope]) -> Scope:
 
 
 _RULES: dict[type, Callable[[_Run, Any, Scope], Ended]] = {
-    m.Trigger: lambda _run, _node, scope: Ended(m.DONE, scope),
-    m.Branch: lambda _run, _node, scope: Ended(m.DONE, scope),
-    m.Worker: _Run._worker,
-    m.Await: _Run._program,
-    m.Call: _Run._program,
-    m.Hook: _Run._hook,
-    m.Assign: _Run._assign,
-    m.Cycle: _Run._cycle,
-    m.Output: _Run._output,
-    m.Raise: _Run._raise,
+    m.TriggerNode: lambda _run, _node, scope: Ended(m.DONE, scope),
+    m.BranchNode: lambda _run, _node, scope: Ended(m.DONE, scope),
+    m.WorkerNode: _Run._worker,
+    m.AwaitNode: _Run._program,
+    m.CallNode: _Run._program,
+    m.HookNode: _Run._hook,
+    m.AssignNode: _Run._assign,
+    m.CycleNode: _Run._cycle,
+    m.OutputNode: _Run._output,
+    m.RaiseNode: _Run._raise,
 }

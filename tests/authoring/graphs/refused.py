@@ -1,7 +1,7 @@
 # fmt: off
 # ruff: noqa: A002, B006, B007, B905, E501, E722, E731, F401, F821, F841, PLC0415, PLE0704, PLR1704, PLW0602, RUF005, RUF059, RET503, RET504, SIM105
 # mypy: ignore-errors
-"""Functions that can't be compiled. The comment at the end of a line is what is told of it: what; what to write instead."""
+"""Functions that can't be compiled. The comment at the end of a line is its problem: what; remedy."""
 
 import asyncio
 import datetime
@@ -100,7 +100,7 @@ async def loop_else(xs):
         if x:
             break
     else:
-        x = 1  #! `else` of a loop; set a variable before `break`, and test it behind the loop
+        x = 1  #! `else` of a loop; set a variable before `break`, and test it after the loop
     return x
 
 
@@ -108,7 +108,7 @@ async def finally_clause(x):
     try:
         await corpus_double(x)
     finally:
-        x = 2  #! `finally`; write it behind the `try`, and in an `except Exception:` that ends with `raise`
+        x = 2  #! `finally`; write it after the `try`, and in an `except Exception:` that ends with `raise`
     return x
 
 
@@ -219,7 +219,7 @@ async def errors_as_values(x):
 async def error_is_variable(x):
     try:
         await corpus_double(x)
-    except ValueError as x:  #! 'x' is an error and a variable; choose another name: Python forgets an error's name behind its handler
+    except ValueError as x:  #! 'x' is an error and a variable; choose another name: Python deletes an error's name after its handler
         pass
     return x
 
@@ -260,25 +260,25 @@ async def never_set_behind_others(x):
 
 
 async def iterators_as_values(x, d):
-    pairs = zip([1, 2], [3, 4])  #! `zip([1, 2], [3, 4])` as a value, which Python goes through only once; write `list(zip([1, 2], [3, 4]))`
-    r = reversed(x)  #! `reversed(x)` as a value, which Python goes through only once; write `list(reversed(x))`
-    if zip([], []):  #! `zip([], [])` as a value, which Python goes through only once; write `list(zip([], []))`
-        return len(enumerate("ab"))  #! `enumerate('ab')` as a value, which Python goes through only once; write `list(enumerate('ab'))`
-    a, b = c = enumerate(x)  #! `enumerate(x)` as a value, which Python goes through only once; write `list(enumerate(x))`
-    y = await corpus_total(reversed(x))  #! `reversed(x)` as a value, which Python goes through only once; write `list(reversed(x))`
-    z = {"r": reversed(x)}  #! `reversed(x)` as a value, which Python goes through only once; write `list(reversed(x))`
-    z = list(reversed(enumerate(x)))  #! `enumerate(x)` as a value, which Python goes through only once; write `list(enumerate(x))`
-    for k in y or zip(x):  #! `zip(x)` as a value, which Python goes through only once; write `list(zip(x))`
-        z = max(a, zip(x))  #! `zip(x)` as a value, which Python goes through only once; write `list(zip(x))`
-    return zip(pairs, r)  #! `zip(pairs, r)` as a value, which Python goes through only once; write `list(zip(pairs, r))`
+    pairs = zip([1, 2], [3, 4])  #! `zip([1, 2], [3, 4])` as a value, which Python can iterate only once; write `list(zip([1, 2], [3, 4]))`
+    r = reversed(x)  #! `reversed(x)` as a value, which Python can iterate only once; write `list(reversed(x))`
+    if zip([], []):  #! `zip([], [])` as a value, which Python can iterate only once; write `list(zip([], []))`
+        return len(enumerate("ab"))  #! `enumerate('ab')` as a value, which Python can iterate only once; write `list(enumerate('ab'))`
+    a, b = c = enumerate(x)  #! `enumerate(x)` as a value, which Python can iterate only once; write `list(enumerate(x))`
+    y = await corpus_total(reversed(x))  #! `reversed(x)` as a value, which Python can iterate only once; write `list(reversed(x))`
+    z = {"r": reversed(x)}  #! `reversed(x)` as a value, which Python can iterate only once; write `list(reversed(x))`
+    z = list(reversed(enumerate(x)))  #! `enumerate(x)` as a value, which Python can iterate only once; write `list(enumerate(x))`
+    for k in y or zip(x):  #! `zip(x)` as a value, which Python can iterate only once; write `list(zip(x))`
+        z = max(a, zip(x))  #! `zip(x)` as a value, which Python can iterate only once; write `list(zip(x))`
+    return zip(pairs, r)  #! `zip(pairs, r)` as a value, which Python can iterate only once; write `list(zip(pairs, r))`
 
 
 async def views_shown(d):
-    a = str(range(3))  #! `range(3)` where a list would be something else; write `list(range(3))`
-    b = range(3) == [0, 1, 2]  #! `range(3)` where a list would be something else; write `list(range(3))`
-    c = f"{d.keys()}"  #! `d.keys()` where a list would be something else; write `list(d.keys())`
-    e = [0] + range(3)  #! `range(3)` where a list would be something else; write `list(range(3))`
-    return d.values()[0]  #! `d.values()` where a list would be something else; write `list(d.values())`
+    a = str(range(3))  #! `range(3)` where it differs from a list; write `list(range(3))`
+    b = range(3) == [0, 1, 2]  #! `range(3)` where it differs from a list; write `list(range(3))`
+    c = f"{d.keys()}"  #! `d.keys()` where it differs from a list; write `list(d.keys())`
+    e = [0] + range(3)  #! `range(3)` where it differs from a list; write `list(range(3))`
+    return d.values()[0]  #! `d.values()` where it differs from a list; write `list(d.values())`
 
 
 async def fields_of_dicts(order: dict[str, int], other, d: "dict"):
@@ -293,7 +293,7 @@ async def fields_of_dicts(order: dict[str, int], other, d: "dict"):
 
 
 async def perhaps_set(xs):
-    for x in xs:  #! the variable 'last' may have no value when this loop goes on; assign it before the loop
+    for x in xs:  #! the variable 'last' may have no value when this loop repeats; assign it before the loop
         if x:
             last = x
     return last

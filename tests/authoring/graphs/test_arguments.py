@@ -29,9 +29,9 @@ def said(name: str, given: dict[str, str]) -> list[str]:
     graph = m.Graph(
         "paying",
         (
-            m.Trigger(name="start"),
-            m.Assign(name="set", set={"rows": "[1]"}),
-            m.Worker(name="w", task=name, input=given),
+            m.TriggerNode(name="start"),
+            m.AssignNode(name="set", set={"rows": "[1]"}),
+            m.WorkerNode(name="w", task=name, input=given),
         ),
         (m.Edge("start", "set"), m.Edge("set", "w")),
         input={"text": m.FieldType("str"), "whole": m.FieldType("int"), "any": m.FieldType()},
@@ -56,7 +56,7 @@ def test_arguments_that_fit_are_taken(name: str, given: dict[str, str]) -> None:
     assert said(name, given) == []
 
 
-def test_arguments_that_are_missing_or_unknown_are_told() -> None:
+def test_missing_and_unknown_arguments_are_reported() -> None:
     assert said("pay_by_graph", {"ordr": "text", "amount": "1", "colour": "1"}) == [
         "w.input: the argument 'order' of the task 'pay_by_graph' is missing; "
         "add 'order' to the input",
@@ -67,7 +67,7 @@ def test_arguments_that_are_missing_or_unknown_are_told() -> None:
     assert said("write_by_graph", {"tx": "1"})[0].startswith("w.input: the argument 'row'")
 
 
-def test_literals_of_another_type_are_told() -> None:
+def test_literals_of_a_wrong_type_are_reported() -> None:
     assert said("pay_by_graph", {"order": "3", "amount": "'3'", "when": "'soon'"}) == [
         "w.input.order: 3 is no value for 'order', which is str; pass a value of that type",
         "w.input.amount: '3' is no value for 'amount', which is float; pass a value of that type",
@@ -76,7 +76,7 @@ def test_literals_of_another_type_are_told() -> None:
     ]
 
 
-def test_expressions_of_another_type_are_told() -> None:
+def test_expressions_of_a_wrong_type_are_reported() -> None:
     assert said("pay_by_graph", {"order": "whole + 1", "amount": "text", "note": "rows"}) == [
         "w.input.order: whole + 1 is of type int, and 'order' is str; "
         "convert it, or pass another value",
@@ -87,7 +87,7 @@ def test_expressions_of_another_type_are_told() -> None:
     ]
 
 
-def test_a_task_whose_annotations_can_not_be_read_is_told() -> None:
+def test_task_with_unreadable_annotations_is_reported() -> None:
     @task(name="unreadable_by_graph")
     def unreadable(x: "NoSuchType") -> None:  # type: ignore[name-defined]  # noqa: F821
         del x

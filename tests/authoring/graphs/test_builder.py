@@ -47,15 +47,15 @@ def test_a_graph_is_built() -> None:
     assert builder.build() == m.Graph(
         "order",
         (
-            m.Trigger(name="start"),
-            m.Worker(
+            m.TriggerNode(name="start"),
+            m.WorkerNode(
                 name="charge",
                 task="charge_for_builder",
                 input={"order": "order_id", "amount": "amount"},
                 timeout=30.0,
             ),
-            m.Hook(name="approval", topic="approved_by_builder", key="order_id", sleep="3600"),
-            m.Output(name="done", value="{'receipt': charge}"),
+            m.HookNode(name="approval", topic="approved_by_builder", key="order_id", sleep="3600"),
+            m.OutputNode(name="done", value="{'receipt': charge}"),
         ),
         (
             m.Edge("charge", "approval"),
@@ -68,7 +68,7 @@ def test_a_graph_is_built() -> None:
     )
 
 
-def test_everything_is_told_that_is_wrong() -> None:
+def test_all_problems_are_reported() -> None:
     builder = order()
     builder.chain("charge", "approval", "aproval")
     builder.edge("approval", "done", when="resutl")
@@ -132,7 +132,7 @@ def everything() -> GraphBuilder:
 
 def test_the_builder_makes_what_yaml_does() -> None:
     built, written = everything().build(), load_graph(EVERYTHING)
-    raised = m.Raise(name="oops", error="builtins:ValueError", message="'none'")
+    raised = m.RaiseNode(name="oops", error="builtins:ValueError", message="'none'")
     for one, other in zip(built.nodes, written.nodes, strict=True):
         assert one == (raised if other.name == "oops" else other)
     assert built.edges == written.edges
@@ -146,8 +146,8 @@ def test_definitions_stand_for_their_names() -> None:
     builder.chain("c", "w")
     graph = builder.build()
     assert graph.nodes[1:] == (
-        m.Call(name="c", graph="other"),
-        m.Await(name="w", program="audit_for_builder", input={"order": "'x'"}),
+        m.CallNode(name="c", graph="other"),
+        m.AwaitNode(name="w", program="audit_for_builder", input={"order": "'x'"}),
     )
 
 
@@ -163,7 +163,7 @@ def test_a_type_that_graphs_do_not_have_is_refused(spec: Any) -> None:
         GraphBuilder("a", input={"n": spec})
 
 
-def test_what_has_no_name_is_refused() -> None:
+def test_object_without_name_is_refused() -> None:
     thing: Any = 3
     with pytest.raises(InputError, match="3 has no name"):
         GraphBuilder("a").worker("w", thing)
@@ -186,7 +186,9 @@ def problems_of(add: Callable[[GraphBuilder], object]) -> list[str]:
         (lambda b: b.assign("a", {"x": "1 +"}), "a.variables.x: this is no Python"),
     ],
 )
-def test_problems_name_what_was_written(add: Callable[[GraphBuilder], object], told: str) -> None:
+def test_problems_use_the_names_of_the_builder(
+    add: Callable[[GraphBuilder], object], told: str
+) -> None:
     (problem,) = problems_of(add)
     assert problem.startswith(told)
 
@@ -201,15 +203,15 @@ def test_durations_may_be_timedeltas(duration: timedelta, text: str, number: flo
     builder.hook("answer", "topic", timeout=duration)
     builder.sleep("pause", duration)
     work, answer, pause = builder.build().nodes[1:]
-    assert isinstance(work, m.Worker)
+    assert isinstance(work, m.WorkerNode)
     assert work.timeout == number
-    assert isinstance(answer, m.Hook)
-    assert isinstance(pause, m.Hook)
+    assert isinstance(answer, m.HookNode)
+    assert isinstance(pause, m.HookNode)
     assert (answer.sleep, pause.sleep) == (text, text)
 
 
 @pytest.mark.parametrize("timeout", ["30", True])
-def test_a_time_limit_that_is_no_duration_is_told(timeout: Any) -> None:
+def test_timeout_that_is_no_duration_is_reported(timeout: Any) -> None:
     told = problems_of(lambda b: b.worker("w", "some_task", timeout=timeout))
     assert told == [
         f"w.timeout: {timeout!r} is not a number of seconds; pass a number, or a timedelta"
@@ -233,7 +235,7 @@ class Size(enum.IntEnum):
 def test_values_stand_for_themselves(value: Any, text: str) -> None:
     builder = GraphBuilder("plain")
     builder.output("out", value)
-    assert builder.build().nodes[1] == m.Output(name="out", value=text)
+    assert builder.build().nodes[1] == m.OutputNode(name="out", value=text)
 
 
 def doubled(times: int) -> Any:
@@ -264,7 +266,7 @@ ENDLESS.append(ENDLESS)
     ],
     ids=["inf", "nan", "timedelta", "set", "integer", "text", "doubled", "endless"],
 )
-def test_values_without_a_form_are_told(value: Any, told: str) -> None:
+def test_values_without_an_expression_are_reported(value: Any, told: str) -> None:
     (argument,) = problems_of(lambda b: b.worker("w", "some_task", input={"n": value}))
     assert argument.startswith(f"w.input.n: {told}")
 

@@ -1,4 +1,4 @@
-"""What graphs look like that functions are compiled to."""
+"""The nodes and edges of compiled functions."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def compiled(fn: Any) -> m.Graph:
 
 
 def kinds(model: m.Graph) -> list[str]:
-    return [type(node).__name__ for node in model.nodes]
+    return [type(node).__name__.removesuffix("Node") for node in model.nodes]
 
 
 def of_kind(model: m.Graph, kind: type[Any]) -> list[Any]:
@@ -62,7 +62,7 @@ def test_straight_code_is_few_nodes() -> None:
 
     model = compiled(fn)
     assert kinds(model) == ["Trigger", "Assign", "Worker", "Branch", "Output", "Output"]
-    (worker,) = of_kind(model, m.Worker)
+    (worker,) = of_kind(model, m.WorkerNode)
     assert (worker.task, worker.input, worker.output) == (
         "corpus_double",
         {"x": "c"},
@@ -70,7 +70,7 @@ def test_straight_code_is_few_nodes() -> None:
     )
 
 
-def test_what_is_around_is_known_when_it_is_compiled() -> None:
+def test_outer_constants_are_read_at_compile_time() -> None:
     limit = 7
 
     @task
@@ -80,11 +80,11 @@ def test_what_is_around_is_known_when_it_is_compiled() -> None:
     async def fn(a: int) -> Any:
         return await compiling_local(a + limit)
 
-    (worker,) = of_kind(compiled(fn), m.Worker)
+    (worker,) = of_kind(compiled(fn), m.WorkerNode)
     assert worker.input == {"x": "a + 7"}
 
 
-def test_a_loop_takes_along_what_it_sets_and_nothing_else() -> None:
+def test_cycle_passes_on_only_variables_that_the_loop_sets() -> None:
     async def fn(n: int, step: int) -> Any:
         total, kept = 0, step * 2
         while total < n:
@@ -92,7 +92,7 @@ def test_a_loop_takes_along_what_it_sets_and_nothing_else() -> None:
             total = other
         return total
 
-    (cycle,) = of_kind(compiled(fn), m.Cycle)
+    (cycle,) = of_kind(compiled(fn), m.CycleNode)
     assert cycle.input == {"total": "total"}
 
 
@@ -111,7 +111,7 @@ def test_a_loop_that_others_join_returns_to_the_beginning() -> None:
     assert kinds(compiled(alone))[:3] == ["Trigger", "Hook", "Branch"]
     model = compiled(joined)
     assert kinds(model)[:4] == ["Trigger", "Assign", "Hook", "Branch"]
-    (cycle,) = of_kind(model, m.Cycle)
+    (cycle,) = of_kind(model, m.CycleNode)
     assert cycle.input == {"turn": "1", "n": "n"}
 
 
@@ -133,11 +133,11 @@ def test_gathered_calls_are_side_by_side() -> None:
     assert begun == ["corpus_double", "corpus_double_2"]
 
 
-def test_errors_are_named_with_what_they_are() -> None:
+def test_raised_errors_have_type_name_and_bases() -> None:
     async def fn(a: int) -> Any:
         raise TooMuch(f"{a}")
 
-    (error,) = of_kind(compiled(fn), m.Raise)
+    (error,) = of_kind(compiled(fn), m.RaiseNode)
     module = TooMuch.__module__
     assert (error.error, error.bases) == (f"{module}:TooMuch", (f"{module}:Refused",))
 
@@ -181,7 +181,7 @@ def test_arguments_that_may_fit_are_passed() -> None:
             x = n
         return await corpus_double(order.total + untyped)
 
-    assert len(of_kind(compiled(fn), m.Worker)) == 6
+    assert len(of_kind(compiled(fn), m.WorkerNode)) == 6
 
 
 def test_a_task_may_name_types_that_are_defined_later() -> None:
@@ -191,7 +191,7 @@ def test_a_task_may_name_types_that_are_defined_later() -> None:
     async def fn(a: int) -> Any:
         await compiling_early(a)
 
-    assert len(of_kind(compiled(fn), m.Worker)) == 1
+    assert len(of_kind(compiled(fn), m.WorkerNode)) == 1
 
 
 def test_comments_do_not_change_the_digest() -> None:
@@ -207,7 +207,7 @@ def test_comments_do_not_change_the_digest() -> None:
     assert graph(name="compiling_digest")(fn).digest == first.digest
 
 
-def test_all_problems_of_a_line_are_told() -> None:
+def test_all_problems_of_a_line_are_reported() -> None:
     async def fn(a: int) -> Any:
         return [{a}, {a, 1}, await corpus_double(b=a)]  # type: ignore[call-arg]
 

@@ -1,4 +1,4 @@
-"""What can't be read of a document excuses what it may be the reason for, and nothing else."""
+"""Checks don't report problems that unreadable input may explain, and report all others."""
 
 import pytest
 
@@ -57,14 +57,14 @@ def activity(text: str) -> tuple[str, str]:
         ("[a -> b]", "[a -> b, {to: b, bind: e}]", "from: the field 'from'"),
         (*activity("c: {assign: {x: 1}, jbo: {}}"), "c.jbo: there is no field 'jbo'"),
         (*activity("c: {assign: {x: 1}, hue: {}}"), "c.hue: there is no field 'hue'"),
-        (*activity("c: {asign: {x: 1}}"), "c: this does not say what it is"),
-        (*activity("c: {hue: 1}"), "c: this does not say what it is"),
-        (*activity("c: interupt"), "c: 'interupt' does not say"),
+        (*activity("c: {asign: {x: 1}}"), "c: the kind of activity is missing"),
+        (*activity("c: {hue: 1}"), "c: the kind of activity is missing"),
+        (*activity("c: interupt"), "c: 'interupt' is not a kind"),
         (*activity("c: {worker: t, timeout: x}"), "c.timeout: this is a text"),
         (*activity("c: {worker: t, output: [x]}"), "c.output: this is a list"),
     ],
 )
-def test_what_can_not_be_read_elsewhere_hides_nothing(old: str, new: str, problem: str) -> None:
+def test_unreadable_input_elsewhere_hides_no_problem(old: str, new: str, problem: str) -> None:
     assert told(BASE) == [CLASH, UNKNOWN]
     found = told(BASE.replace(old, new))
     (other,) = set(found) - {CLASH, UNKNOWN}
@@ -85,7 +85,7 @@ def test_what_can_not_be_read_elsewhere_hides_nothing(old: str, new: str, proble
         "*nowhere",
     ],
 )
-def test_what_may_set_variables_excuses_what_comes_behind_it_only(node: str) -> None:
+def test_unreadable_node_excuses_only_later_nodes(node: str) -> None:
     text = f"""\
 graph: g
 input: {{n: int}}
@@ -108,7 +108,7 @@ transitions: [before -> early -> c -> late -> behind]
 @pytest.mark.parametrize(
     "lost", ["a => b", "{from: a, to: [[b]]}", "{to: b}", "{from: [[a]], to: b, bind: e}"]
 )
-def test_a_lost_transition_excuses_what_it_may_carry(lost: str) -> None:
+def test_missing_transition_excuses_variables_it_may_bind(lost: str) -> None:
     text = f"""\
 graph: g
 input: {{n: int}}
@@ -123,7 +123,7 @@ transitions: [start -> a, start -> w -> b -> way, {lost}]
     assert len(told(text)) == 1
 
 
-def test_a_variable_that_nothing_sets_is_told_without_transitions() -> None:
+def test_unset_variable_is_reported_without_transitions() -> None:
     found = told(BASE.replace("[a -> b]", "a -> b"))
     lost = "transitions: this is a text; write a list, such as `- charge -> ship`"
     assert found == [CLASH, UNKNOWN, lost]
@@ -132,8 +132,12 @@ def test_a_variable_that_nothing_sets_is_told_without_transitions() -> None:
 @pytest.mark.parametrize(
     ("activities", "transitions", "problem"),
     [
-        ("{hue: 1}", "[a -> b]", "a: this does not say"),
-        ("{spread: '[1]', item: x}, all: {hue: x}", "[a -> all -> b]", "all: this does not say"),
+        ("{hue: 1}", "[a -> b]", "a: the kind of activity is missing"),
+        (
+            "{spread: '[1]', item: x}, all: {hue: x}",
+            "[a -> all -> b]",
+            "all: the kind of activity is missing",
+        ),
         ("{hook: , cycle: maybe}, c: {cycle: a}", "[a -> c, a -> b]", "a.cycle: this is a text"),
         ("{worker: t, pending: maybe}", "[{from: a, to: b, on: pending}]", "a.pending: this is"),
         ("{signal: t, kind: 1}", "[a -> b]", "a.kind: there is no field"),
@@ -143,7 +147,7 @@ def test_a_variable_that_nothing_sets_is_told_without_transitions() -> None:
         ("branch, c: {worker: t}", "[{from: a, to: b, hue: n}, a -> c]", "hue: there is no field"),
     ],
 )
-def test_nothing_is_told_for_another_reason(
+def test_unreadable_input_causes_no_further_problems(
     activities: str, transitions: str, problem: str
 ) -> None:
     text = (
@@ -161,7 +165,7 @@ def test_activities_that_can_not_be_read_excuse_their_transitions() -> None:
     assert found[0] == "a list is no key; use a word as the key"
 
 
-def test_edges_of_what_can_not_be_read_are_judged() -> None:
+def test_edges_of_unreadable_nodes_are_checked() -> None:
     text = BASE.replace(
         "transitions: [a -> b]", "  lost: {hue: 1}\ntransitions:\n  - a -> lots -> b"
     )

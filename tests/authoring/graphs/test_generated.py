@@ -1,4 +1,4 @@
-"""Functions that nobody wrote: nested at random, compiled, and compared with the plain function."""
+"""Randomly generated functions, compiled and compared with the plain function."""
 
 import linecache
 from collections.abc import Callable, Iterator

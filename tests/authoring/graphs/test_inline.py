@@ -1,4 +1,4 @@
-"""The function of a graph as plain Python, beside its runs."""
+"""`perdure.inline` compared with runs of the same graph."""
 
 import asyncio
 import gc
@@ -69,3 +69,21 @@ async def test_only_calls_run_inline() -> None:
 async def test_only_graphs_run_inline() -> None:
     with pytest.raises(InputError, match="is a workflow"):
         await perdure.inline(corpus_workflow(1))
+
+
+@task(timeout=0.05)
+async def inline_late() -> None:
+    await asyncio.sleep(60)
+
+
+@graph
+async def inline_is_late() -> str:
+    try:
+        await inline_late()
+    except TimeoutError as error:
+        return str(error)
+    return "in time"
+
+
+async def test_tasks_have_their_timeouts() -> None:
+    assert await perdure.inline(inline_is_late()) == ("task 'inline_late' took longer than 0.05 s")

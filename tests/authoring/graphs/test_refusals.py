@@ -1,4 +1,4 @@
-"""What can't be compiled is refused with its line, what stands there, and what to write instead."""
+"""Refusals of the compiler name the line, the code, and what to write instead."""
 
 import inspect
 from pathlib import Path
@@ -10,7 +10,7 @@ from perdure import InputError
 from perdure.authoring.graphs.compiler.function import compile_function
 from perdure.authoring.graphs.decorator import graph
 from perdure.core.errors import CannotCompile
-from perdure.core.graph.model import Place
+from perdure.core.graph.model import SourceLocation
 from tests.authoring.graphs import refused
 from tests.authoring.graphs.corpus_tasks import corpus_double
 
@@ -57,19 +57,19 @@ async def passes_text() -> int:
     return await whole("text")  # type: ignore[arg-type]
 
 
-def test_what_is_wrong_with_a_call_is_told_where_it_stands() -> None:
+def test_problem_of_a_call_has_its_position() -> None:
     with pytest.raises(CannotCompile) as caught:
         graph(passes_text)
     (problem,) = caught.value.problems
     assert problem.what == "'text' is of type str, and 'n' of the graph 'refusals_whole' is int"
-    assert problem.where == Place(__file__, passes_text.__code__.co_firstlineno + 1, 24)
+    assert problem.where == SourceLocation(__file__, passes_text.__code__.co_firstlineno + 1, 24)
     assert str(caught.value).startswith("graph 'passes_text' can't be compiled: ")
 
 
-TOO_LONG = "\n".join(["async def long(x: int):", *["    x = await corpus_double(x)"] * 70])
+TOO_LONG = "\n".join(["async def long(x: int):", *["    x = await corpus_double(x)"] * 600])
 
 
-def test_a_path_that_is_too_long_is_told_where_it_becomes_so(tmp_path: Path) -> None:
+def test_too_long_path_is_reported_where_it_exceeds_the_limit(tmp_path: Path) -> None:
     file = tmp_path / "too_long.py"
     file.write_text(TOO_LONG)
     names: dict[str, Any] = {"corpus_double": corpus_double}
@@ -77,9 +77,10 @@ def test_a_path_that_is_too_long_is_told_where_it_becomes_so(tmp_path: Path) -> 
     with pytest.raises(CannotCompile) as caught:
         graph(names["long"])
     (problem,) = caught.value.problems
-    assert problem.what == "this is step 61 on its path, and 60 is the most"
+    assert "the id of its step may take 1,025 bytes, of 1,024" in problem.what
     assert problem.remedy == "await some of it in a loop, or in a workflow"
-    assert problem.where == Place(str(file), 61, 9)
+    assert problem.where is not None
+    assert f"this is step {problem.where.line} on its path" in problem.what
 
 
 def plain(x: int) -> int:

@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.authoring.graphs import tree
-from perdure.authoring.graphs.kinds import KINDS
+from perdure.authoring.graphs import yaml_values as tree
+from perdure.authoring.graphs.builder import GraphBuilder
+from perdure.authoring.graphs.node_syntax import NODE_SYNTAX
 from perdure.authoring.graphs.yaml import load_graph, read_graphs
 from perdure.core.errors import GraphInvalid, InputError
 from perdure.core.graph import model as m
 from perdure.core.graph.checking import problems_of
+from perdure.core.graph.drawing import text
 from perdure.core.limits import MAX_EXPRESSION_BITS
 
 ORDER = """\
@@ -93,7 +95,7 @@ def recorded() -> list[tuple[str, str, list[str]]]:
 @pytest.mark.parametrize(
     ("document", "said"), [case[1:] for case in recorded()], ids=[case[0] for case in recorded()]
 )
-def test_a_problem_is_told_with_its_line_and_column(document: str, said: list[str]) -> None:
+def test_problem_has_line_and_column(document: str, said: list[str]) -> None:
     assert refused(document) == said
 
 
@@ -106,7 +108,7 @@ def test_a_graph_is_read() -> None:
         "amount": m.FieldType("float"),
         "note": m.FieldType("str", required=False, default=""),
     }
-    assert nodes["charge"] == m.Worker(
+    assert nodes["charge"] == m.WorkerNode(
         name="charge",
         task="charge_by_hand",
         input={"order": "order_id", "amount": "amount"},
@@ -114,10 +116,10 @@ def test_a_graph_is_read() -> None:
         retry=m.RetryRule(attempts=3),
         timeout=30.0,
     )
-    assert nodes["approval"] == m.Hook(
+    assert nodes["approval"] == m.HookNode(
         name="approval", topic="approved", key="order_id", sleep="3600"
     )
-    assert nodes["done"] == m.Output(name="done", value="{'receipt': (receipt)}")
+    assert nodes["done"] == m.OutputNode(name="done", value="{'receipt': (receipt)}")
     assert graph.edges == (
         m.Edge("start", "charge"),
         m.Edge("charge", "approval"),
@@ -129,9 +131,9 @@ def test_a_graph_is_read() -> None:
 
 def test_every_kind_can_be_written() -> None:
     graph = load_graph(EVERYTHING)
-    assert {type(node) for node in graph.nodes} == {kind.node for kind in KINDS.values()}
+    assert {type(node) for node in graph.nodes} == {kind.node for kind in NODE_SYNTAX.values()}
     nodes = {node.name: node for node in graph.nodes}
-    assert nodes["tell"] == m.Signal(
+    assert nodes["tell"] == m.SignalNode(
         name="tell",
         topic="told",
         all="customer",
@@ -140,24 +142,25 @@ def test_every_kind_can_be_written() -> None:
         scrub=True,
         code=202,
     )
-    assert nodes["stop_other"] == m.Interrupt(
+    assert nodes["stop_other"] == m.InterruptNode(
         name="stop_other", target="said", reason="'no'", throw=False, code=499, descend=True
     )
-    assert nodes["pause"] == m.Hook(name="pause", sleep="0.5")
-    assert nodes["again"] == m.Hook(name="again", cycle=True, job={"seen": "job.seen + 1"})
+    assert nodes["pause"] == m.HookNode(name="pause", sleep="0.5")
+    assert nodes["again"] == m.HookNode(name="again", cycle=True, job={"seen": "job.seen + 1"})
     assert m.Edge("answer", "stop_other", on="200") in graph.edges
     assert m.Edge("tell", "price") in graph.edges
 
 
 def test_every_field_of_the_model_can_be_written() -> None:
-    for kind in {each.node for each in KINDS.values()}:
-        ways = [each for each in KINDS.values() if each.node is kind]
+    for kind in {each.node for each in NODE_SYNTAX.values()}:
+        ways = [each for each in NODE_SYNTAX.values() if each.node is kind]
         written = {field for each in ways for field, _ in each.fields.values()}
         written |= {each.main for each in ways if each.main is not None}
+        written |= {f"{each.main}_from" for each in ways if each.reads == "name"}
         assert set(kind.__struct_fields__) - {"name"} == written, kind
 
 
-def test_many_problems_are_told_at_once_in_the_order_of_lines() -> None:
+def test_many_problems_are_reported_in_line_order() -> None:
     text = ORDER.replace("order: order_id", "order: ordre_id").replace(
         "timeout: 30\n", "timeout: 0\n"
     )
@@ -172,14 +175,14 @@ def test_many_problems_are_told_at_once_in_the_order_of_lines() -> None:
     ]
 
 
-def test_what_can_not_be_read_does_not_hide_the_rest() -> None:
+def test_unreadable_parts_do_not_hide_other_problems() -> None:
     text = ORDER.replace("hook: approved", "hok: approved").replace(
         "timeout: 30\n", "timeout: soon\n"
     )
     text = text.replace("{output: {receipt: receipt}}", "{output: 'receipt +'}")
     assert refused(text.replace("errors: [ValueError]", "errors: [a b]")) == [
         "12:14: charge.timeout: this is a text; write a number of seconds",
-        "13:13: approval: this does not say what it is; did you mean 'hook'?",
+        "13:13: approval: the kind of activity is missing; did you mean 'hook'?",
         "15:18: done.output: this is no Python (invalid syntax); "
         "write one expression, which has a value",
         "20:51: edge 4.errors: 'a b' is no name of an error; "
@@ -188,7 +191,9 @@ def test_what_can_not_be_read_does_not_hide_the_rest() -> None:
 
 
 def test_a_control_character_is_located() -> None:
-    assert refused("graph: a\nversion: b\x07\n")[0].startswith("2:11: this is no YAML (special")
+    assert refused("graph: a\nversion: b\x07\n")[0].startswith(
+        "2:11: this is not valid YAML (special"
+    )
 
 
 def test_a_name_that_is_too_long_is_refused() -> None:
@@ -203,7 +208,7 @@ def test_on_stays_a_word_and_so_do_yes_and_no() -> None:
         "graph: on\nactivities: {yes: {worker: no}, off: branch, n: {worker: 'y'}}\n"
         "transitions: [yes -> off -> n]\n"
     )
-    assert (graph.name, graph.nodes[1]) == ("on", m.Worker(name="yes", task="no"))
+    assert (graph.name, graph.nodes[1]) == ("on", m.WorkerNode(name="yes", task="no"))
 
 
 def output_of(written: str) -> m.AnyNode:
@@ -211,19 +216,19 @@ def output_of(written: str) -> m.AnyNode:
     return load_graph(f"graph: a\nactivities:\n  o:\n    output: {written}\n").nodes[1]
 
 
-def test_a_folded_text_is_what_yaml_says() -> None:
+def test_folded_text_follows_yaml_rules() -> None:
     folded = ">-\n      'a long text\n      that is folded,\n      twice'"
-    assert output_of(folded) == m.Output(name="o", value="'a long text that is folded, twice'")
-    assert output_of(">-\n      [1,\n\n      2]") == m.Output(name="o", value="[1,\n2]")
-    assert output_of(">\n      [1,\n      2]") == m.Output(name="o", value="[1, 2]\n")
-    assert output_of("\"'\\a'\"") == m.Output(name="o", value="'\a'")
+    assert output_of(folded) == m.OutputNode(name="o", value="'a long text that is folded, twice'")
+    assert output_of(">-\n      [1,\n\n      2]") == m.OutputNode(name="o", value="[1,\n2]")
+    assert output_of(">\n      [1,\n      2]") == m.OutputNode(name="o", value="[1, 2]\n")
+    assert output_of("\"'\\a'\"") == m.OutputNode(name="o", value="'\a'")
 
 
 @pytest.mark.parametrize("digits", [20, 21, 30, 310, tree.MAX_DIGITS])
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_a_whole_number_stays_exact(sign: str, digits: int) -> None:
     number = sign + "123456789" * (digits // 9) + "9" * (digits % 9)
-    assert output_of(number) == m.Output(name="o", value=number)
+    assert output_of(number) == m.OutputNode(name="o", value=number)
     graph = load_graph(
         f"graph: a\ninput: {{n: {{type: int, default: {number}}}}}\nactivities: {{s: trigger}}\n"
     )
@@ -251,7 +256,7 @@ def test_aliases_stand_for_what_they_name() -> None:
         "graph: a\nactivities:\n  v: {worker: t, retry: &twice {attempts: 2}}\n"
         "  w: {worker: t, retry: *twice}\n"
     )
-    assert graph.nodes[2] == m.Worker(name="w", task="t", retry=m.RetryRule(attempts=2))
+    assert graph.nodes[2] == m.WorkerNode(name="w", task="t", retry=m.RetryRule(attempts=2))
 
 
 def test_aliases_of_aliases_are_bounded() -> None:
@@ -271,7 +276,7 @@ def test_an_anchor_does_not_hold_itself() -> None:
 
 def test_nesting_is_bounded() -> None:
     assert refused("graph: " + "[" * 5000) == [
-        "1:27: this is nested more than 20 levels deep; write it flatter"
+        "1:27: this is nested more than 20 levels deep; nest it less deeply"
     ]
 
 
@@ -285,7 +290,7 @@ def test_a_graph_without_a_trigger_begins_where_nothing_leads_to() -> None:
         "graph: a\nactivities: {v: {worker: t}, w: {worker: t}, x: {worker: t}}\n"
         "transitions: [v -> x, w -> x]\n"
     )
-    assert graph.nodes[0] == m.Trigger(name="start")
+    assert graph.nodes[0] == m.TriggerNode(name="start")
     assert graph.edges[2:] == (m.Edge("start", "v"), m.Edge("start", "w"))
 
 
@@ -358,7 +363,7 @@ words = st.sampled_from(
     [
         *("graph", "activities", "transitions", "input", "output", "a", "b", "a -> b", "on"),
         *("error", "when", "from", "to", "1", "true", "null", "a + 1", "'x'", "result", "item"),
-        *("into", "collect", *KINDS),
+        *("into", "collect", *NODE_SYNTAX),
     ]
 )
 values = st.recursive(
@@ -407,3 +412,51 @@ def test_any_damage_leaves_a_graph_or_is_refused(
     for start, length, new in damages:
         text = text[:start] + new + text[start + length :]
     judged(text)
+
+
+def test_a_threshold_is_read() -> None:
+    text = "graph: a\nthreshold: 2\nactivities: {w: {worker: t}}\n"
+    assert load_graph(text).threshold == 2
+    assert load_graph(text.replace("threshold: 2\n", "")).threshold == 0
+
+
+def test_an_await_may_be_retried() -> None:
+    (node,) = (
+        node
+        for node in load_graph(
+            "graph: a\nactivities: {w: {await: p, retry: {attempts: 3}}}\n"
+        ).nodes
+        if isinstance(node, m.AwaitNode)
+    )
+    assert node.retry == m.RetryRule(attempts=3)
+
+
+COMPUTED = """
+graph: computed
+input: {which: str}
+activities:
+  w: {worker: {expr: "'do_' + which"}, output: {}}
+  a: {await: {expr: which}, output: {}}
+  h: {hook: {expr: which}, key: 1, timeout: 5}
+  s: {signal: {expr: which}, key: 1}
+transitions:
+  - w -> a -> h -> s
+"""
+
+
+def test_names_may_be_computed() -> None:
+    found = {node.name: node for node in load_graph(COMPUTED).nodes}
+    assert found["w"] == m.WorkerNode(name="w", task_from="'do_' + which", output={})
+    assert found["a"] == m.AwaitNode(name="a", program_from="which", output={})
+    assert found["h"] == m.HookNode(name="h", topic_from="which", key="1", sleep="5")
+    assert found["s"] == m.SignalNode(name="s", topic_from="which", key="1")
+    b = GraphBuilder("computed", input={"which": str})
+    b.worker("w", b.computed("'do_' + which"), output={})
+    b.wait_for("a", b.computed("which"), output={})
+    b.hook("h", b.computed("which"), key="1", timeout="5")
+    b.signal("s", b.computed("which"), key="1")
+    b.chain("w", "a", "h", "s")
+    assert {node.name: node for node in b.build().nodes} == found
+    drawn = text(b.build())
+    assert "worker {'do_' + which}" in drawn
+    assert "hook {which}, key 1, up to 5 s" in drawn

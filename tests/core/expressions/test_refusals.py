@@ -134,7 +134,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP.keys())
-def test_a_text_that_nests_too_deep_is_told_by_its_tokens(text: str) -> None:
+def test_deep_nesting_is_refused_before_parsing(text: str) -> None:
     with pytest.raises(ExpressionProblem, match="nests too deep"):
         require_shallow(text)
 

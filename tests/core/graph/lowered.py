@@ -5,11 +5,12 @@ from typing import Any
 from perdure.core.codec import JsonCodec
 from perdure.core.graph import model as m
 from perdure.core.graph.lowering import lower
-from perdure.core.graph.state import GraphState, Scope
+from perdure.core.graph.state import GraphState, VariableScope
+from perdure.core.graph.transition import PASSED, StartingStep, StepResponse
 from perdure.core.graph.vertex import Arrow, Lowered, Plane, Vertex
-from perdure.core.graph.walk import PASSED, Answer, Begun, Walk
+from perdure.core.graph.walk import Walk
 
-BEGIN = m.Trigger(name="begin")
+BEGIN = m.TriggerNode(name="begin")
 
 
 def graph(*parts: m.AnyNode | m.Edge | tuple[str, str]) -> Lowered:
@@ -20,8 +21,8 @@ def graph(*parts: m.AnyNode | m.Edge | tuple[str, str]) -> Lowered:
     return lower(m.Graph("walked", known, tuple(e for e in edges if isinstance(e, m.Edge))))
 
 
-def worker(name: str, **more: Any) -> m.Worker:
-    return m.Worker(name=name, task="whatever", **more)
+def worker(name: str, **more: Any) -> m.WorkerNode:
+    return m.WorkerNode(name=name, task="whatever", **more)
 
 
 class Run:
@@ -30,16 +31,19 @@ class Run:
     def __init__(self, lowered: Lowered, **given: Any) -> None:
         self._lowered = lowered
         self.state = GraphState()
-        self.begun: dict[str, Begun] = {}
+        self.begun: dict[str, StartingStep] = {}
         self.skipped: list[str] = []
         self.walk = self.leave(lowered.trigger, (), given, PASSED)
 
     def vertex(self, name: str) -> Vertex:
         return vertex_of(self._lowered, name)
 
-    def leave(self, vertex: Vertex, plane: Plane, scope: Scope, answer: Answer) -> Walk:
+    def leave(
+        self, vertex: Vertex, plane: Plane, scope: VariableScope, answer: StepResponse
+    ) -> Walk:
         self.walk = Walk(self.state, JsonCodec())
         self.walk.leave(vertex, plane, scope, answer)
+        self.walk.advance()
         self.begun.update({each.vertex.step(each.plane): each for each in self.walk.begun})
         self.skipped.extend(self.walk.skipped)
         return self.walk
@@ -48,7 +52,7 @@ class Run:
         """The step has its answer."""
         begun = self.begun.pop(step)
         plane = (*begun.plane, 0) if begun.vertex.opens_planes else begun.plane
-        return self.leave(begun.vertex, plane, begun.scope, Answer(result, **more))
+        return self.leave(begun.vertex, plane, begun.scope, StepResponse(result, **more))
 
     def turn(self, step: str, number: int) -> Walk:
         """The cycle activity goes back, for the so-manieth time."""

@@ -10,12 +10,12 @@ EVIL = "</svg><script>alert(\"x\" && 'y')</script>\n]} --> end %%"
 GRAPH = m.Graph(
     "order",
     (
-        m.Trigger(name="start"),
-        m.Hook(name="again", cycle=True),
-        m.Worker(name="charge", task="charge_card"),
-        m.Hook(name="approval", topic="approved", key="n", sleep="60"),
-        m.Cycle(name="turn", to="again"),
-        m.Output(name="done", value=repr(EVIL)),
+        m.TriggerNode(name="start"),
+        m.HookNode(name="again", cycle=True),
+        m.WorkerNode(name="charge", task="charge_card"),
+        m.HookNode(name="approval", topic="approved", key="n", sleep="60"),
+        m.CycleNode(name="turn", to="again"),
+        m.OutputNode(name="done", value=repr(EVIL)),
     ),
     (
         m.Edge("start", "again"),
@@ -32,7 +32,12 @@ GRAPH = m.Graph(
 
 BROKEN = m.Graph(
     "broken",
-    (m.Branch(name="a"), m.Branch(name="b"), m.Branch(name="a"), m.Cycle(name="c", to="nowhere")),
+    (
+        m.BranchNode(name="a"),
+        m.BranchNode(name="b"),
+        m.BranchNode(name="a"),
+        m.CycleNode(name="c", to="nowhere"),
+    ),
     (m.Edge("a", "b"), m.Edge("b", "a"), m.Edge("b", "x"), m.Edge("a", "a")),
 )
 
@@ -115,7 +120,7 @@ def test_a_graph_that_is_wrong_is_drawn_all_the_same(graph: m.Graph) -> None:
 
 
 def test_a_large_graph_is_drawn() -> None:
-    nodes = tuple(m.Branch(name=f"b{n}") for n in range(1000))
+    nodes = tuple(m.BranchNode(name=f"b{n}") for n in range(1000))
     chain = [m.Edge(f"b{n}", f"b{n + 1}") for n in range(999)]
     jumps = [m.Edge("b0", f"b{n}", when="1") for n in range(2, 1000)]
     ET.fromstring(svg(m.Graph("large", nodes, (*chain, *jumps))))

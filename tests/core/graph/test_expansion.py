@@ -10,12 +10,12 @@ WHOLE = m.FieldType("int")
 PRICE = m.Graph(
     "price",
     (
-        m.Trigger(name="start", job={"asked": "amount"}, keys={"a": "amount"}),
-        m.Worker(name="quote", task="quote", input={"amount": "amount", "all": "input"}),
-        m.Worker(name="note", task="note"),
-        m.Branch(name="way"),
-        m.Output(name="cheap", value="quote"),
-        m.Output(name="dear", value="[quote * rate for quote in [quote]][0]"),
+        m.TriggerNode(name="start", job={"asked": "amount"}, keys={"a": "amount"}),
+        m.WorkerNode(name="quote", task="quote", input={"amount": "amount", "all": "input"}),
+        m.WorkerNode(name="note", task="note"),
+        m.BranchNode(name="way"),
+        m.OutputNode(name="cheap", value="quote"),
+        m.OutputNode(name="dear", value="[quote * rate for quote in [quote]][0]"),
     ),
     (
         m.Edge("start", "quote"),
@@ -28,12 +28,12 @@ PRICE = m.Graph(
 )
 
 
-def calling(call: m.Call, *edges: m.Edge, name: str = "shop") -> m.Graph:
+def calling(call: m.CallNode, *edges: m.Edge, name: str = "shop") -> m.Graph:
     nodes = (
-        m.Trigger(name="start"),
+        m.TriggerNode(name="start"),
         call,
-        m.Worker(name="oops", task="oops"),
-        m.Output(name="end", value="input"),
+        m.WorkerNode(name="oops", task="oops"),
+        m.OutputNode(name="end", value="input"),
     )
     edges = (m.Edge("start", call.name), m.Edge(call.name, "end"), *edges)
     return m.Graph(name, nodes, (*edges, m.Edge("start", "oops")), input={"n": WHOLE})
@@ -42,7 +42,7 @@ def calling(call: m.Call, *edges: m.Edge, name: str = "shop") -> m.Graph:
 def expanded(graph: m.Graph, *known: m.Graph) -> m.Graph:
     by_name = {each.name: each for each in known}
     found = expand(graph, by_name.get, by_name)
-    assert not any(isinstance(node, m.Call) for node in found.nodes)
+    assert not any(isinstance(node, m.CallNode) for node in found.nodes)
     assert [str(problem) for problem in problems_of(found)] == []
     return found
 
@@ -55,10 +55,10 @@ def refused(graph: m.Graph, *known: m.Graph) -> list[str]:
 
 
 def test_a_call_becomes_the_nodes_of_its_graph() -> None:
-    call = m.Call(name="p", graph="price", input={"amount": "n"}, output={"cost": "result + 1"})
+    call = m.CallNode(name="p", graph="price", input={"amount": "n"}, output={"cost": "result + 1"})
     graph = expanded(calling(call, m.Edge("p", "oops", when="result > 9")), PRICE)
     nodes = {node.name: node for node in graph.nodes}
-    assert nodes["p/start"] == m.Assign(
+    assert nodes["p/start"] == m.AssignNode(
         name="p/start",
         set={
             "p__amount": "n",
@@ -67,17 +67,17 @@ def test_a_call_becomes_the_nodes_of_its_graph() -> None:
         },
         job={"asked": "p__amount"},
     )
-    assert nodes["p/quote"] == m.Worker(
+    assert nodes["p/quote"] == m.WorkerNode(
         name="p/quote",
         task="quote",
         input={"amount": "p__amount", "all": "p__input"},
         output={"p__quote": "result"},
     )
-    assert nodes["p/cheap"] == m.Assign(name="p/cheap", set={"p__result": "p__quote"})
-    assert nodes["p/dear"] == m.Assign(
+    assert nodes["p/cheap"] == m.AssignNode(name="p/cheap", set={"p__result": "p__quote"})
+    assert nodes["p/dear"] == m.AssignNode(
         name="p/dear", set={"p__result": "[quote * p__rate for quote in [p__quote]][0]"}
     )
-    assert nodes["p"] == m.Assign(name="p", set={"cost": "p__result + 1"})
+    assert nodes["p"] == m.AssignNode(name="p", set={"cost": "p__result + 1"})
     assert set(graph.edges) == {
         m.Edge("start", "p/start"),
         m.Edge("p", "end"),
@@ -94,15 +94,17 @@ def test_a_call_becomes_the_nodes_of_its_graph() -> None:
 
 
 def test_without_output_the_result_has_the_name_of_the_call() -> None:
-    graph = expanded(calling(m.Call(name="p", graph="price", input={"amount": "n"})), PRICE)
-    assert m.Assign(name="p", set={"p": "p__result"}) in graph.nodes
+    graph = expanded(calling(m.CallNode(name="p", graph="price", input={"amount": "n"})), PRICE)
+    assert m.AssignNode(name="p", set={"p": "p__result"}) in graph.nodes
 
 
 def test_outputs_of_a_call_are_mapped_all_at_once() -> None:
-    call = m.Call(name="p", graph="price", input={"amount": "n"}, output={"n": "result", "m": "n"})
+    call = m.CallNode(
+        name="p", graph="price", input={"amount": "n"}, output={"n": "result", "m": "n"}
+    )
     graph = expanded(calling(call), PRICE)
     assert (
-        m.Assign(
+        m.AssignNode(
             name="p",
             set={"p__out_n": "p__result", "p__out_m": "n", "n": "p__out_n", "m": "p__out_m"},
         )
@@ -114,11 +116,11 @@ def test_errors_that_the_graph_does_not_handle_are_the_calls() -> None:
     inner = m.Graph(
         "inner",
         (
-            m.Trigger(name="start"),
-            m.Worker(name="risky", task="t"),
-            m.Worker(name="safe", task="t"),
-            m.Worker(name="mend", task="t", input={"e": "e"}),
-            m.Output(name="end", value="1"),
+            m.TriggerNode(name="start"),
+            m.WorkerNode(name="risky", task="t"),
+            m.WorkerNode(name="safe", task="t"),
+            m.WorkerNode(name="mend", task="t", input={"e": "e"}),
+            m.OutputNode(name="end", value="1"),
         ),
         (
             m.Edge("start", "risky"),
@@ -130,7 +132,7 @@ def test_errors_that_the_graph_does_not_handle_are_the_calls() -> None:
         ),
         input={},
     )
-    call = m.Call(name="c", graph="inner")
+    call = m.CallNode(name="c", graph="inner")
     graph = expanded(calling(call, m.Edge("c", "oops", on="error", bind="problem")), inner)
     caught = [edge for edge in graph.edges if edge.target == "oops" and edge.on == "error"]
     assert {edge.source for edge in caught} == {"c", "c/start", "c/risky", "c/mend", "c/end"}
@@ -145,40 +147,42 @@ def test_errors_that_the_graph_does_not_handle_are_the_calls() -> None:
 def test_a_graph_without_outputs_results_in_its_job() -> None:
     inner = m.Graph(
         "inner",
-        (m.Trigger(name="start"), m.Worker(name="w", task="t", job={"x": "result"})),
+        (m.TriggerNode(name="start"), m.WorkerNode(name="w", task="t", job={"x": "result"})),
         (m.Edge("start", "w"),),
     )
-    graph = expanded(calling(m.Call(name="c", graph="inner")), inner)
+    graph = expanded(calling(m.CallNode(name="c", graph="inner")), inner)
     assert m.Edge("c/w", "c") in graph.edges
-    assert m.Assign(name="c", set={"c__result": "job or None", "c": "c__result"}) in graph.nodes
+    assert m.AssignNode(name="c", set={"c__result": "job or None", "c": "c__result"}) in graph.nodes
 
 
 def test_calls_within_calls_keep_their_names_apart() -> None:
-    middle = calling(m.Call(name="p", graph="price", input={"amount": "n"}), name="middle")
-    graph = expanded(calling(m.Call(name="m", graph="middle", input={"n": "n"})), middle, PRICE)
+    middle = calling(m.CallNode(name="p", graph="price", input={"amount": "n"}), name="middle")
+    graph = expanded(calling(m.CallNode(name="m", graph="middle", input={"n": "n"})), middle, PRICE)
     nodes = {node.name: node for node in graph.nodes}
-    assert isinstance(nodes["m/p/quote"], m.Worker)
+    assert isinstance(nodes["m/p/quote"], m.WorkerNode)
     assert nodes["m/p/quote"].input["amount"] == "m__p__amount"
 
 
 def test_variables_around_that_look_alike_are_left_alone() -> None:
-    call = m.Call(name="p", graph="price", input={"amount": "n"}, output={"p__amount": "result"})
+    call = m.CallNode(
+        name="p", graph="price", input={"amount": "n"}, output={"p__amount": "result"}
+    )
     graph = expanded(calling(call), PRICE)
-    assert m.Assign(name="p", set={"p__amount": "p___result"}) in graph.nodes
+    assert m.AssignNode(name="p", set={"p__amount": "p___result"}) in graph.nodes
 
 
 def test_loops_and_spreads_are_renamed_too() -> None:
     inner = m.Graph(
         "inner",
         (
-            m.Trigger(name="start"),
-            m.Assign(name="zero", set={"n": "0"}),
-            m.Hook(name="again", cycle=True),
-            m.Spread(name="each", items="range(n)", item="x", index="i"),
-            m.Aggregate(name="all", of="each", collect="x + i", into="xs"),
-            m.Branch(name="way"),
-            m.Cycle(name="turn", to="again", input={"n": "n + 1"}),
-            m.Output(name="end", value="xs"),
+            m.TriggerNode(name="start"),
+            m.AssignNode(name="zero", set={"n": "0"}),
+            m.HookNode(name="again", cycle=True),
+            m.SpreadNode(name="each", items="range(n)", item="x", index="i"),
+            m.AggregateNode(name="all", of="each", collect="x + i", into="xs"),
+            m.BranchNode(name="way"),
+            m.CycleNode(name="turn", to="again", input={"n": "n + 1"}),
+            m.OutputNode(name="end", value="xs"),
         ),
         (
             m.Edge("start", "zero"),
@@ -191,22 +195,22 @@ def test_loops_and_spreads_are_renamed_too() -> None:
         ),
         input={},
     )
-    graph = expanded(calling(m.Call(name="c", graph="inner")), inner)
+    graph = expanded(calling(m.CallNode(name="c", graph="inner")), inner)
     nodes = {node.name: node for node in graph.nodes}
-    assert nodes["c/turn"] == m.Cycle(name="c/turn", to="c/again", input={"c__n": "c__n + 1"})
-    assert nodes["c/all"] == m.Aggregate(
+    assert nodes["c/turn"] == m.CycleNode(name="c/turn", to="c/again", input={"c__n": "c__n + 1"})
+    assert nodes["c/all"] == m.AggregateNode(
         name="c/all", of="c/each", collect="c__x + c__i", into="c__xs"
     )
 
 
 def test_an_unknown_graph_is_refused() -> None:
-    assert refused(calling(m.Call(name="p", graph="prize")), PRICE) == [
+    assert refused(calling(m.CallNode(name="p", graph="prize")), PRICE) == [
         "p.graph: there is no graph 'prize'; did you mean 'price'?"
     ]
 
 
 def test_wrong_arguments_are_refused_all_at_once() -> None:
-    call = m.Call(name="p", graph="price", input={"amuont": "n"})
+    call = m.CallNode(name="p", graph="price", input={"amuont": "n"})
     assert refused(calling(call), PRICE) == [
         "p.input.amuont: the graph 'price' has no input 'amuont'; did you mean 'amount'?",
         "p.input: the input 'amount' of the graph 'price' is missing; "
@@ -215,15 +219,15 @@ def test_wrong_arguments_are_refused_all_at_once() -> None:
 
 
 def test_a_graph_that_calls_itself_is_refused() -> None:
-    graph = calling(m.Call(name="c", graph="shop", input={"n": "n"}))
+    graph = calling(m.CallNode(name="c", graph="shop", input={"n": "n"}))
     assert refused(graph, graph) == [
         "c.graph: the graph calls itself: shop -> shop; start it with an await, as a run of its own"
     ]
 
 
 def test_graphs_that_call_each_other_are_refused() -> None:
-    one = calling(m.Call(name="c", graph="two", input={"n": "n"}), name="one")
-    two = calling(m.Call(name="d", graph="one", input={"n": "n"}), name="two")
+    one = calling(m.CallNode(name="c", graph="two", input={"n": "n"}), name="one")
+    two = calling(m.CallNode(name="d", graph="one", input={"n": "n"}), name="two")
     assert refused(one, one, two) == [
         "d.graph: the graph calls itself: one -> two -> one; "
         "start it with an await, as a run of its own"
@@ -232,7 +236,7 @@ def test_graphs_that_call_each_other_are_refused() -> None:
 
 def test_nesting_and_growth_are_bounded() -> None:
     deep = [
-        calling(m.Call(name="c", graph=f"g{n + 1}", input={"n": "n"}), name=f"g{n}")
+        calling(m.CallNode(name="c", graph=f"g{n + 1}", input={"n": "n"}), name=f"g{n}")
         for n in range(MAX_NESTING + 2)
     ]
     assert refused(deep[0], *deep) == [
@@ -240,27 +244,27 @@ def test_nesting_and_growth_are_bounded() -> None:
     ]
     levels = []
     for n in range(12):
-        calls = tuple(m.Call(name=f"c{i}", graph=f"g{n + 1}") for i in range(3))
+        calls = tuple(m.CallNode(name=f"c{i}", graph=f"g{n + 1}") for i in range(3))
         edges = tuple(m.Edge("start", call.name) for call in calls)
-        levels.append(m.Graph(f"g{n}", (m.Trigger(name="start"), *calls), edges))
-    last = m.Graph("g12", (m.Trigger(name="start"),), ())
+        levels.append(m.Graph(f"g{n}", (m.TriggerNode(name="start"), *calls), edges))
+    last = m.Graph("g12", (m.TriggerNode(name="start"),), ())
     (said,) = refused(levels[0], *levels, last)
     assert "once it is expanded; use at most 1,000 and 5,000" in said
 
 
 def test_a_called_graph_with_problems_is_refused() -> None:
-    bad = m.Graph("bad", (m.Branch(name="b"),), ())
-    (said,) = refused(calling(m.Call(name="c", graph="bad")), bad)
+    bad = m.Graph("bad", (m.BranchNode(name="b"),), ())
+    (said,) = refused(calling(m.CallNode(name="c", graph="bad")), bad)
     assert said.startswith("c.graph: the graph 'bad' has problems of its own, such as: ")
 
 
 def looping(*more: m.Edge) -> m.Graph:
     nodes = (
-        m.Trigger(name="start"),
-        m.Hook(name="turn", cycle=True),
-        m.Branch(name="way"),
-        m.Cycle(name="again", to="turn"),
-        m.Output(name="end", value="1"),
+        m.TriggerNode(name="start"),
+        m.HookNode(name="turn", cycle=True),
+        m.BranchNode(name="way"),
+        m.CycleNode(name="again", to="turn"),
+        m.OutputNode(name="end", value="1"),
     )
     edges = (
         m.Edge("start", "turn"),
@@ -274,11 +278,11 @@ def looping(*more: m.Edge) -> m.Graph:
 SPREADING = m.Graph(
     "spreading",
     (
-        m.Trigger(name="start"),
-        m.Spread(name="each", items="[1, 2]", item="x"),
-        m.Worker(name="w", task="t", input={"x": "x"}),
-        m.Aggregate(name="all", of="each", collect="w", into="ws"),
-        m.Output(name="end", value="ws"),
+        m.TriggerNode(name="start"),
+        m.SpreadNode(name="each", items="[1, 2]", item="x"),
+        m.WorkerNode(name="w", task="t", input={"x": "x"}),
+        m.AggregateNode(name="all", of="each", collect="w", into="ws"),
+        m.OutputNode(name="end", value="ws"),
     ),
     (
         m.Edge("start", "each"),
@@ -291,9 +295,9 @@ SPREADING = m.Graph(
 PENDING = m.Graph(
     "waiting",
     (
-        m.Trigger(name="start"),
-        m.Worker(name="slow", task="t", pending=True),
-        m.Output(name="end", value="slow"),
+        m.TriggerNode(name="start"),
+        m.WorkerNode(name="slow", task="t", pending=True),
+        m.OutputNode(name="end", value="slow"),
     ),
     (m.Edge("start", "slow"), m.Edge("slow", "end")),
     input={},
@@ -306,7 +310,7 @@ PENDING = m.Graph(
     ids=["spread", "loop", "pending"],
 )
 def test_error_edges_do_not_lead_out_of_what_repeats(inner: m.Graph, repeating: str) -> None:
-    call = m.Call(name="c", graph=inner.name)
+    call = m.CallNode(name="c", graph=inner.name)
     expanded(calling(call), inner)
     assert refused(calling(call, m.Edge("c", "oops", on="error")), inner) == [
         f"c.graph: the call has error edges, and none can lead out of what the {repeating} of the graph "
@@ -318,25 +322,25 @@ def test_error_edges_do_not_lead_out_of_what_a_called_graph_calls() -> None:
     middle = m.Graph(
         "middle",
         (
-            m.Trigger(name="start"),
-            m.Call(name="s", graph="spreading"),
-            m.Output(name="end", value="s"),
+            m.TriggerNode(name="start"),
+            m.CallNode(name="s", graph="spreading"),
+            m.OutputNode(name="end", value="s"),
         ),
         (m.Edge("start", "s"), m.Edge("s", "end")),
         input={},
     )
-    outer = calling(m.Call(name="c", graph="middle"), m.Edge("c", "oops", on="error"))
+    outer = calling(m.CallNode(name="c", graph="middle"), m.Edge("c", "oops", on="error"))
     (said,) = refused(outer, middle, SPREADING)
     assert "the spread 's/each' of the graph 'middle'" in said
 
 
-def test_what_is_expanded_is_checked_and_told_at_the_call() -> None:
-    call = m.Call(name="c", graph="looping")
+def test_problems_of_an_expanded_graph_are_reported_at_the_call() -> None:
+    call = m.CallNode(name="c", graph="looping")
     nodes = (
-        m.Trigger(name="start"),
-        m.Spread(name="each", items="[1]", item="x"),
+        m.TriggerNode(name="start"),
+        m.SpreadNode(name="each", items="[1]", item="x"),
         call,
-        m.Aggregate(name="all", of="each", collect="c", into="cs"),
+        m.AggregateNode(name="all", of="each", collect="c", into="cs"),
     )
     edges = (m.Edge("start", "each"), m.Edge("each", "c"), m.Edge("c", "all"))
     outer = m.Graph("outer", nodes, edges)
@@ -348,27 +352,27 @@ def test_what_is_expanded_is_checked_and_told_at_the_call() -> None:
 
 
 def test_what_is_wrong_around_a_call_names_the_graph_to_await() -> None:
-    outer = calling(m.Call(name="c", graph="looping"), m.Edge("oops", "end"))
+    outer = calling(m.CallNode(name="c", graph="looping"), m.Edge("oops", "end"))
     (said,) = refused(outer, looping())
     assert said.startswith("end: it joins 'c', which may come many times because of 'c/turn'")
     assert said.endswith("; start 'looping' with an await, as a run of its own, at 'c'")
 
 
-def test_problems_of_the_caller_itself_are_told_as_they_are() -> None:
-    outer = calling(m.Call(name="c", graph="looping"), m.Edge("oops", "nowhere"))
+def test_problems_of_the_caller_are_reported_unchanged() -> None:
+    outer = calling(m.CallNode(name="c", graph="looping"), m.Edge("oops", "nowhere"))
     assert refused(outer, looping()) == [str(problem) for problem in problems_of(outer)]
 
 
 def ending(*edges: m.Edge, value: bool = True) -> m.Graph:
     """A worker `w`, and whatever `edges` lead to from it."""
     nodes: list[m.AnyNode] = [
-        m.Trigger(name="start"),
-        m.Worker(name="w", task="t"),
-        m.Branch(name="b"),
-        m.Worker(name="other", task="t"),
-        m.Raise(name="no", error="ValueError"),
+        m.TriggerNode(name="start"),
+        m.WorkerNode(name="w", task="t"),
+        m.BranchNode(name="b"),
+        m.WorkerNode(name="other", task="t"),
+        m.RaiseNode(name="no", error="ValueError"),
     ]
-    nodes += [m.Output(name="end", value="w")] if value else []
+    nodes += [m.OutputNode(name="end", value="w")] if value else []
     every = (m.Edge("start", "w"), *edges)
     reached = {"start", *(edge.target for edge in every)}
     return m.Graph("ending", tuple(n for n in nodes if n.name in reached), every, input={})
@@ -394,7 +398,7 @@ ENDS = [
 
 @pytest.mark.parametrize("inner", MAY_NOT_END)
 def test_a_graph_that_may_end_without_an_output_is_refused(inner: m.Graph) -> None:
-    assert refused(calling(m.Call(name="c", graph="ending")), inner) == [
+    assert refused(calling(m.CallNode(name="c", graph="ending")), inner) == [
         "c.graph: the graph 'ending' may end without an output, and what follows would be skipped; "
         "give every path of 'ending' an output, or start it with an await, as a run of its own"
     ]
@@ -402,12 +406,12 @@ def test_a_graph_that_may_end_without_an_output_is_refused(inner: m.Graph) -> No
 
 @pytest.mark.parametrize("inner", ENDS)
 def test_a_graph_that_comes_to_an_end_for_sure_is_called(inner: m.Graph) -> None:
-    expanded(calling(m.Call(name="c", graph="ending")), inner)
+    expanded(calling(m.CallNode(name="c", graph="ending")), inner)
 
 
 @pytest.mark.parametrize(("text", "kind"), [("'one'", "str"), ("[n]", "list"), ("n / 2", "float")])
 def test_inputs_of_a_wrong_type_are_refused(text: str, kind: str) -> None:
-    call = m.Call(name="p", graph="price", input={"amount": text})
+    call = m.CallNode(name="p", graph="price", input={"amount": text})
     assert refused(calling(call), PRICE) == [
         f"p.input.amount: {text} is of type {kind}, and 'amount' of the graph 'price' is int; "
         "convert it, or pass another value"

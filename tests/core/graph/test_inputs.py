@@ -26,7 +26,7 @@ FIELDS = {
         ({"order": "a", "count": 1, "zzz": 2}, ["'zzz': the fields are order, count, note, rate"]),
     ],
 )
-def test_all_that_is_wrong_is_told(given: dict[str, object], faults: list[str]) -> None:
+def test_all_faults_of_an_input_are_reported(given: dict[str, object], faults: list[str]) -> None:
     found = input_faults(FIELDS, given)
     assert len(found) == len(faults)
     for told, expected in zip(found, faults, strict=True):

@@ -12,9 +12,9 @@ def step(lowered: Lowered, name: str, plane: Plane = ()) -> str:
 
 
 LOOP = graph(
-    m.Hook(name="loop", cycle=True),
+    m.HookNode(name="loop", cycle=True),
     worker("work"),
-    m.Cycle(name="again", to="loop"),
+    m.CycleNode(name="again", to="loop"),
     worker("after"),
     ("begin", "loop"),
     ("loop", "work"),
@@ -23,11 +23,11 @@ LOOP = graph(
 )
 
 NESTED = graph(
-    m.Hook(name="outer", cycle=True),
-    m.Hook(name="inner", cycle=True),
-    m.Branch(name="which"),
-    m.Cycle(name="next_inner", to="inner"),
-    m.Cycle(name="next_outer", to="outer"),
+    m.HookNode(name="outer", cycle=True),
+    m.HookNode(name="inner", cycle=True),
+    m.BranchNode(name="which"),
+    m.CycleNode(name="next_inner", to="inner"),
+    m.CycleNode(name="next_outer", to="outer"),
     worker("after"),
     ("begin", "outer"),
     ("outer", "inner"),
@@ -38,9 +38,9 @@ NESTED = graph(
 )
 
 SPREAD = graph(
-    m.Spread(name="each", items="xs", item="x"),
+    m.SpreadNode(name="each", items="xs", item="x"),
     worker("inside"),
-    m.Aggregate(name="all", of="each", collect="inside", into="got"),
+    m.AggregateNode(name="all", of="each", collect="inside", into="got"),
     worker("behind"),
     ("begin", "each"),
     ("each", "inside"),
@@ -52,7 +52,7 @@ SPREAD = graph(
 def test_an_address_has_a_number_for_each_activity_on_the_way() -> None:
     lowered = graph(
         worker("a"),
-        m.Assign(name="inline", set={"x": "1"}),
+        m.AssignNode(name="inline", set={"x": "1"}),
         worker("b"),
         ("begin", "a"),
         ("a", "inline"),
@@ -101,8 +101,8 @@ def test_arrows_know_which_loops_they_leave() -> None:
 
 def test_a_hook_is_in_its_own_loop() -> None:
     lowered = graph(
-        m.Hook(name="loop", cycle=True),
-        m.Cycle(name="again", to="loop"),
+        m.HookNode(name="loop", cycle=True),
+        m.CycleNode(name="again", to="loop"),
         worker("after"),
         *(("begin", "loop"), ("loop", "again"), ("loop", "after")),
     )
@@ -122,11 +122,11 @@ def test_a_cycle_activity_decides_about_the_loops_around_its_own() -> None:
 
 def test_an_item_of_a_spread_leaves_no_loop() -> None:
     lowered = graph(
-        m.Hook(name="loop", cycle=True),
-        m.Spread(name="each", items="xs", item="x"),
-        m.Raise(name="no", error="ValueError"),
-        m.Aggregate(name="all", of="each", collect="x", into="got"),
-        m.Cycle(name="again", to="loop"),
+        m.HookNode(name="loop", cycle=True),
+        m.SpreadNode(name="each", items="xs", item="x"),
+        m.RaiseNode(name="no", error="ValueError"),
+        m.AggregateNode(name="all", of="each", collect="x", into="got"),
+        m.CycleNode(name="again", to="loop"),
         ("begin", "loop"),
         ("loop", "each"),
         ("each", "no"),
@@ -144,23 +144,27 @@ def joining(*ways: m.AnyNode) -> Lowered:
 
 
 def test_variables_of_a_join_are_those_set_since_the_paths_parted() -> None:
-    lowered = joining(m.Assign(name="one", set={"v": "1"}), m.Assign(name="two", set={"w": "2"}))
+    lowered = joining(
+        m.AssignNode(name="one", set={"v": "1"}), m.AssignNode(name="two", set={"w": "2"})
+    )
     assert arrow_of(lowered, "one", "join").variables == {"v"}
     assert arrow_of(lowered, "two", "join").variables == {"w"}
     assert arrow_of(lowered, "begin", "one").keeps is None
 
 
 def test_a_scope_is_kept_where_paths_part_that_may_set_the_same() -> None:
-    lowered = joining(m.Assign(name="one", set={"v": "1"}), worker("two", output={"v": "result"}))
+    lowered = joining(
+        m.AssignNode(name="one", set={"v": "1"}), worker("two", output={"v": "result"})
+    )
     assert arrow_of(lowered, "begin", "one").keeps == "@begin"
     assert arrow_of(lowered, "two", "join").since == "@begin"
 
 
 def test_what_items_set_is_no_variable_of_a_join_behind() -> None:
     lowered = graph(
-        m.Spread(name="each", items="xs", item="x"),
-        m.Assign(name="inside", set={"v": "x"}),
-        m.Aggregate(name="all", of="each", collect="v", into="got"),
+        m.SpreadNode(name="each", items="xs", item="x"),
+        m.AssignNode(name="inside", set={"v": "x"}),
+        m.AggregateNode(name="all", of="each", collect="v", into="got"),
         worker("join"),
         *(("begin", "each"), ("each", "inside"), ("inside", "all"), ("all", "join")),
         ("begin", "join"),
@@ -172,7 +176,7 @@ def test_needs_are_what_is_read_here_or_behind() -> None:
     lowered = graph(
         worker("a", input={"p": "first"}),
         worker("b", input={"p": "second"}),
-        m.Raise(name="no", again="caught"),
+        m.RaiseNode(name="no", again="caught"),
         ("begin", "a"),
         m.Edge("a", "b", when="third > 1"),
         m.Edge("b", "no", on="error", bind="caught"),
@@ -185,15 +189,15 @@ def test_needs_are_what_is_read_here_or_behind() -> None:
     ("node", "primitive"),
     [
         (worker("it"), Primitive.RESPOND_LATER),
-        (m.Await(name="it", program="p"), Primitive.RESPOND_LATER),
-        (m.Hook(name="it"), Primitive.PASS_THROUGH),
-        (m.Hook(name="it", sleep="1"), Primitive.RESPOND_LATER),
-        (m.Hook(name="it", topic="t"), Primitive.RESPOND_LATER),
-        (m.Signal(name="it", topic="t", key="k"), Primitive.SEND),
-        (m.Interrupt(name="it"), Primitive.END),
-        (m.Interrupt(name="it", target="other"), Primitive.SEND),
-        (m.Branch(name="it"), None),
-        (m.Output(name="it", value="1"), None),
+        (m.AwaitNode(name="it", program="p"), Primitive.RESPOND_LATER),
+        (m.HookNode(name="it"), Primitive.PASS_THROUGH),
+        (m.HookNode(name="it", sleep="1"), Primitive.RESPOND_LATER),
+        (m.HookNode(name="it", topic="t"), Primitive.RESPOND_LATER),
+        (m.SignalNode(name="it", topic="t", key="k"), Primitive.SEND),
+        (m.InterruptNode(name="it"), Primitive.END),
+        (m.InterruptNode(name="it", target="other"), Primitive.SEND),
+        (m.BranchNode(name="it"), None),
+        (m.OutputNode(name="it", value="1"), None),
     ],
 )
 def test_kinds_become_primitives(node: m.AnyNode, primitive: Primitive | None) -> None:

@@ -4,17 +4,19 @@ from typing import Any
 
 import pytest
 
+from perdure.core.codec import JsonCodec
 from perdure.core.errors import ReadinessOverflow
 from perdure.core.graph import model as m
-from perdure.core.graph.state import NO_OUTPUT
-from perdure.core.graph.trouble import named_trouble
+from perdure.core.graph.state import NO_OUTPUT, GraphState
+from perdure.core.graph.step_error import named_step_error
+from perdure.core.graph.transition import PASSED
 from perdure.core.graph.vertex import Lowered
-from perdure.core.graph.walk import PASSED
+from perdure.core.graph.walk import Walk
 from tests.core.graph.lowered import Run, graph, worker
 
 
 def failed(error: str = "ValueError", message: str = "no") -> dict[str, Any]:
-    return {"trouble": named_trouble(error, message)}
+    return {"error": named_step_error(error, message)}
 
 
 # Ways
@@ -23,8 +25,8 @@ def failed(error: str = "ValueError", message: str = "no") -> dict[str, Any]:
 def test_what_is_inline_is_passed_in_one_walk() -> None:
     run = Run(
         graph(
-            m.Assign(name="set", set={"a": "x + 1", "b": "a * 2"}),
-            m.Branch(name="which"),
+            m.AssignNode(name="set", set={"a": "x + 1", "b": "a * 2"}),
+            m.BranchNode(name="which"),
             worker("low", input={"p": "b"}),
             worker("high"),
             *(("begin", "set"), ("set", "which")),
@@ -37,7 +39,7 @@ def test_what_is_inline_is_passed_in_one_walk() -> None:
     assert run.skipped == ["high,0,0"]
 
 
-def test_a_skip_goes_on_to_all_that_only_it_leads_to() -> None:
+def test_a_skip_propagates_to_nodes_with_no_other_predecessor() -> None:
     run = Run(
         graph(
             *map(worker, ("a", "b", "c")),
@@ -49,11 +51,35 @@ def test_a_skip_goes_on_to_all_that_only_it_leads_to() -> None:
     assert run.skipped == ["a,0,0", "b,0,0,0"]
 
 
+def test_a_walk_in_parts_finds_the_same() -> None:
+    lowered = spreading(
+        m.AssignNode(name="v1", set={"v": "i + 1"}),
+        m.BranchNode(name="way"),
+        m.WorkerNode(name="w", task="task", output={"v": "result"}),
+        *(("each", "v1"), ("v1", "way"), ("w", "all")),
+        m.Edge("way", "w", when="i % 2"),
+        m.Edge("way", "all"),
+    )
+    found = []
+    for limit in (None, 1):
+        run, walk = Run(lowered, xs=[]), Walk(GraphState(), JsonCodec())
+        walk.leave(run.vertex("begin"), (), {"xs": [1, 2, 3, 4]}, PASSED)
+        turns = 0
+        while not walk.is_finished:
+            walk.advance(limit)
+            turns += 1
+        assert turns == 1 or limit is not None
+        begun = [(each.vertex.step(each.plane), each.scope) for each in walk.begun]
+        found.append((begun, walk.skipped, walk.tracked, walk.delivered))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 2
+
+
 def test_an_output_counts_once() -> None:
     run = Run(
         graph(
-            m.Output(name="first", value="1"),
-            m.Output(name="second", value="2"),
+            m.OutputNode(name="first", value="1"),
+            m.OutputNode(name="second", value="2"),
             *(("begin", "first"), ("begin", "second")),
         )
     )
@@ -62,7 +88,7 @@ def test_an_output_counts_once() -> None:
 
 
 def test_the_job_is_the_outcome_if_there_is_no_output() -> None:
-    run = Run(graph(m.Assign(name="tell", set={}, job={"seen": "x"}), ("begin", "tell")), x=3)
+    run = Run(graph(m.AssignNode(name="tell", set={}, job={"seen": "x"}), ("begin", "tell")), x=3)
     assert run.state.result is NO_OUTPUT
     assert run.state.outcome == {"seen": 3}
 
@@ -99,15 +125,15 @@ def test_an_error_goes_along_the_first_edge_that_fits(answer: dict[str, Any], ta
 def test_an_error_that_no_edge_is_for_is_the_runs() -> None:
     run = Run(CATCHING, x=False)
     walk = run.answer("work,0,0", **failed("ValueError", "else"))
-    assert walk.trouble is not None
-    assert walk.trouble.message == "else"
+    assert walk.error is not None
+    assert walk.error.message == "else"
 
 
 def test_a_condition_of_an_error_edge_that_raises_is_the_runs_failure() -> None:
     run = Run(CATCHING)  # there is no x
     walk = run.answer("work,0,0", **failed("ValueError", "else"))
-    assert walk.trouble is not None
-    assert walk.trouble.type_name == "builtins:NameError"
+    assert walk.error is not None
+    assert walk.error.type_name == "builtins:NameError"
 
 
 def test_an_error_of_an_expression_has_the_code_of_one() -> None:
@@ -154,7 +180,7 @@ def test_what_was_caught_is_raised_again() -> None:
     run = Run(
         graph(
             worker("work"),
-            m.Raise(name="again", again="e"),
+            m.RaiseNode(name="again", again="e"),
             worker("caught"),
             m.Edge("work", "again", on="error", bind="e"),
             m.Edge("again", "caught", on="error", errors=("LookupError",)),
@@ -209,7 +235,7 @@ def test_one_arrival_too_many_is_a_defect() -> None:
     run.answer("one,0,0")
     join = run.state.joins[run.vertex("join").index, ()]
     join.resolved = join.required
-    with pytest.raises(ReadinessOverflow, match="one more has come"):
+    with pytest.raises(ReadinessOverflow, match="another one was resolved"):
         run.leave(vertex, (), {}, PASSED)
 
 
@@ -218,10 +244,10 @@ def test_one_arrival_too_many_is_a_defect() -> None:
 
 def spreading(*body: m.AnyNode | m.Edge | tuple[str, str], collect: str = "v") -> Lowered:
     return graph(
-        m.Spread(name="each", items="xs", item="x", index="i"),
+        m.SpreadNode(name="each", items="xs", item="x", index="i"),
         *body,
-        m.Aggregate(name="all", of="each", collect=collect, into="got"),
-        m.Output(name="end", value="got"),
+        m.AggregateNode(name="all", of="each", collect=collect, into="got"),
+        m.OutputNode(name="end", value="got"),
         *(("begin", "each"), ("all", "end")),
     )
 
@@ -239,7 +265,7 @@ def test_items_are_collected_in_their_order() -> None:
 
 def test_items_that_were_skipped_are_left_out_and_none_is_no_wait() -> None:
     lowered = spreading(
-        m.Branch(name="odd"), m.Edge("odd", "all", when="x % 2"), ("each", "odd"), collect="x"
+        m.BranchNode(name="odd"), m.Edge("odd", "all", when="x % 2"), ("each", "odd"), collect="x"
     )
     assert Run(lowered, xs=[1, 2, 3]).begun["all,0,0,0"].scope["got"] == [1, 3]
     assert Run(lowered, xs=[]).begun["all,0,0,0"].scope["got"] == []
@@ -261,9 +287,9 @@ def test_the_paths_of_one_item_join_before_it_is_collected() -> None:
 
 def test_a_skipped_spread_skips_its_aggregate() -> None:
     lowered = graph(
-        m.Spread(name="each", items="xs", item="x"),
+        m.SpreadNode(name="each", items="xs", item="x"),
         worker("work"),
-        m.Aggregate(name="all", of="each", collect="x", into="got"),
+        m.AggregateNode(name="all", of="each", collect="x", into="got"),
         m.Edge("begin", "each", when="False"),
         *(("each", "work"), ("work", "all")),
     )
@@ -273,10 +299,10 @@ def test_a_skipped_spread_skips_its_aggregate() -> None:
 # Loops
 
 LEAVING = graph(
-    m.Hook(name="loop", cycle=True),
+    m.HookNode(name="loop", cycle=True),
     worker("work"),
-    m.Branch(name="which"),
-    m.Cycle(name="again", to="loop"),
+    m.BranchNode(name="which"),
+    m.CycleNode(name="again", to="loop"),
     worker("beside"),
     worker("after"),
     *(("begin", "loop"), ("loop", "work"), ("work", "which"), ("work", "beside")),
@@ -289,10 +315,10 @@ LEAVING = graph(
 
 def test_what_is_behind_a_loop_is_not_skipped_while_it_turns() -> None:
     lowered = graph(
-        m.Hook(name="loop", cycle=True),
+        m.HookNode(name="loop", cycle=True),
         worker("work"),
-        m.Branch(name="which"),
-        m.Cycle(name="again", to="loop", input={"turns": "False"}),
+        m.BranchNode(name="which"),
+        m.CycleNode(name="again", to="loop", input={"turns": "False"}),
         worker("after"),
         worker("far"),
         *(("begin", "loop"), ("loop", "work"), ("work", "which"), ("after", "far")),
@@ -325,9 +351,9 @@ def test_a_join_behind_a_loop_that_turns_gets_its_skips() -> None:
 
 def test_a_loop_that_ends_tells_what_is_skipped_behind_it() -> None:
     lowered = graph(
-        m.Hook(name="loop", cycle=True),
+        m.HookNode(name="loop", cycle=True),
         worker("slow"),
-        m.Cycle(name="again", to="loop"),
+        m.CycleNode(name="again", to="loop"),
         worker("after"),
         m.Edge("loop", "after", when="False"),
         *(("begin", "loop"), ("loop", "slow")),
@@ -343,11 +369,11 @@ def test_a_loop_that_ends_tells_what_is_skipped_behind_it() -> None:
 
 def test_an_outer_loop_is_undecided_while_an_inner_one_turns() -> None:
     lowered = graph(
-        m.Hook(name="outer", cycle=True),
-        m.Hook(name="inner", cycle=True),
+        m.HookNode(name="outer", cycle=True),
+        m.HookNode(name="inner", cycle=True),
         worker("work"),
-        m.Cycle(name="next_inner", to="inner"),
-        m.Cycle(name="next_outer", to="outer"),
+        m.CycleNode(name="next_inner", to="inner"),
+        m.CycleNode(name="next_outer", to="outer"),
         worker("after"),
         *(("begin", "outer"), ("outer", "inner"), ("inner", "work")),
         m.Edge("work", "next_inner", when="result == 1"),

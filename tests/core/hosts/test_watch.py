@@ -1,13 +1,13 @@
-from perdure.core.hosts.watch import Peer, Watch, is_fresh
+from perdure.core.hosts.watch import HostWatch, Peer, is_fresh
 from perdure.core.ids import HostId
 
 LIMIT_MS = 10_000
 QUIET, BUSY, ORPHAN = HostId("quiet"), HostId("busy"), HostId("orphan")
 
 
-def looked(*looks: tuple[int, int]) -> Watch:
+def looked(*looks: tuple[int, int]) -> HostWatch:
     """A watch that saw one host's beat at these times."""
-    watch = Watch(LIMIT_MS)
+    watch = HostWatch(LIMIT_MS)
     for now_ms, beat in looks:
         watch.look([Peer(QUIET, beat, LIMIT_MS)], [], now_ms)
     return watch
@@ -29,7 +29,7 @@ def test_a_beat_that_changes_is_a_sign_of_life() -> None:
 
 
 def test_each_host_is_judged_by_its_own_promise() -> None:
-    watch = Watch(LIMIT_MS)
+    watch = HostWatch(LIMIT_MS)
     for now_ms in range(0, 12_000, 1000):
         watch.look([Peer(QUIET, 1, 60_000), Peer(BUSY, 1, 5_000)], [], now_ms)
     assert not watch.is_gone(QUIET)
@@ -37,7 +37,7 @@ def test_each_host_is_judged_by_its_own_promise() -> None:
 
 
 def test_a_holder_without_a_row_is_gone_after_the_observers_threshold() -> None:
-    watch = Watch(LIMIT_MS)
+    watch = HostWatch(LIMIT_MS)
     for now_ms in range(0, 11_000, 1000):
         watch.look([Peer(BUSY, now_ms, LIMIT_MS)], [ORPHAN, BUSY], now_ms)
     assert not watch.is_gone(ORPHAN)
@@ -53,7 +53,7 @@ def test_a_row_that_vanished_is_news_of_its_own() -> None:
     assert not watch.is_gone(QUIET)
 
 
-def test_an_observer_that_was_deaf_for_long_judges_nobody() -> None:
+def test_an_observer_that_did_not_look_for_long_declares_no_host_dead() -> None:
     watch = looked(*every_second(4_000), (60_000, 1))
     assert not watch.is_gone(QUIET)
     watch.look([Peer(QUIET, 1, LIMIT_MS)], [], 65_000)
@@ -65,3 +65,12 @@ def test_an_observer_that_was_deaf_for_long_judges_nobody() -> None:
 def test_a_heartbeat_is_fresh_for_half_the_threshold() -> None:
     assert is_fresh(1_000, 6_000, LIMIT_MS)
     assert not is_fresh(1_000, 6_001, LIMIT_MS)
+
+
+def test_only_hosts_of_the_last_look_are_seen() -> None:
+    watch = HostWatch(LIMIT_MS)
+    watch.look([Peer(QUIET, 1, LIMIT_MS)], [ORPHAN], 0)
+    assert watch.sees(QUIET)
+    assert watch.sees(ORPHAN)
+    watch.look([Peer(BUSY, 1, LIMIT_MS)], [], 1000)
+    assert [watch.sees(host) for host in (QUIET, BUSY, ORPHAN)] == [False, True, False]

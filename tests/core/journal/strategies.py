@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perdure.core.errors import PerdureError
 from perdure.core.ids import Guid, RunId, SetId, StepId, message_guid
 from perdure.core.journal import events as e
-from perdure.core.journal.state import State, Status, apply
+from perdure.core.journal.state import State, Status, apply_event
 from perdure.core.ledger import ATTEMPT, AccountId, step_account
 from tests.core.journal.writer import OTHER_RUN, RUN, STARTED, Writer, join_set, step
 
@@ -254,10 +254,11 @@ def next_events(state: State) -> list[e.Event]:
     if state.wait is not None:
         if state.wait_is_satisfied:
             found += [e.ExecutionResumed()] * _LIKELY * 2
-        elif state.wait.signal is not None and not state.paused:
-            receipts = _receipts(state, state.wait.signal.promise_id)
-            wanted = state.wait.signal.name
-            found += [r for r in receipts if getattr(r, "signal_name", "") == wanted] * _LIKELY
+        elif not state.paused:
+            for signal in state.wait.signals:
+                receipts = _receipts(state, signal.promise_id)
+                wanted = [r for r in receipts if getattr(r, "signal_name", "") == signal.name]
+                found += wanted * _LIKELY
     return found
 
 
@@ -417,14 +418,14 @@ def event_sequences(draw: st.DrawFn, longest: int = 40) -> list[e.Event]:
     state = State()
     events = list(draw(st.sampled_from(_BEGINNINGS)))
     for event in events:
-        apply(state, event)
+        apply_event(state, event)
     strays = draw(st.dictionaries(st.integers(0, longest), stray_events, max_size=3))
     for place, pick in enumerate(draw(_picks(longest))):
         misses = _near_misses(state) if pick % 5 == 0 else []
         chosen = misses[pick // 5 % len(misses)] if misses else _choose(state, pick)
         moved = strays.get(place, chosen)
         if moved is not None:
-            apply(state, moved)
+            apply_event(state, moved)
             events.append(moved)
     return events
 

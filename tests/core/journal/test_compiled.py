@@ -11,7 +11,7 @@ import pytest
 PROGRAM = "#include <Python.h>\nint main(void) { return Py_IsInitialized(); }\n"
 
 
-def test_the_quick_way_is_there_where_it_can_be_compiled(tmp_path: Path) -> None:
+def test_native_append_is_available_where_it_can_be_compiled(tmp_path: Path) -> None:
     compiler = shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0])
     if importlib.util.find_spec("perdure.core.journal._quick") is not None:
         return

@@ -106,6 +106,12 @@ REFUSALS: list[Refusal] = [
         [e.JoinSetCreated(S), SCHEDULED, e.JoinSetSubmitted(S, A)],
         e.JoinSetSubmitted(S, A),
     ),
+    ("waits_for_promises", [e.JoinSetCreated(S)], e.ExecutionAwaiting((StepId(S),))),
+    (
+        "waits_for_promises",
+        [e.JoinSetCreated(S), SCHEDULED, e.JoinSetSubmitted(S, A)],
+        e.ExecutionAwaiting((A, StepId(S)), e.AwaitKind.ANY),
+    ),
     ("attempts_in_order", [SCHEDULED], e.InvokeStarted(A, 0)),
     ("attempts_in_order", [SCHEDULED], e.InvokeStarted(A, 2)),
     ("attempts_in_order", [SCHEDULED], e.InvokeStarted(A, -1)),
@@ -203,7 +209,9 @@ def test_legal_events_before_a_refused_one_are_taken_back(
 
 
 @pytest.mark.parametrize(("guard", "before", "event"), NAMED)
-def test_journal_goes_on_after_a_refusal(guard: str, before: list[e.Event], event: e.Event) -> None:
+def test_journal_accepts_events_after_a_refusal(
+    guard: str, before: list[e.Event], event: e.Event
+) -> None:
     writer = started()
     refusal_of(lambda: writer.append(*before, event))
     writer.append(*before)
@@ -212,7 +220,7 @@ def test_journal_goes_on_after_a_refusal(guard: str, before: list[e.Event], even
 
 @settings(max_examples=300, deadline=None)
 @given(legal_journals(), legal_tails(), stray_events)
-def test_any_refused_append_changes_nothing_and_the_journal_goes_on(
+def test_a_refused_append_changes_nothing(
     writer: Writer, go_on: Callable[[Writer], None], stray: e.Event
 ) -> None:
     then = snapshot(writer.journal)
@@ -350,7 +358,7 @@ def test_cancelled_run_releases_what_was_open() -> None:
     assert (state.status, state.semaphore) == (Status.CANCELLED, 0)
 
 
-def test_paused_run_goes_on_after_it_is_resumed() -> None:
+def test_paused_run_continues_after_run_resumed() -> None:
     assert started(e.RunPaused(), e.RunResumed(), SCHEDULED).state.status is Status.RUNNING
 
 

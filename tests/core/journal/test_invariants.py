@@ -6,7 +6,7 @@ from perdure.core.ids import StepId
 from perdure.core.journal import checker
 from perdure.core.journal import events as e
 from perdure.core.journal.invariants import INVARIANTS, Recorded, consume_bounded, violations
-from perdure.core.journal.state import State, apply
+from perdure.core.journal.state import State, apply_event
 from tests.core.journal.writer import OTHER_RUN, STARTED, At, join_set, started, step
 
 A, B = step(0), step(1)
@@ -140,7 +140,7 @@ def broken_by_last(journal: list[At]) -> list[str]:
     """What the incremental checker says of the last entry."""
     state = State()
     for entry in journal[:-1]:
-        apply(state, entry.event)
+        apply_event(state, entry.event)
     seq, event = journal[-1]
     return [name for name, _ in checker.broken_by(state, len(journal) - 1, seq, event)]
 
@@ -190,7 +190,7 @@ def test_consume_bounded_holds() -> None:
 
 
 def test_consume_bounded_alone_reports_a_result_too_many() -> None:
-    what = "set root.8 gives more results than it was given"
+    what = "set root.8 gives more results than it has members"
     assert list(consume_bounded(DOUBLE_CONSUME)) == [(len(DOUBLE_CONSUME) - 1, what)]
 
 

@@ -190,7 +190,7 @@ def test_hundredth_entry_attempt_is_refused_and_changes_nothing() -> None:
         writer.append(e.RandomGenerated(step(2), 1), attempt(A))
     assert str(refused.value) == (
         f"entry attempts exhausted (99 of 99) for step 'root.1' of run '{RUN}': "
-        f"see 'perdure explain {RUN}'"
+        f"see engine.handle('{RUN}').describe()"
     )
     assert snapshot(writer.journal) == then
 

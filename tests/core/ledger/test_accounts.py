@@ -8,7 +8,7 @@ from perdure.core.ledger import (
     MESSAGE,
     WORK_DONE,
     AccountId,
-    kind_of,
+    layout_of,
     message_account,
     post_to,
     step_account,
@@ -27,21 +27,21 @@ def test_a_message_account_is_named_after_its_guid() -> None:
 
 
 def test_a_step_account_holds_an_activity_ledger() -> None:
-    assert kind_of(step_account(StepId("root.3"))) is ACTIVITY
+    assert layout_of(step_account(StepId("root.3"))) is ACTIVITY
 
 
 def test_a_message_account_holds_a_message_ledger() -> None:
-    assert kind_of(message_account(GUID)) is MESSAGE
+    assert layout_of(message_account(GUID)) is MESSAGE
 
 
 def test_a_step_called_message_is_still_a_step() -> None:
-    assert kind_of(step_account(StepId("message:x"))) is ACTIVITY
+    assert layout_of(step_account(StepId("message:x"))) is ACTIVITY
 
 
 @pytest.mark.parametrize("name", ["", "step", "step:", "message:", "run:root", "Step:root"])
 def test_an_unknown_account_is_refused(name: str) -> None:
     with pytest.raises(InvalidId, match="is not an account"):
-        kind_of(AccountId(name))
+        layout_of(AccountId(name))
 
 
 def test_an_account_needs_a_step() -> None:

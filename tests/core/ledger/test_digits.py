@@ -13,7 +13,7 @@ from perdure.core.ledger import (
     SPAWNED,
     TRIGGER_SEED,
     WORK_DONE,
-    Layout,
+    DigitLayout,
     digits_of,
     read,
     read_all,
@@ -23,7 +23,7 @@ LAYOUTS = pytest.mark.parametrize("layout", [ACTIVITY, MESSAGE], ids=lambda layo
 
 
 @LAYOUTS
-def test_the_fields_of_a_layout_cover_all_fifteen_digits_once(layout: Layout) -> None:
+def test_the_fields_of_a_layout_cover_all_fifteen_digits_once(layout: DigitLayout) -> None:
     positions = [
         position
         for field in layout.fields
@@ -33,13 +33,13 @@ def test_the_fields_of_a_layout_cover_all_fifteen_digits_once(layout: Layout) ->
 
 
 @LAYOUTS
-def test_the_weight_of_a_field_is_that_of_its_last_digit(layout: Layout) -> None:
+def test_the_weight_of_a_field_is_that_of_its_last_digit(layout: DigitLayout) -> None:
     for field in layout.fields:
         assert field.weight == 10 ** (15 - field.last_position)
 
 
 @LAYOUTS
-def test_the_maximum_of_a_field_fits_its_width(layout: Layout) -> None:
+def test_the_maximum_of_a_field_fits_its_width(layout: DigitLayout) -> None:
     for field in layout.fields:
         assert field.maximum < 10**field.width
 

@@ -120,7 +120,7 @@ def test_steps_may_be_posted_together_with_the_seed(increment: int) -> None:
     ],
 )
 def test_an_impossible_balance_can_not_be_made(balance: int, error: type[LedgerError]) -> None:
-    with pytest.raises(error, match="perdure audit"):
+    with pytest.raises(error, match=r"perdure\.audit\(url\)"):
         MessageLedger(balance)
 
 

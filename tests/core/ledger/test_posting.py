@@ -22,7 +22,7 @@ from perdure.core.ledger import (
     TRIGGER_SEED,
     WORK_DONE,
     ActivityLedger,
-    Layout,
+    DigitLayout,
     post,
     read_all,
     require_possible,
@@ -38,7 +38,7 @@ EDGES = {0, 1, 2, 9, 10, 11, 98, 99, 99_999_998, 99_999_999}
 layouts = st.sampled_from([ACTIVITY, MESSAGE])
 
 
-def cut(balance: int, layout: Layout) -> dict[str, int]:
+def cut(balance: int, layout: DigitLayout) -> dict[str, int]:
     text = str(balance).zfill(15)
     return {
         field.name: int(text[field.position - 1 : field.position - 1 + field.width])
@@ -46,7 +46,7 @@ def cut(balance: int, layout: Layout) -> dict[str, int]:
     }
 
 
-def is_sound(balance: int, layout: Layout) -> bool:
+def is_sound(balance: int, layout: DigitLayout) -> bool:
     if not 0 <= balance < 10**15:
         return False
     has = cut(balance, layout)
@@ -65,7 +65,7 @@ def is_sound(balance: int, layout: Layout) -> bool:
     )
 
 
-def is_allowed(balance: int, increment: int, layout: Layout) -> bool:
+def is_allowed(balance: int, increment: int, layout: DigitLayout) -> bool:
     if not is_sound(balance, layout) or not 0 <= increment < 10**15:
         return False
     has, adds = cut(balance, layout), cut(increment, layout)
@@ -85,7 +85,7 @@ def is_allowed(balance: int, increment: int, layout: Layout) -> bool:
 
 
 @st.composite
-def numbers(draw: st.DrawFn, layout: Layout) -> int:
+def numbers(draw: st.DrawFn, layout: DigitLayout) -> int:
     """Mostly near the law: fields at their edges; sometimes anything at all."""
     if draw(st.integers(0, 9)) == 0:
         return draw(st.integers(-(10**13), 10**16))
@@ -97,14 +97,14 @@ def numbers(draw: st.DrawFn, layout: Layout) -> int:
 
 
 @st.composite
-def postings(draw: st.DrawFn) -> tuple[int, int, Layout]:
+def postings(draw: st.DrawFn) -> tuple[int, int, DigitLayout]:
     layout = draw(layouts)
     balance = draw(numbers(layout).filter(lambda n: is_sound(n, layout)) | numbers(layout))
     named = st.lists(st.sampled_from(NAMED[layout]), max_size=4).map(sum)
     return balance, draw(named | numbers(layout)), layout
 
 
-def accepted(balance: int, increment: int, layout: Layout) -> int | None:
+def accepted(balance: int, increment: int, layout: DigitLayout) -> int | None:
     try:
         return post(balance, increment, layout)
     except LedgerError:
@@ -116,7 +116,7 @@ def accepted(balance: int, increment: int, layout: Layout) -> int | None:
 @example((99 * ATTEMPT, ATTEMPT, ACTIVITY))
 @example((11_000_000_000, COMPLETED, MESSAGE))
 def test_a_posting_is_taken_exactly_when_the_reference_allows_it(
-    posting: tuple[int, int, Layout],
+    posting: tuple[int, int, DigitLayout],
 ) -> None:
     balance, increment, layout = posting
     expected = balance + increment if is_allowed(balance, increment, layout) else None
@@ -137,7 +137,7 @@ def test_every_move_between_edges_is_judged_as_by_the_reference() -> None:
 
 
 @given(postings())
-def test_the_quick_test_never_changes_the_verdict(posting: tuple[int, int, Layout]) -> None:
+def test_the_fast_check_agrees_with_the_rules(posting: tuple[int, int, DigitLayout]) -> None:
     balance, increment, layout = posting
     try:
         thorough: int | None = judge(balance, increment, layout)
@@ -149,7 +149,7 @@ def test_the_quick_test_never_changes_the_verdict(posting: tuple[int, int, Layou
 @pytest.mark.parametrize("layout", [ACTIVITY, MESSAGE], ids=lambda layout: layout.name)
 @pytest.mark.parametrize("beyond", [-(10**16), -(10**15), -(10**12), 10**12, 10**15, 10**16])
 def test_nothing_beyond_fifteen_digits_passes_for_a_smaller_posting(
-    layout: Layout, beyond: int
+    layout: DigitLayout, beyond: int
 ) -> None:
     sound = [n * layout.fields[1].weight for n in range(100)] + [n * 10**8 for n in range(12_000)]
     for balance in (n for n in sound if is_sound(n, layout)):
@@ -159,7 +159,9 @@ def test_nothing_beyond_fifteen_digits_passes_for_a_smaller_posting(
 
 
 @given(layouts, st.data())
-def test_a_balance_is_the_sum_of_what_was_accepted(layout: Layout, data: st.DataObject) -> None:
+def test_a_balance_is_the_sum_of_what_was_accepted(
+    layout: DigitLayout, data: st.DataObject
+) -> None:
     balance = total = 0
     for increment in data.draw(st.lists(st.sampled_from(NAMED[layout]), max_size=40)):
         after = accepted(balance, increment, layout)
@@ -169,7 +171,7 @@ def test_a_balance_is_the_sum_of_what_was_accepted(layout: Layout, data: st.Data
 
 
 @given(layouts, st.data())
-def test_fields_read_back_what_was_posted_to_them(layout: Layout, data: st.DataObject) -> None:
+def test_fields_read_back_what_was_posted_to_them(layout: DigitLayout, data: st.DataObject) -> None:
     balance, counts = 0, Counter({field.name: 0 for field in layout.fields})
     increments = st.sampled_from(NAMED[layout]) | numbers(layout)
     for increment in data.draw(st.lists(increments, max_size=40)):
@@ -181,7 +183,7 @@ def test_fields_read_back_what_was_posted_to_them(layout: Layout, data: st.DataO
 
 
 @given(postings())
-def test_no_field_ever_carries_into_its_neighbour(posting: tuple[int, int, Layout]) -> None:
+def test_no_field_ever_carries_into_its_neighbour(posting: tuple[int, int, DigitLayout]) -> None:
     balance, increment, layout = posting
     after = accepted(balance, increment, layout)
     if after is not None:
@@ -191,7 +193,7 @@ def test_no_field_ever_carries_into_its_neighbour(posting: tuple[int, int, Layou
 
 @given(layouts, st.data())
 def test_a_balance_is_possible_exactly_when_it_can_be_posted_at_once(
-    layout: Layout, data: st.DataObject
+    layout: DigitLayout, data: st.DataObject
 ) -> None:
     balance = data.draw(numbers(layout))
     try:
@@ -203,7 +205,7 @@ def test_a_balance_is_possible_exactly_when_it_can_be_posted_at_once(
 
 
 @given(postings().filter(lambda posting: not is_allowed(*posting)))
-def test_every_refusal_says_what_and_what_to_do(posting: tuple[int, int, Layout]) -> None:
+def test_every_refusal_says_what_and_what_to_do(posting: tuple[int, int, DigitLayout]) -> None:
     with pytest.raises(LedgerError, match=r"\(.*\): \w"):
         post(*posting)
 
@@ -214,5 +216,5 @@ def test_posting_to_a_ledger_object_gives_a_plain_integer(balance: int) -> None:
 
 
 @pytest.mark.parametrize("layout", [ACTIVITY, MESSAGE], ids=lambda layout: layout.name)
-def test_posting_nothing_to_an_empty_account_is_allowed(layout: Layout) -> None:
+def test_posting_nothing_to_an_empty_account_is_allowed(layout: DigitLayout) -> None:
     assert post(0, 0, layout) == 0

@@ -2,7 +2,7 @@ from textwrap import dedent
 
 import pytest
 
-from perdure.core.ledger import ACTIVITY, MESSAGE, ActivityLedger, diagram, spell
+from perdure.core.ledger import ACTIVITY, MESSAGE, ActivityLedger, diagram, spell_balance
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from perdure.core.ledger import ACTIVITY, MESSAGE, ActivityLedger, diagram, spel
     ],
 )
 def test_a_step_is_spelled_on_one_line(balance: int, line: str) -> None:
-    assert spell(balance, ACTIVITY) == line
+    assert spell_balance(balance, ACTIVITY) == line
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_step_is_spelled_on_one_line(balance: int, line: str) -> None:
     ],
 )
 def test_a_message_is_spelled_as_far_as_it_came(balance: int, line: str) -> None:
-    assert spell(balance, MESSAGE) == line
+    assert spell_balance(balance, MESSAGE) == line
 
 
 def test_a_diagram_points_at_each_group_of_a_step() -> None:
@@ -74,16 +74,17 @@ def test_a_damaged_account_is_drawn_with_what_is_wrong() -> None:
 
 def test_a_damaged_account_is_spelled_with_what_is_wrong() -> None:
     assert (
-        spell(1_000_000_000_001, MESSAGE) == "001000000000001  ordinal 1 · 001 in reserved digits"
+        spell_balance(1_000_000_000_001, MESSAGE)
+        == "001000000000001  ordinal 1 · 001 in reserved digits"
     )
 
 
 @pytest.mark.parametrize("balance", [-5, 10**15])
 def test_what_is_no_account_is_not_read_as_one(balance: int) -> None:
     line = f"{balance}  not an account of 15 digits"
-    assert (spell(balance, ACTIVITY), diagram(balance, MESSAGE)) == (line, line)
+    assert (spell_balance(balance, ACTIVITY), diagram(balance, MESSAGE)) == (line, line)
 
 
 def test_a_ledger_object_is_spelled_like_its_integer() -> None:
     ledger = ActivityLedger.trigger()
-    assert spell(ledger, ACTIVITY) == spell(int(ledger), ACTIVITY)
+    assert spell_balance(ledger, ACTIVITY) == spell_balance(int(ledger), ACTIVITY)

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.core.operations import transitions as t
 from perdure.core.operations.data import LedgerData, OperationState, Participant
-from perdure.core.operations.heartbeat import Beat, Duty, Moment, beat
+from perdure.core.operations.heartbeat import BeatOutcome, Duty, Moment, apply_beat
 from perdure.core.operations.log import LogEvent, event_line
 from perdure.core.operations.timing import LedgerSettings
-from perdure.core.operations.watch import Watch
+from perdure.core.operations.watch import ParticipantWatch
 
 SETTINGS = LedgerSettings()
 START = datetime(2026, 1, 22, 12, tzinfo=UTC)
@@ -23,14 +23,14 @@ class Actor:
     skew: timedelta = timedelta()
     origin_ms: int = 0
     held: set[str] = field(default_factory=set)
-    watch: Watch = field(init=False)
+    watch: ParticipantWatch = field(init=False)
     is_up: bool = True
     is_cleaned: bool = False
     is_fenced: bool = False
     beat_at: int = 0
 
     def __post_init__(self) -> None:
-        self.watch = Watch(self.me, SETTINGS)
+        self.watch = ParticipantWatch(self.me, SETTINGS)
 
 
 def actor(name: str, pid: int = 1, *, skew_s: int = 0, origin_ms: int = 0) -> Actor:
@@ -52,7 +52,7 @@ class Scene:
             START + timedelta(milliseconds=self.now_ms) + who.skew, self.now_ms + who.origin_ms
         )
 
-    def keep(self, change: t.Change) -> None:
+    def keep(self, change: t.LedgerChange) -> None:
         if self.last is not None:
             self.check(self.last, change.data)
         self.ledger = self.last = change.data
@@ -75,13 +75,13 @@ class Scene:
         self.keep(t.end_call(self.ledger, who.me, who.held, call_id, line))
         who.held.discard(call_id)
 
-    def beat(self, who: Actor, *, dies: bool = False) -> Beat | None:
+    def beat(self, who: Actor, *, dies: bool = False) -> BeatOutcome | None:
         """A heartbeat and the duty that follows, as the ledger's driver does it; or a crash in between."""
         if self.ledger is None:
             return None
         now = self.moment(who)
-        result = beat(self.ledger, who.me, who.held, who.watch, now)
-        self.keep(t.Change(result.data))
+        result = apply_beat(self.ledger, who.me, who.held, who.watch, now)
+        self.keep(t.LedgerChange(result.data))
         who.watch.observe(result.data, now.ms)
         who.beat_at = self.now_ms
         if dies:

@@ -5,7 +5,7 @@ import pytest
 from perdure.core.errors import CallsOpen, InputError, OperationFailed, ParticipantFenced
 from perdure.core.operations import transitions as t
 from perdure.core.operations.data import FrameState, OperationState
-from perdure.core.operations.heartbeat import Duty, beat, report
+from perdure.core.operations.heartbeat import Duty, apply_beat, report
 from perdure.core.operations.timing import LedgerSettings
 from tests.core.operations.scenes import Actor, Scene, actor
 
@@ -117,7 +117,7 @@ def test_who_has_no_call_can_coordinate_and_is_marked_by_a_frame(scene: Scene) -
     assert scene.is_over()
 
 
-def test_who_has_no_call_and_is_gone_harms_nobody(scene: Scene) -> None:
+def test_a_dead_participant_without_calls_does_not_fail_the_operation(scene: Scene) -> None:
     a, b = actor("a"), actor("b")
     begun(scene, a)
     scene.beat(b)
@@ -212,17 +212,17 @@ def test_two_processes_of_one_name_and_pid_are_two(scene: Scene) -> None:
     ]
 
 
-def test_an_abort_is_a_clean_up_that_the_next_who_looks_begins(scene: Scene) -> None:
+def test_the_next_participant_to_read_an_abort_starts_the_clean_up(scene: Scene) -> None:
     a, b = actor("a"), actor("b")
     begun(scene, a, b)
     assert scene.ledger is not None
     at = scene.moment(b).at
-    scene.keep(t.abort(scene.ledger, b.me, b.held, "enough", at))
+    scene.keep(t.request_abort(scene.ledger, b.me, b.held, "enough", at))
     with pytest.raises(OperationFailed, match="aborted by 'b': enough"):
         scene.start(a)
     scene.beat(a)
     assert scene.state is OperationState.CLEANUP
-    assert t.abort(scene.ledger, b.me, b.held, "again", at).lines == ()
+    assert t.request_abort(scene.ledger, b.me, b.held, "again", at).lines == ()
 
 
 def test_calls_under_way_keep_an_operation_from_being_completed(scene: Scene) -> None:
@@ -231,7 +231,7 @@ def test_calls_under_way_keep_an_operation_from_being_completed(scene: Scene) ->
     call = scene.start(a)
     assert scene.ledger is not None
     with pytest.raises(CallsOpen, match=call):
-        t.complete(scene.ledger, a.me, a.held, scene.moment(a).at)
+        t.complete_operation(scene.ledger, a.me, a.held, scene.moment(a).at)
 
 
 def test_a_frame_that_its_participant_does_not_hold_goes(scene: Scene) -> None:
@@ -271,7 +271,7 @@ def test_a_heartbeat_reports_what_it_found(scene: Scene) -> None:
     before = scene.ledger
     scene.now_ms += 3000
     assert before is not None
-    result = beat(before, a.me, a.held, a.watch, scene.moment(a))
+    result = apply_beat(before, a.me, a.held, a.watch, scene.moment(a))
     found = report(before, result.data, a.watch, scene.moment(a))
     assert found.participant_heartbeat_ages == {"a": 3000, "b": 12_000}
     assert (found.stale_participants, found.has_stale_children) == (("b",), True)

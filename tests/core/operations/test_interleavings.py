@@ -144,7 +144,9 @@ class Interleavings(RuleBasedStateMachine):
         if ledger is None or who not in self.actors:
             return
         try:
-            self.scene.keep(t.complete(ledger, who.me, who.held, self.scene.moment(who).at))
+            self.scene.keep(
+                t.complete_operation(ledger, who.me, who.held, self.scene.moment(who).at)
+            )
         except CallsOpen:
             assert ledger.stack
         except REFUSED:
@@ -158,7 +160,9 @@ class Interleavings(RuleBasedStateMachine):
         who, ledger = self.one(data), self.scene.ledger
         if ledger is not None and who in self.actors and ledger.operation_state is R:
             try:
-                self.scene.keep(t.abort(ledger, who.me, who.held, None, self.scene.moment(who).at))
+                self.scene.keep(
+                    t.request_abort(ledger, who.me, who.held, None, self.scene.moment(who).at)
+                )
             except ParticipantFenced:
                 assert self.lost(who)
 

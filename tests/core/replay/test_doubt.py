@@ -73,3 +73,11 @@ def test_the_failure_says_what_happened_and_what_to_do() -> None:
     assert "root.3 (charge) was under way when its host died" in once.what
     assert "root.3 (charge) was under way 4 times" in often.what
     assert "kills its process" in often.remedy
+
+
+def test_words_of_a_newer_release_are_read_as_a_retry() -> None:
+    assert parse_doubt("2:postponed:1") == Doubt(2, Resolution.RETRY, 1)
+    assert parse_doubt("2:fail:1:more") == Doubt(2, Resolution.FAIL, 1)
+    for label in ("in doubt: postponed", "stopped: postponed"):
+        assert resolution_of(e.Posted(label, ())) is Resolution.RETRY
+    assert resolution_of(e.Posted("reconciled:root.1", ())) is None

@@ -106,9 +106,14 @@ def test_a_child_is_not_its_parent(run: RunId, step: StepId) -> None:
     assert child_run_id(run, step) != run
 
 
-@given(runs, steps)
-def test_a_parents_address_leads_back_to_it(run: RunId, step: StepId) -> None:
-    assert parse_parent(parent_address(run, step)) == (run, step)
+@given(runs, steps, st.integers(1, 99))
+def test_a_parents_address_leads_back_to_it(run: RunId, step: StepId, attempt: int) -> None:
+    assert parse_parent(parent_address(run, step, attempt)) == (run, step, attempt)
+
+
+@given(runs, steps, st.integers(2, 99))
+def test_each_attempt_of_a_child_is_another_run(run: RunId, step: StepId, attempt: int) -> None:
+    assert child_run_id(run, step, attempt) != child_run_id(run, step)
 
 
 @given(st.tuples(runs, steps), st.tuples(runs, steps))

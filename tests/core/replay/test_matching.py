@@ -1,3 +1,4 @@
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from perdure.core.ids import Guid, RunId, SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.ledger import AccountId
 from perdure.core.replay.matching import Divergence, differs
+from perdure.core.replay.shapes import shape
 
 STEP, OTHER_STEP = StepId("root.0"), StepId("root.1")
 GUID = Guid("m_1_2")
@@ -52,6 +54,7 @@ SAMPLES: list[e.Event] = [
 IGNORED = {
     ("TimerScheduled", "fire_at_ms"),
     ("InvokeScheduled", "retry_policy"),
+    ("InvokeScheduled", "place"),
     ("RandomGenerated", "value"),
     ("TimeRecorded", "time_us"),
     ("InvokeCompleted", "payload"),
@@ -142,9 +145,9 @@ def test_a_divergence_shows_both_sides_and_the_place() -> None:
     assert str(found).splitlines() == [
         "at entry 7, flow.py:12 in checkout:",
         "  - journal: InvokeScheduled("
-        'promise_id=root.0, function_name=charge, kind=function, payload={"order":1})',
+        "promise_id=root.0, function_name=charge, kind=function, payload={order: int} (sha256 a781679e))",
         "  + program: InvokeScheduled("
-        'promise_id=root.0, function_name=ship, kind=function, payload={"order":1})',
+        "promise_id=root.0, function_name=ship, kind=function, payload={order: int} (sha256 a781679e))",
     ]
 
 
@@ -157,11 +160,30 @@ def test_a_divergence_tells_its_reason_last() -> None:
     ]
 
 
-def test_a_long_payload_is_cut() -> None:
+def test_a_long_payload_is_cut_where_it_is_revealed() -> None:
     found = Divergence(1, e.ExecutionCompleted(payload=b"x" * 201, released=1), None, "in flow")
-    assert f"payload={'x' * 200}...)" in str(found)
+    assert f"payload={'x' * 200}...)" in found.text(reveal=True)
 
 
-def test_a_payload_that_is_no_text_is_shown_all_the_same() -> None:
+def test_a_payload_that_is_no_text_is_revealed_all_the_same() -> None:
     found = Divergence(1, e.ExecutionCompleted(payload=b"\xff", released=1), None, "in flow")
-    assert "payload=\N{REPLACEMENT CHARACTER})" in str(found)
+    assert "payload=\N{REPLACEMENT CHARACTER})" in found.text(reveal=True)
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        (
+            b'{"card":"4711","items":[1,2],"to":{"alice":1}}',
+            "{card: str, items: list of 2, to: dict of 1}",
+        ),
+        (b'[{"card":"4711"}]', "list of 1"),
+        (b"null", "null"),
+        (b"true", "bool"),
+        (b"1.5", "float"),
+        (b"\xff\x00", "2 bytes"),
+    ],
+)
+def test_a_shape_shows_kinds_and_outermost_names_and_no_value(payload: bytes, shown: str) -> None:
+    digest = sha256(payload).hexdigest()[:8]
+    assert shape(payload) == f"{shown} (sha256 {digest})"

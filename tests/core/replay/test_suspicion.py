@@ -29,7 +29,7 @@ def test_one_death_makes_no_suspect() -> None:
         (95, ["later", "seldom", "last", "often"]),
     ],
 )
-def test_first_is_who_began_last_of_all_and_then_who_was_under_way_least_often(
+def test_last_started_suspect_is_first_then_the_one_with_fewest_deaths(
     last_begun_ms: int, expected: list[str]
 ) -> None:
     suspects = {
@@ -71,7 +71,7 @@ def survivors(harmful: list[bool], choose: Choose) -> set[int]:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
-def test_all_survive_that_do_no_harm_and_nobody_else(harmful: list[bool]) -> None:
+def test_only_harmless_suspects_survive(harmful: list[bool]) -> None:
     assert survivors(harmful, next_suspect) == {n for n, does in enumerate(harmful) if not does}
 
 

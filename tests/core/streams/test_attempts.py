@@ -6,7 +6,7 @@ from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.replay.doubt import Resolution, doubt_entry
 from perdure.core.streams.attempts import Attempts
-from perdure.core.streams.chunks import ROOT, ChunkState, Origin
+from perdure.core.streams.chunks import ROOT, ChunkOrigin, ChunkState
 
 STEP = StepId("root.0")
 OTHER = StepId("root.1")
@@ -50,8 +50,8 @@ JOURNALS: dict[str, tuple[tuple[e.Event, ...], ChunkState, ChunkState]] = {
 def test_an_attempt_is_what_the_journal_says(name: str) -> None:
     events, first, second = JOURNALS[name]
     attempts = told(*events)
-    assert attempts.state_of(Origin(STEP, 1)) is first
-    assert attempts.state_of(Origin(STEP, 2)) is second
+    assert attempts.state_of(ChunkOrigin(STEP, 1)) is first
+    assert attempts.state_of(ChunkOrigin(STEP, 2)) is second
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_attempt_is_what_the_journal_says(name: str) -> None:
 def test_every_end_of_a_run_abandons_what_is_open(end: e.Terminal) -> None:
     attempts = told(STARTED, end)
     assert attempts.is_over
-    assert attempts.state_of(Origin(STEP)) is ABANDONED
+    assert attempts.state_of(ChunkOrigin(STEP)) is ABANDONED
 
 
 def test_what_a_workflow_appends_itself_counts_at_once() -> None:
@@ -76,14 +76,14 @@ def test_what_a_workflow_appends_itself_counts_at_once() -> None:
 
 def test_of_the_claims_of_an_attempt_the_one_whose_outcome_it_is_counts() -> None:
     attempts = told(STARTED, e.InvokeCompleted(STEP, 1, claim=2))
-    states = [attempts.state_of(Origin(STEP, 1, claim)) for claim in (1, 2, 3)]
+    states = [attempts.state_of(ChunkOrigin(STEP, 1, claim)) for claim in (1, 2, 3)]
     assert states == [ABANDONED, COMPLETED, ABANDONED]
 
 
 def test_a_claim_is_abandoned_when_a_later_one_is_at_work() -> None:
     attempts = Attempts()
-    attempts.see(Origin(STEP, 1, 2))
-    attempts.see(Origin(STEP, 1, 1))
-    states = [attempts.state_of(Origin(STEP, 1, claim)) for claim in (1, 2, 3)]
+    attempts.see(ChunkOrigin(STEP, 1, 2))
+    attempts.see(ChunkOrigin(STEP, 1, 1))
+    states = [attempts.state_of(ChunkOrigin(STEP, 1, claim)) for claim in (1, 2, 3)]
     assert states == [ABANDONED, PENDING, PENDING]
-    assert attempts.state_of(Origin(STEP, 2, 1)) is PENDING
+    assert attempts.state_of(ChunkOrigin(STEP, 2, 1)) is PENDING

@@ -10,75 +10,78 @@ from hypothesis import strategies as st
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.streams.attempts import Attempts
-from perdure.core.streams.chunks import ROOT, ChunkState, Origin, StoredChunk
-from perdure.core.streams.reading import Delivered, Reading, Voided
+from perdure.core.streams.chunks import ROOT, ChunkOrigin, ChunkState, StoredChunk
+from perdure.core.streams.reading import DeliveredChunk, StreamReading, VoidedAttempt
 
 STEP = StepId("root.0")
-FIRST, SECOND = Origin(STEP, 1), Origin(STEP, 2)
+FIRST, SECOND = ChunkOrigin(STEP, 1), ChunkOrigin(STEP, 2)
 PENDING, COMPLETED, ABANDONED = ChunkState
 
 RETRYING = e.InvokeRetrying(STEP, 1, 0)
 DONE = e.InvokeCompleted(STEP, 2)
 
 
-def chunks(*origins: Origin, first: int = 0) -> list[StoredChunk]:
+def chunks(*origins: ChunkOrigin, first: int = 0) -> list[StoredChunk]:
     return [StoredChunk(n, origin, b"", 0) for n, origin in enumerate(origins, first)]
 
 
-def told(reading: Reading, found: list[StoredChunk], *events: e.Event) -> list[Any]:
+def told(reading: StreamReading, found: list[StoredChunk], *events: e.Event) -> list[Any]:
     """Positions with their states, and what is void."""
     reading.learn(events)
     return [
-        news if isinstance(news, Voided) else (news.chunk.position, news.state)
+        news if isinstance(news, VoidedAttempt) else (news.chunk.position, news.state)
         for news in reading.take(found)
     ]
 
 
 def test_chunks_of_a_running_attempt_are_delivered_at_once_and_taken_back_later() -> None:
-    reading = Reading(0)
+    reading = StreamReading(0)
     assert told(reading, chunks(FIRST, FIRST)) == [(0, PENDING), (1, PENDING)]
     assert told(reading, []) == []
     assert told(reading, chunks(SECOND, first=2), RETRYING) == [
-        Voided(STEP, 1, (range(2),)),
+        VoidedAttempt(STEP, 1, (range(2),)),
         (2, PENDING),
     ]
     assert told(reading, [], DONE) == []
 
 
 def test_chunks_that_are_read_when_it_is_known_carry_the_mark_and_are_not_taken_back() -> None:
-    reading = Reading(0)
+    reading = StreamReading(0)
     assert told(reading, chunks(FIRST, SECOND), RETRYING, DONE) == [(0, ABANDONED), (1, COMPLETED)]
     assert told(reading, chunks(FIRST, first=2)) == [(2, ABANDONED)]
 
 
-def test_what_is_void_is_told_in_spans() -> None:
-    reading, parallel = Reading(0), Origin(StepId("root.1"))
+def test_voided_chunks_are_reported_as_spans() -> None:
+    reading, parallel = StreamReading(0), ChunkOrigin(StepId("root.1"))
     told(reading, chunks(FIRST, FIRST, parallel, FIRST))
     told(reading, chunks(FIRST, first=4))
-    assert told(reading, [], RETRYING) == [Voided(STEP, 1, (range(2), range(3, 5)))]
+    assert told(reading, [], RETRYING) == [VoidedAttempt(STEP, 1, (range(2), range(3, 5)))]
 
 
 def test_a_claim_that_lost_its_lease_is_taken_back_when_the_next_is_at_work() -> None:
-    reading = Reading(0)
+    reading = StreamReading(0)
     told(reading, chunks(FIRST))
-    again = Origin(STEP, 1, 2)
-    assert told(reading, chunks(again, first=1)) == [Voided(STEP, 1, (range(1),)), (1, PENDING)]
+    again = ChunkOrigin(STEP, 1, 2)
+    assert told(reading, chunks(again, first=1)) == [
+        VoidedAttempt(STEP, 1, (range(1),)),
+        (1, PENDING),
+    ]
 
 
-def test_a_reader_that_comes_back_is_told_what_became_of_what_it_has() -> None:
-    reading = Reading(3)
+def test_a_reconnecting_reader_learns_which_of_its_chunks_are_void() -> None:
+    reading = StreamReading(3)
     reading.recall([(FIRST, range(2)), (SECOND, range(2, 3))])
     assert told(reading, chunks(SECOND, first=3), RETRYING) == [
-        Voided(STEP, 1, (range(2),)),
+        VoidedAttempt(STEP, 1, (range(2),)),
         (3, PENDING),
     ]
     over = e.ExecutionCancelled(released=1)
-    assert told(reading, [], over) == [Voided(STEP, 2, (range(2, 4),))]
+    assert told(reading, [], over) == [VoidedAttempt(STEP, 2, (range(2, 4),))]
 
 
 def test_a_reader_of_what_counts_waits_for_what_is_pending_and_takes_nothing_back() -> None:
-    reading = Reading(0, completed_only=True)
-    parallel = Origin(StepId("root.1"))
+    reading = StreamReading(0, completed_only=True)
+    parallel = ChunkOrigin(StepId("root.1"))
     found = chunks(ROOT, FIRST, parallel, SECOND)
     done = e.InvokeCompleted(parallel.step, 1)
     assert told(reading, found, done) == [(0, COMPLETED)]
@@ -113,12 +116,12 @@ class Story:
                 self.journal.append(e.InvokeCompleted(step, attempt, what == "end"))
                 del attempts[step]
             else:
-                self._append(Origin(step, max(1, attempt - (what == "late chunk"))))
+                self._append(ChunkOrigin(step, max(1, attempt - (what == "late chunk"))))
             yield
         self.journal.append(e.ExecutionCompleted(released=1))
         yield
 
-    def _append(self, origin: Origin) -> None:
+    def _append(self, origin: ChunkOrigin) -> None:
         self.stream.append(StoredChunk(len(self.stream), origin, b"", 0))
 
     def counting(self) -> list[int]:
@@ -132,7 +135,7 @@ class Story:
 class Audience:
     """A reader that keeps what it is shown until that is taken back."""
 
-    def __init__(self, story: Story, reading: Reading) -> None:
+    def __init__(self, story: Story, reading: StreamReading) -> None:
         self._story = story
         self._reading = reading
         self._seen = 0
@@ -144,7 +147,7 @@ class Audience:
         reading.learn(story.journal[self._seen :])
         self._seen = len(story.journal)
         for news in reading.take(found):
-            if isinstance(news, Delivered):
+            if isinstance(news, DeliveredChunk):
                 assert news.chunk.position == reading.position - 1
                 if news.state is not ABANDONED:
                     self.shown.add(news.chunk.position)
@@ -159,13 +162,16 @@ def test_what_was_delivered_and_not_taken_back_is_what_counts(seed: int) -> None
     """However a run goes, whenever readers look, and wherever they begin."""
     chance = Random(seed)
     story = Story(chance)
-    audience = [Audience(story, Reading(0)), Audience(story, Reading(0, completed_only=True))]
+    audience = [
+        Audience(story, StreamReading(0)),
+        Audience(story, StreamReading(0, completed_only=True)),
+    ]
     for _ in story.tell():
         for reader in audience:
             if chance.random() < 0.3:
                 reader.look(limit=chance.randrange(4))
         if chance.random() < 0.1:
-            again = Reading(chance.randrange(len(story.stream) + 1))
+            again = StreamReading(chance.randrange(len(story.stream) + 1))
             had = story.stream[: again.position]
             again.recall((c.origin, range(c.position, c.position + 1)) for c in had)
             audience.append(Audience(story, again))

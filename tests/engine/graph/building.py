@@ -1,4 +1,4 @@
-"""Graphs for tests: what they are built of, the tasks that they call, and what somebody outside tells them."""
+"""Graphs for tests: what they are built of, the tasks that they call, and the signals that clients send."""
 
 import asyncio
 import itertools
@@ -17,8 +17,8 @@ from perdure.core.graph.identity import mailbox_of
 from perdure.core.ids import StepId
 from perdure.core.messages import Message
 from perdure.core.replay.identity import signal_guid
-from perdure.store.bundle import Bundle
-from perdure.testing.interlude import After, Script
+from perdure.store.commit.bundle import Bundle
+from perdure.testing.script import After, ScriptFunction
 
 Edges = Iterable[m.Edge | tuple[str, str]]
 
@@ -32,15 +32,19 @@ class Case(NamedTuple):
     call: Callable[[], ProgramCall[Any]]
     results: tuple[str, ...] | str = ()
     status: str = "completed"
-    script: Script | After | None = None
+    script: ScriptFunction | After | None = None
     is_race: bool = False
 
 
-def graph(name: str, nodes: Iterable[Any], edges: Edges, **fields: str) -> Any:
+def graph(
+    name: str, nodes: Iterable[Any], edges: Edges, *, threshold: int = 0, **fields: str
+) -> Any:
     """A registered graph whose input has these fields, by their types."""
     kinds: Any = {field: m.FieldType(kind) for field, kind in fields.items()}  # type: ignore[arg-type]
     made = tuple(edge if isinstance(edge, m.Edge) else m.Edge(*edge) for edge in edges)
-    return GraphProgram[..., Any](m.Graph(own(name), tuple(nodes), made, input=kinds))
+    return GraphProgram[..., Any](
+        m.Graph(own(name), tuple(nodes), made, input=kinds, threshold=threshold)
+    )
 
 
 def own(name: str) -> str:
@@ -53,16 +57,16 @@ def chain(*names: str) -> list[tuple[str, str]]:
     return list(itertools.pairwise(names))
 
 
-def add(name: str, a: str, b: str = "1", **fields: Any) -> m.Worker:
+def add(name: str, a: str, b: str = "1", **fields: Any) -> m.WorkerNode:
     """A worker that adds."""
-    return m.Worker(name=name, task="graph_add", input={"a": a, "b": b}, **fields)
+    return m.WorkerNode(name=name, task="graph_add", input={"a": a, "b": b}, **fields)
 
 
-START = m.Trigger(name="t")
+START = m.TriggerNode(name="t")
 
 
-def out(value: str, name: str = "o") -> m.Output:
-    return m.Output(name=name, value=value)
+def out(value: str, name: str = "o") -> m.OutputNode:
+    return m.OutputNode(name=name, value=value)
 
 
 # Tasks
@@ -101,6 +105,17 @@ async def graph_nowhere(n: int) -> int:
     return n
 
 
+@task(on_cancel="finish")
+async def graph_unstoppable() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+@task(on_cancel="finish", queue="elsewhere")
+async def graph_unstoppable_elsewhere() -> None:
+    """A run that ends waits for it, wherever it is executed."""
+
+
 ENDED: list[str] = []
 """Bodies that were ended before their time."""
 
@@ -118,10 +133,10 @@ async def graph_who() -> str:
     return perdure.info().run_id
 
 
-# What somebody outside does
+# What clients do
 
 
-def say(*sayings: Callable[[Handle[Any]], Awaitable[None]]) -> Script:
+def say(*sayings: Callable[[Handle[Any]], Awaitable[None]]) -> ScriptFunction:
     async def script(run: Handle[Any]) -> None:
         for saying in sayings:
             await saying(run)
@@ -131,7 +146,7 @@ def say(*sayings: Callable[[Handle[Any]], Awaitable[None]]) -> Script:
 
 def to_run(
     topic: str, value: Any, code: int = 200, step: str | None = None, after_s: int = 0
-) -> Script:
+) -> ScriptFunction:
     """A signal to the run, or to one of its steps; on its way for some time."""
 
     async def send(run: Handle[Any]) -> None:
@@ -144,8 +159,8 @@ def to_run(
     return send
 
 
-def to_topic(topic: str, key: str, value: Any, code: int = 200, after_s: int = 0) -> Script:
-    """A signal to whoever waits for topic and key."""
+def to_topic(topic: str, key: str, value: Any, code: int = 200, after_s: int = 0) -> ScriptFunction:
+    """A signal by topic and key."""
 
     async def send(run: Handle[Any]) -> None:
         mailbox = mailbox_of(topic, key)
@@ -157,11 +172,11 @@ def to_topic(topic: str, key: str, value: Any, code: int = 200, after_s: int = 0
 
 
 def _payload(run: Handle[Any], value: Any, code: int) -> bytes:
-    return run._hosting.host.codec.encode(value if code == 200 else Response(value, code))
+    return run._host.dispatcher.codec.encode(value if code == 200 else Response(value, code))
 
 
 async def _send(run: Handle[Any], message: Message, after_s: int) -> None:
-    host = run._hosting.host
+    host = run._host.dispatcher
     now = host.sources.now_ms()
     bundle = Bundle()
     due = now + 1000 * after_s

@@ -6,17 +6,42 @@ from perdure.core.graph import model as m
 from tests.engine.graph.building import START, Case, add, chain, graph, json_of, out
 from tests.engine.graph.waiting import child
 
+# Thresholds
+
+early = graph(
+    "early",
+    [
+        START,
+        add("w", "1"),
+        m.HookNode(name="watch", topic="never", key="'k'"),
+        m.HookNode(name="doze", sleep="1000"),
+        child("a", "listens", c="'early'"),
+        out("w"),
+    ],
+    [*chain("t", "w", "o"), ("t", "watch"), ("t", "doze"), ("t", "a")],
+    threshold=3,
+)
+early_unbegun = graph(
+    "early_unbegun",
+    [START, add("w", "1"), add("x", "1"), add("y", "w"), out("w")],
+    [*chain("t", "w", "o"), ("w", "x"), ("w", "y")],
+    threshold=2,
+)
+out_of_reach = graph(
+    "out_of_reach", [START, add("w", "1"), out("w")], chain("t", "w", "o"), threshold=9
+)
+
 # Cycles
 
 loops = graph(
     "loops",
     [
         START,
-        m.Assign(name="i0", set={"i": "0"}),
-        m.Hook(name="h", cycle=True),
-        m.Branch(name="br"),
+        m.AssignNode(name="i0", set={"i": "0"}),
+        m.HookNode(name="h", cycle=True),
+        m.BranchNode(name="br"),
         add("w", "i", output={"i": "result"}),
-        m.Cycle(name="c", to="h", input={"i": "i"}),
+        m.CycleNode(name="c", to="h", input={"i": "i"}),
         out("i"),
     ],
     [*chain("t", "i0", "h", "br"), m.Edge("br", "w", when="i < n"), ("br", "o"), ("w", "c")],
@@ -26,11 +51,11 @@ remaps = graph(
     "remaps",
     [
         START,
-        m.Assign(name="i0", set={"i": "0", "kept": "'kept'", "seen": "[]"}),
-        m.Hook(name="h", cycle=True),
-        m.Branch(name="br"),
-        m.Assign(name="lost", set={"kept": "'lost'"}),
-        m.Cycle(name="c", to="h", input={"i": "i + 1", "seen": "[*seen, kept]"}),
+        m.AssignNode(name="i0", set={"i": "0", "kept": "'kept'", "seen": "[]"}),
+        m.HookNode(name="h", cycle=True),
+        m.BranchNode(name="br"),
+        m.AssignNode(name="lost", set={"kept": "'lost'"}),
+        m.CycleNode(name="c", to="h", input={"i": "i + 1", "seen": "[*seen, kept]"}),
         out("[i, seen, kept]"),
     ],
     [*chain("t", "i0", "h", "br"), m.Edge("br", "lost", when="i < 2"), ("br", "o"), ("lost", "c")],
@@ -39,15 +64,15 @@ nested = graph(
     "nested",
     [
         START,
-        m.Assign(name="i0", set={"i": "0", "total": "0"}),
-        m.Hook(name="h", cycle=True),
-        m.Branch(name="b1"),
-        m.Assign(name="j0", set={"j": "0"}),
-        m.Hook(name="k", cycle=True),
-        m.Branch(name="b2"),
+        m.AssignNode(name="i0", set={"i": "0", "total": "0"}),
+        m.HookNode(name="h", cycle=True),
+        m.BranchNode(name="b1"),
+        m.AssignNode(name="j0", set={"j": "0"}),
+        m.HookNode(name="k", cycle=True),
+        m.BranchNode(name="b2"),
         add("w", "total", output={"total": "result"}),
-        m.Cycle(name="inner", to="k", input={"j": "j + 1", "total": "total"}),
-        m.Cycle(name="outer", to="h", input={"i": "i + 1", "total": "total"}),
+        m.CycleNode(name="inner", to="k", input={"j": "j + 1", "total": "total"}),
+        m.CycleNode(name="outer", to="h", input={"i": "i + 1", "total": "total"}),
         out("total"),
     ],
     [
@@ -64,12 +89,12 @@ exits = graph(
     "exits",
     [
         START,
-        m.Assign(name="i0", set={"i": "0"}),
-        m.Hook(name="h", cycle=True),
-        m.Branch(name="br"),
+        m.AssignNode(name="i0", set={"i": "0"}),
+        m.HookNode(name="h", cycle=True),
+        m.BranchNode(name="br"),
         add("w", "i", output={"i": "result"}),
-        m.Branch(name="b2"),
-        m.Cycle(name="c", to="h", input={"i": "i"}),
+        m.BranchNode(name="b2"),
+        m.CycleNode(name="c", to="h", input={"i": "i"}),
         add("early", "i"),
         add("late", "i", "100"),
         add("end", "i", "0"),
@@ -92,11 +117,11 @@ waits_in_turns = graph(
     "waits_in_turns",
     [
         START,
-        m.Assign(name="i0", set={"i": "0"}),
-        m.Hook(name="h", cycle=True),
-        m.Branch(name="br"),
-        m.Hook(name="z", sleep="10"),
-        m.Cycle(name="c", to="h", input={"i": "i + 1"}),
+        m.AssignNode(name="i0", set={"i": "0"}),
+        m.HookNode(name="h", cycle=True),
+        m.BranchNode(name="br"),
+        m.HookNode(name="z", sleep="10"),
+        m.CycleNode(name="c", to="h", input={"i": "i + 1"}),
         out("i"),
     ],
     [*chain("t", "i0", "h", "br"), m.Edge("br", "z", when="i < 2"), ("br", "o"), ("z", "c")],
@@ -107,28 +132,45 @@ waits_in_turns = graph(
 
 def stops(name: str, *before: m.AnyNode, **fields: Any) -> Any:
     """A graph that interrupts, beside an hour of sleep."""
-    interrupt = m.Interrupt(name="stop", reason="'enough'", **fields)
-    nodes = [START, m.Hook(name="h", sleep="3600"), *before, interrupt]
+    interrupt = m.InterruptNode(name="stop", reason="'enough'", **fields)
+    nodes = [START, m.HookNode(name="h", sleep="3600"), *before, interrupt]
     return graph(name, nodes, [("t", "h"), *chain("t", *(node.name for node in before), "stop")])
 
 
-WHO = m.Worker(name="who", task="graph_who")
+WHO = m.WorkerNode(name="who", task="graph_who")
 stops_itself = stops("stops_itself", code=418)
 stops_quietly = stops("stops_quietly", throw=False)
 stops_by_own_id = stops("stops_by_own_id", WHO, target="who")
 stops_alone = stops("stops_alone", child("a", "sleeps", False, x="60"))
+SOON = add("soon", "1")
+
+
+def stops_beside(name: str, work: str, **fields: Any) -> Any:
+    """A graph that interrupts itself while an attempt is under way that runs to its end."""
+    interrupt = m.InterruptNode(name="stop", reason="'enough'", **fields)
+    nodes = [START, m.WorkerNode(name="w", task=work), SOON, interrupt, add("next", "1")]
+    return graph(name, nodes, [*chain("t", "w", "next"), *chain("t", "soon", "stop")])
+
+
+stops_after_work = stops_beside("stops_after_work", "graph_unstoppable", code=418)
+stops_after_work_quietly = stops_beside(
+    "stops_after_work_quietly", "graph_unstoppable", throw=False, descend=False
+)
+stops_after_queued_work = stops_beside(
+    "stops_after_queued_work", "graph_unstoppable_elsewhere", code=418
+)
 stops_waited = stops("stops_waited", throw=False, descend=False)
 
 sleeps_beside = graph(
     "sleeps_beside",
-    [START, child("a", "sleeps", x="60"), m.Hook(name="h", sleep="30")],
+    [START, child("a", "sleeps", x="60"), m.HookNode(name="h", sleep="30")],
     [("t", "a"), ("t", "h")],
 )
 
 
 def stops_other(name: str, **fields: Any) -> Any:
     """A graph that interrupts another run, which has a child."""
-    interrupt = m.Interrupt(name="stop", target="a", reason="'enough'", **fields)
+    interrupt = m.InterruptNode(name="stop", target="a", reason="'enough'", **fields)
     return graph(
         name,
         [START, child("a", "sleeps_beside", False), interrupt, out("'stopped'")],
@@ -147,9 +189,9 @@ spreads = graph(
     "spreads",
     [
         START,
-        m.Spread(name="s", items="xs", item="i", index="n"),
+        m.SpreadNode(name="s", items="xs", item="i", index="n"),
         add("w", "i", "n"),
-        m.Aggregate(name="g", of="s", collect="w", into="got"),
+        m.AggregateNode(name="g", of="s", collect="w", into="got"),
         out("got"),
     ],
     chain("t", "s", "w", "g", "o"),
@@ -159,12 +201,12 @@ spreads_twice = graph(
     "spreads_twice",
     [
         START,
-        m.Spread(name="s", items="xss", item="xs"),
-        m.Spread(name="r", items="xs", item="i"),
+        m.SpreadNode(name="s", items="xss", item="xs"),
+        m.SpreadNode(name="r", items="xs", item="i"),
         add("w", "i"),
-        m.Aggregate(name="g", of="r", collect="w", into="row"),
+        m.AggregateNode(name="g", of="r", collect="w", into="row"),
         add("size", "len(row)", "0"),
-        m.Aggregate(name="all", of="s", collect="[size, row]", into="rows"),
+        m.AggregateNode(name="all", of="s", collect="[size, row]", into="rows"),
         out("rows"),
     ],
     chain("t", "s", "r", "w", "g", "size", "all", "o"),
@@ -174,12 +216,12 @@ spreads_partly = graph(
     "spreads_partly",
     [
         START,
-        m.Spread(name="s", items="xs", item="i"),
-        m.Branch(name="br"),
+        m.SpreadNode(name="s", items="xs", item="i"),
+        m.BranchNode(name="br"),
         add("w", "i"),
-        m.Hook(name="z", sleep="i"),
-        m.Assign(name="end", set={"v": "i"}),
-        m.Aggregate(name="g", of="s", collect="v", into="got"),
+        m.HookNode(name="z", sleep="i"),
+        m.AssignNode(name="end", set={"v": "i"}),
+        m.AggregateNode(name="g", of="s", collect="v", into="got"),
         out("got"),
     ],
     [
@@ -198,11 +240,11 @@ spreads_badly = graph(
     "spreads_badly",
     [
         START,
-        m.Spread(name="s", items="[1, 2, 3]", item="i"),
-        m.Branch(name="br"),
-        m.Hook(name="z", sleep="60"),
-        m.Raise(name="no", error="LookupError", message="'second'"),
-        m.Aggregate(name="g", of="s", collect="i", into="got"),
+        m.SpreadNode(name="s", items="[1, 2, 3]", item="i"),
+        m.BranchNode(name="br"),
+        m.HookNode(name="z", sleep="60"),
+        m.RaiseNode(name="no", error="LookupError", message="'second'"),
+        m.AggregateNode(name="g", of="s", collect="i", into="got"),
         out("got"),
     ],
     [
@@ -228,7 +270,7 @@ joins_late = graph(
     [
         START,
         add("a", "x"),
-        m.Hook(name="h", sleep="60"),
+        m.HookNode(name="h", sleep="60"),
         add("b", "x", "2"),
         add("c", "a", "b"),
         out("c"),
@@ -240,12 +282,12 @@ joins_skipped = graph(
     "joins_skipped",
     [
         START,
-        m.Branch(name="br"),
+        m.BranchNode(name="br"),
         add("a", "x"),
         add("b", "x", "2"),
         add("b2", "b"),
         add("d", "x", "10"),
-        m.Assign(name="j", set={"got": "d"}),
+        m.AssignNode(name="j", set={"got": "d"}),
         add("c", "got", "0"),
         out("c"),
     ],
@@ -288,8 +330,8 @@ first_wins = graph(
     "first_wins",
     [
         START,
-        m.Hook(name="h", sleep="5"),
-        m.Hook(name="k", sleep="50"),
+        m.HookNode(name="h", sleep="5"),
+        m.HookNode(name="k", sleep="50"),
         out("'first'", "o1"),
         out("'second'", "o2"),
     ],
@@ -297,28 +339,28 @@ first_wins = graph(
 )
 goes_on_after_output = graph(
     "goes_on_after_output",
-    [START, out("'early'"), m.Hook(name="h", sleep="50"), add("a", "1"), add("b", "a")],
+    [START, out("'early'"), m.HookNode(name="h", sleep="50"), add("a", "1"), add("b", "a")],
     [("t", "o"), *chain("t", "h", "a", "b")],
 )
 in_flight = graph(
     "in_flight",
     [
         START,
-        m.Worker(name="queued", task="graph_nowhere", input={"n": "1"}),
-        m.Hook(name="timer", sleep="3600"),
+        m.WorkerNode(name="queued", task="graph_nowhere", input={"n": "1"}),
+        m.HookNode(name="timer", sleep="3600"),
         child("kid", "sleeps", x="7200"),
-        m.Worker(name="body", task="graph_endless"),
-        m.Hook(name="sig", topic="go", key="'in flight'"),
+        m.WorkerNode(name="body", task="graph_endless"),
+        m.HookNode(name="sig", topic="go", key="'in flight'"),
         add("half", "1"),
         add("join", "half", "1"),
-        m.Worker(
+        m.WorkerNode(
             name="again",
             task="graph_refuse",
             input={"x": "1"},
             retry=m.RetryRule(attempts=2, first=900),
         ),
         add("a", "1"),
-        m.Worker(name="no", task="graph_refuse", input={"x": "2"}),
+        m.WorkerNode(name="no", task="graph_refuse", input={"x": "2"}),
     ],
     [("t", name) for name in ("queued", "timer", "kid", "body", "sig", "half", "again", "a")]
     + [("half", "join"), ("timer", "join"), ("a", "no")],
@@ -327,13 +369,16 @@ raises_again = graph(
     "raises_again",
     [
         START,
-        m.Worker(name="a", task="graph_refuse", input={"x": "1"}),
-        m.Raise(name="again", again="e"),
+        m.WorkerNode(name="a", task="graph_refuse", input={"x": "1"}),
+        m.RaiseNode(name="again", again="e"),
     ],
     [("t", "a"), m.Edge("a", "again", on="error", bind="e")],
 )
 
 CASES = {
+    "threshold: what waits is given up": Case(early, "2"),
+    "threshold: what has not begun is given up": Case(early_unbegun, "2"),
+    "threshold: never so many": Case(out_of_reach, "2"),
     "cycle": Case(lambda: loops(n=2), "2"),
     "cycle: no turn": Case(lambda: loops(n=0), "0"),
     "cycle: remapped": Case(remaps, '[2,["lost","lost"],"kept"]'),
@@ -346,6 +391,11 @@ CASES = {
     "interrupt: itself by its id": Case(stops_by_own_id, status="failed"),
     "interrupt: itself, beside a child": Case(stops_alone, status="failed"),
     "interrupt: itself, no descent": Case(stops_waited, status="cancelled"),
+    "interrupt: itself, after what finishes": Case(stops_after_work, status="failed"),
+    "interrupt: itself, quietly, after what finishes": Case(
+        stops_after_work_quietly, status="cancelled"
+    ),
+    "interrupt: itself, after queued work": Case(stops_after_queued_work, status="failed"),
     "interrupt: another and its child": Case(stops_other_and_children, '"stopped"'),
     "interrupt: another alone": Case(stops_other_alone, '"stopped"'),
     "interrupt: another, quietly": Case(stops_other_quietly, '"stopped"'),

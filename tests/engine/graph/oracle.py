@@ -3,9 +3,9 @@
 Written from the model's own words alone. It shares the language of expressions with the engine and nothing else:
 neither the lowering nor the walks. A plane is a dict here, from the nodes that open planes to the number of the time.
 
-Where paths run side by side, more than one outcome may be right. Then all of them are told: every output that is
-reached, every value that was written to the job, every failure that nobody handles. A failure stops its own path only,
-so that what is told is the most that may happen before the run ends by it.
+Where paths run side by side, more than one outcome may be right. Then it lists all of them: every output that is
+reached, every value that was written to the job, every unhandled failure. A failure stops its own path only,
+so that the list is the most that may happen before the run ends by it.
 """
 
 import builtins
@@ -110,14 +110,14 @@ class Layout:
     def __init__(self, graph: m.Graph) -> None:
         self.nodes = {node.name: node for node in graph.nodes}
         self.edges = graph.edges
-        self.trigger = next(n.name for n in graph.nodes if isinstance(n, m.Trigger))
+        self.trigger = next(n.name for n in graph.nodes if isinstance(n, m.TriggerNode))
         self.out: dict[str, list[int]] = {name: [] for name in self.nodes}
         self.into: dict[str, list[int]] = {name: [] for name in self.nodes}
         for number, edge in enumerate(graph.edges):
             self.out[edge.source].append(number)
             self.into[edge.target].append(number)
-        self.aggregates = {n.of: n.name for n in graph.nodes if isinstance(n, m.Aggregate)}
-        self.cycles = [n for n in graph.nodes if isinstance(n, m.Cycle)]
+        self.aggregates = {n.of: n.name for n in graph.nodes if isinstance(n, m.AggregateNode)}
+        self.cycles = [n for n in graph.nodes if isinstance(n, m.CycleNode)]
         self.reach = cache(self._reach)
         self.openers = cache(self._openers)
         self.depth = cache(self._depth)
@@ -140,7 +140,7 @@ class Layout:
 
     def _opens(self, name: str) -> bool:
         node = self.nodes[name]
-        return isinstance(node, m.Spread) or (isinstance(node, m.Hook) and node.cycle)
+        return isinstance(node, m.SpreadNode) or (isinstance(node, m.HookNode) and node.cycle)
 
     def _openers(self, name: str) -> tuple[str, ...]:
         """Hooks that are cycled back to, and spreads, whose planes it is in, from the outermost."""
@@ -248,13 +248,13 @@ class Oracle:
             self._queue.append((number, plane, scope if number in chosen else None))
 
     def _ways(self, node: m.AnyNode, scope: Scope, answer: Answer) -> list[int]:
-        """The edges along which it goes on."""
+        """The edges that are followed from here."""
         found = []
         for number in self._layout.out[node.name]:
             edge = self._layout.edges[number]
             if edge.on in (m.DONE, str(answer.code)) and self._holds(edge, scope, answer):
                 found.append(number)
-                if isinstance(node, m.Branch):
+                if isinstance(node, m.BranchNode):
                     break
         return found
 
@@ -284,7 +284,7 @@ class Oracle:
         output = getattr(node, "output", None)
         if output is not None:
             scope = {**scope, **{n: self._value(text, seen) for n, text in output.items()}}
-        elif isinstance(node, m.Worker | m.Await):
+        elif isinstance(node, m.WorkerNode | m.AwaitNode):
             scope = {**scope, node.name: answer.result}
         for name, text in getattr(node, "job", {}).items():
             value = self._value(text, {**scope, **answer.specials})
@@ -301,7 +301,7 @@ class Oracle:
         box = self._boxes.setdefault(place, {})
         required = len(layout.into[target.name])
         item = 0
-        if isinstance(target, m.Aggregate):
+        if isinstance(target, m.AggregateNode):
             item = plane[target.of]
             required *= self._spreads[place][0]
         assert (item, number) not in box, f"edge {number} is resolved twice in {plane}"
@@ -309,7 +309,7 @@ class Oracle:
         if len(box) < required:
             return
         outer = {opener: plane[opener] for opener in layout.openers(target.name)}
-        if isinstance(target, m.Aggregate):
+        if isinstance(target, m.AggregateNode):
             self._collect(target, outer, box)
         else:
             self._resolve(target, outer, self._joined(target.name, outer, box))
@@ -332,7 +332,7 @@ class Oracle:
         return merged
 
     def _collect(
-        self, node: m.Aggregate, plane: Plane, box: dict[tuple[int, int], Scope | None]
+        self, node: m.AggregateNode, plane: Plane, box: dict[tuple[int, int], Scope | None]
     ) -> None:
         count, scope = self._spreads[self._layout.place(node.name, plane)]
         values = []
@@ -356,11 +356,11 @@ class Oracle:
             self._evaluate(node, plane, scope)
 
     def _skip(self, node: m.AnyNode, plane: Plane) -> None:
-        if isinstance(node, m.Spread):
+        if isinstance(node, m.SpreadNode):
             self._skip(self._layout.nodes[self._layout.aggregates[node.name]], plane)
             return
         self._skips.append((node.name, plane))
-        if isinstance(node, m.Hook) and node.cycle:
+        if isinstance(node, m.HookNode) and node.cycle:
             plane = {**plane, node.name: 0}
         for number in self._layout.out[node.name]:
             self._queue.append((number, plane, None))
@@ -368,22 +368,22 @@ class Oracle:
     def _evaluate(self, node: m.AnyNode, plane: Plane, scope: Scope) -> None:
         answer = Answer()
         try:
-            if isinstance(node, m.Spread):
+            if isinstance(node, m.SpreadNode):
                 self._spread(node, plane, scope)
                 return
-            if isinstance(node, m.Output):
+            if isinstance(node, m.OutputNode):
                 self.expected.outputs.append(self._value(node.value, scope))
                 return
-            if isinstance(node, m.Assign):
+            if isinstance(node, m.AssignNode):
                 for name, text in node.set.items():
                     scope = {**scope, name: self._value(text, scope)}
-            elif isinstance(node, m.Raise):
+            elif isinstance(node, m.RaiseNode):
                 answer = Answer(trouble=self._raised(node, scope))
         except Exception as error:  # an expression's
             answer = Answer(trouble=trouble_of(error))
         self._leave(node, plane, scope, answer)
 
-    def _raised(self, node: m.Raise, scope: Scope) -> Trouble:
+    def _raised(self, node: m.RaiseNode, scope: Scope) -> Trouble:
         if node.again is not None:
             bound = scope[node.again]
             return Trouble(bound["of"], bound["message"], frozenset(bound["names"]))
@@ -394,11 +394,11 @@ class Oracle:
         own = node.error if ":" in node.error else f"builtins:{node.error}"
         return Trouble(own, str(self._value(node.message, scope)), frozenset({own, *names}))
 
-    def _spread(self, node: m.Spread, plane: Plane, scope: Scope) -> None:
+    def _spread(self, node: m.SpreadNode, plane: Plane, scope: Scope) -> None:
         items = self._value(node.items, scope)
         aggregate = self._layout.nodes[self._layout.aggregates[node.name]]
         if not items:
-            assert isinstance(aggregate, m.Aggregate)
+            assert isinstance(aggregate, m.AggregateNode)
             self._resolve(aggregate, plane, {**scope, aggregate.into: []})
             return
         self._spreads[self._layout.place(aggregate.name, plane)] = len(items), scope
@@ -412,26 +412,26 @@ class Oracle:
         step = self._layout.step(node.name, plane)
         try:
             given = {n: self._value(t, scope) for n, t in getattr(node, "input", {}).items()}
-            if isinstance(node, m.Hook) and node.sleep is not None:
+            if isinstance(node, m.HookNode) and node.sleep is not None:
                 self._value(node.sleep, scope)
-            reason = self._value(node.reason, scope) if isinstance(node, m.Interrupt) else ""
+            reason = self._value(node.reason, scope) if isinstance(node, m.InterruptNode) else ""
         except Exception as error:  # it never begins
             self._leave(node, plane, scope, Answer(trouble=trouble_of(error)))
             return
         self.expected.ran[step] += 1
         if sum(self.expected.ran.values()) > MOST_STEPS:
             raise TooLarge
-        if isinstance(node, m.Worker | m.Await):
-            name = node.task if isinstance(node, m.Worker) else node.program
+        if isinstance(node, m.WorkerNode | m.AwaitNode):
+            name = node.task if isinstance(node, m.WorkerNode) else node.program
             self.expected.calls[step] = name, given
             self._leave(node, plane, scope, self._answer(name, given))
-        elif isinstance(node, m.Cycle):
+        elif isinstance(node, m.CycleNode):
             self._return(node, plane, given)
-        elif isinstance(node, m.Interrupt):
+        elif isinstance(node, m.InterruptNode):
             self.expected.failures.add(
                 ("RunInterrupted", str(reason)) if node.throw else ("cancelled", str(reason))
             )
-        elif isinstance(node, m.Hook) and node.cycle:
+        elif isinstance(node, m.HookNode) and node.cycle:
             self._first[self._layout.place(node.name, plane)] = scope
             self._leave(node, {**plane, node.name: 0}, scope, Answer())
         else:
@@ -453,7 +453,7 @@ class Oracle:
 
     # Loops
 
-    def _return(self, cycle: m.Cycle, plane: Plane, given: Scope) -> None:
+    def _return(self, cycle: m.CycleNode, plane: Plane, given: Scope) -> None:
         hook = self._layout.nodes[cycle.to]
         place = self._layout.place(cycle.to, plane)
         self._turns[place] += 1
@@ -463,7 +463,7 @@ class Oracle:
         self._leave(hook, {**outer, cycle.to: self._turns[place]}, scope, Answer())
 
     def _judge_turns(self) -> None:
-        """A skip that leads out of a loop is none while the loop goes on."""
+        """A skip that leads out of a loop is none while the loop continues."""
         self.expected.is_exact = all(count == 1 for count in self._returns.values())
         self.expected.leaves_turning = any(self._is_behind(*live) for live in self._lives)
         for name, plane in self._skips:

@@ -16,9 +16,11 @@ from perdure.store.inspection import audit_runs
 from perdure.store.store import Store
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import OpenStore, memory_store
-from perdure.testing.interlude import Interlude
+from perdure.testing.graphs import ReplayCache
 from perdure.testing.schedule import Chooser
-from perdure.testing.workflows import LONGEST_S, MODES, Ended, Universe, run_once
+from perdure.testing.script import Script
+from perdure.testing.simulation import Simulation
+from perdure.testing.workflows import LONGEST_S, MODES, Ended, run_once
 from tests.engine.graph.oracle import Expected
 
 
@@ -57,11 +59,11 @@ async def undergo(
     async with open_store() as store:
         # Every crash puts steps in doubt, and none is to be given up for that.
         settings = msgspec.structs.replace(MODES[mode], max_doubts=20)
-        universe = Universe(store, chooser, settings, (), Interlude(None))
+        simulation = Simulation(store, chooser, settings, (), Script(None), ReplayCache())
         try:
             async with asyncio.timeout(LONGEST_S):
-                ended = await run_once(universe, program(**given))
-            assert not universe.violations, "\n".join(universe.violations)
+                ended = await run_once(simulation, program(**given))
+            assert not simulation.violations, "\n".join(simulation.violations)
             await assert_sound(store)
             async for inspection in audit_runs(store):
                 await _assert_settled(store, inspection.run_id)
@@ -73,7 +75,7 @@ async def undergo(
         except Exception as error:
             lines = "\n".join(f"  {choice}" for choice in chooser.faults)
             raise AssertionError(f"{str(error) or repr(error)}\n{mode}, with\n{lines}") from error
-    return universe.commits
+    return simulation.commits
 
 
 async def _assert_settled(store: Store, run_id: RunId) -> None:

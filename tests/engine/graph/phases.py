@@ -6,15 +6,17 @@ from typing import Any, NamedTuple
 from perdure import ProgramCall
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
-from perdure.core.ledger import digits_of, message_account, spell, step_account
+from perdure.core.ledger import digits_of, message_account, spell_balance, step_account
 from perdure.core.ledger.digits import ACTIVITY, MESSAGE
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import memory_store
-from perdure.testing.interlude import Interlude, Script
+from perdure.testing.graphs import ReplayCache
 from perdure.testing.schedule import Chooser
-from perdure.testing.workflows import MODES, Universe, run_once
+from perdure.testing.script import Script, ScriptFunction
+from perdure.testing.simulation import Simulation
+from perdure.testing.workflows import MODES, run_once
 
 GuidOf = Callable[[RunId], Guid]
 
@@ -32,24 +34,27 @@ class Phase(NamedTuple):
     def spelled(self) -> str:
         """For people."""
         return (
-            f"step     {spell(self.step, ACTIVITY)}\n"
-            f"message  {spell(self.message, MESSAGE)}\n"
+            f"step     {spell_balance(self.step, ACTIVITY)}\n"
+            f"message  {spell_balance(self.message, MESSAGE)}\n"
             f"semaphore {self.semaphore}\n"
         )
 
 
-class Phases(Universe):
+class Phases(Simulation):
     """Looks at one step and one message of the first run, whenever something is durable."""
 
-    def __init__(self, store: Store, script: Script | None, step: str, guid_of: GuidOf) -> None:
-        super().__init__(store, Chooser(), MODES["stepwise"], ("elsewhere",), Interlude(script))
+    def __init__(
+        self, store: Store, script: ScriptFunction | None, step: str, guid_of: GuidOf
+    ) -> None:
+        how = MODES["stepwise"], ("elsewhere",), Script(script), ReplayCache()
+        super().__init__(store, Chooser(), *how)
         self.step = step_account(StepId(step))
         self.guid_of = guid_of
         self.run_id: RunId | None = None
         self.seen: list[Phase] = []
 
-    async def _remember(self, bundle: Bundle) -> None:
-        await super()._remember(bundle)
+    async def _record(self, bundle: Bundle) -> None:
+        await super()._record(bundle)
         for new, first in bundle.created:
             if self.run_id is None and isinstance(first.entries[0].event, e.ExecutionStarted):
                 self.run_id = new.run_id
@@ -64,12 +69,12 @@ class Phases(Universe):
 
 
 async def phases_of(
-    call: ProgramCall[Any], step: str, guid_of: GuidOf, script: Script | None = None
+    call: ProgramCall[Any], step: str, guid_of: GuidOf, script: ScriptFunction | None = None
 ) -> list[Phase]:
     """The phases of a step and of the message that it has to do with, each in a commit of its own."""
     async with memory_store() as store:
-        universe = Phases(store, script, step, guid_of)
-        await run_once(universe, call)
-        assert not universe.violations
+        simulation = Phases(store, script, step, guid_of)
+        await run_once(simulation, call)
+        assert not simulation.violations
         await assert_sound(store)
-        return universe.seen
+        return simulation.seen

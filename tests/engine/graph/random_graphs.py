@@ -35,7 +35,7 @@ KINDS = {
     "output": 2,
     "interrupt": 1,
 }
-ENDS = (m.Output, m.Cycle, m.Interrupt)
+ENDS = (m.OutputNode, m.CycleNode, m.InterruptNode)
 INPUT = {
     "x": m.FieldType("int"),
     "y": m.FieldType("int"),
@@ -92,12 +92,12 @@ CHILD = GraphProgram[..., Any](
     m.Graph(
         "oracle_child",
         (
-            m.Trigger(name="begin"),
-            m.Branch(name="which"),
-            m.Raise(name="refuse", error="ValueError", message="f'child {p}'"),
-            m.Hook(name="nap", sleep="1"),
-            m.Worker(name="work", task="oracle_mix", input={"p": "p", "q": "1"}),
-            m.Output(name="end", value="work"),
+            m.TriggerNode(name="begin"),
+            m.BranchNode(name="which"),
+            m.RaiseNode(name="refuse", error="ValueError", message="f'child {p}'"),
+            m.HookNode(name="nap", sleep="1"),
+            m.WorkerNode(name="work", task="oracle_mix", input={"p": "p", "q": "1"}),
+            m.OutputNode(name="end", value="work"),
         ),
         (
             m.Edge("begin", "which"),
@@ -149,7 +149,7 @@ class Maker:
         self._names = 0
 
     def make(self, name: str) -> m.Graph:
-        trigger = m.Trigger(name="begin", job={"born": "x"} if self._chance(0.2) else {})
+        trigger = m.TriggerNode(name="begin", job={"born": "x"} if self._chance(0.2) else {})
         known = frozenset(("x", "y"))
         self._nodes.append(trigger)
         top = Region([Place(trigger, (), known, known)])
@@ -218,7 +218,7 @@ class Maker:
         """Whatever goes wrong at that node is caught."""
         name = self._name("mended")
         self._edges.append(m.Edge(place.node.name, name, m.ERROR, bind="caught"))
-        node = m.Assign(name=name, set={self._pick(POOL): self._number(place.before, 0)})
+        node = m.AssignNode(name=name, set={self._pick(POOL): self._number(place.before, 0)})
         errors = place.errors | {"caught"}
         self._add(region, node, place.group, place.before, frozenset(node.set), errors)
 
@@ -251,17 +251,17 @@ class Maker:
 
     def _edges_of(self, place: Place, target: str, limit: str | None) -> list[m.Edge]:
         source, name = place.node, place.node.name
-        if isinstance(source, m.Spread):
+        if isinstance(source, m.SpreadNode):
             return [m.Edge(name, target)]
-        if isinstance(source, m.Raise):
+        if isinstance(source, m.RaiseNode):
             return [self._error_edge(place, target, limit)]
         tests = [limit] if limit else []
-        if isinstance(source, m.Branch) or self._chance(0.3):
-            own = isinstance(source, m.Worker) and self._chance(0.5)
+        if isinstance(source, m.BranchNode) or self._chance(0.3):
+            own = isinstance(source, m.WorkerNode) and self._chance(0.5)
             tests.append("code == 200" if own else self._test(place.known))
         when = " and ".join(tests) or None
-        is_fallible = not isinstance(source, m.Trigger | m.Branch | m.Aggregate)
-        is_worker = isinstance(source, m.Worker | m.Await)
+        is_fallible = not isinstance(source, m.TriggerNode | m.BranchNode | m.AggregateNode)
+        is_worker = isinstance(source, m.WorkerNode | m.AwaitNode)
         if is_fallible and self._chance(0.45 if is_worker else 0.15):
             failing = self._error_edge(place, target, limit)
             return [failing, m.Edge(name, target, when=when)] if self._chance(0.2) else [failing]
@@ -309,15 +309,17 @@ class Maker:
             sets = frozenset((variable,))
             if kind == "child":
                 given = {"p": self._number(known)}
-                return m.Await(
+                return m.AwaitNode(
                     name=name, program="oracle_child", input=given, output=output, job=job
                 ), sets
             given = {"p": self._number(known), "q": self._number(known)}
-            return m.Worker(name=name, task="oracle_mix", input=given, output=output, job=job), sets
+            return m.WorkerNode(
+                name=name, task="oracle_mix", input=given, output=output, job=job
+            ), sets
         if kind == "shaky":
             retry = m.RetryRule(attempts=2) if self._chance(0.3) else None
             given = {"p": self._number(known)}
-            node = m.Worker(
+            node = m.WorkerNode(
                 name=name, task="oracle_shaky", input=given, output=output, job=job, retry=retry
             )
             return node, frozenset((variable,))
@@ -326,18 +328,18 @@ class Maker:
             other = self._pick(POOL)
             if other != variable:
                 values[other] = self._number(known | {variable})
-            return m.Assign(name=name, set=values, job=job), frozenset(values)
+            return m.AssignNode(name=name, set=values, job=job), frozenset(values)
         if kind == "raise":
             if errors and self._chance(0.5):
-                return m.Raise(name=name, again=self._pick(errors)), frozenset()
+                return m.RaiseNode(name=name, again=self._pick(errors)), frozenset()
             error = self._pick(("ValueError", "KeyError", "app:Broken"))
-            return m.Raise(name=name, error=error, message=f"f'{name} {{x}}'"), frozenset()
+            return m.RaiseNode(name=name, error=error, message=f"f'{name} {{x}}'"), frozenset()
         nodes: dict[str, m.AnyNode] = {
-            "branch": m.Branch(name=name),
-            "pass": m.Hook(name=name, job=job),
-            "sleep": m.Hook(name=name, sleep=f"{self._pick(known)} % 3"),
-            "output": m.Output(name=name, value=f"[{self._number(known)}, '{name}']"),
-            "interrupt": m.Interrupt(name=name, reason=f"'{name}'", throw=self._chance(0.5)),
+            "branch": m.BranchNode(name=name),
+            "pass": m.HookNode(name=name, job=job),
+            "sleep": m.HookNode(name=name, sleep=f"{self._pick(known)} % 3"),
+            "output": m.OutputNode(name=name, value=f"[{self._number(known)}, '{name}']"),
+            "interrupt": m.InterruptNode(name=name, reason=f"'{name}'", throw=self._chance(0.5)),
         }
         return nodes[kind], frozenset()
 
@@ -360,10 +362,10 @@ class Maker:
     def _add_loop(self, region: Region, sources: list[Place]) -> None:
         group = sources[0].group
         count = self._name("turn")
-        start = m.Assign(name=f"zero_{count}", set={count: "0"})
+        start = m.AssignNode(name=f"zero_{count}", set={count: "0"})
         known, errors = self._meet(self._lead(sources, start.name))
         place = self._add(region, start, group, known, frozenset((count,)))
-        hook = m.Hook(name=f"loop_{count}", cycle=True)
+        hook = m.HookNode(name=f"loop_{count}", cycle=True)
         self._edges.append(m.Edge(start.name, hook.name))
         inside = self._add(region, hook, (*group, hook.name), place.known, errors=errors)
         if self._chance(0.8):
@@ -382,7 +384,7 @@ class Maker:
         changed = sorted(set(POOL) & known & start.known)
         if changed and self._chance(0.7):
             given[changed[0]] = self._number(known)
-        self._add(region, m.Cycle(name=name, to=hook, input=given), sources[0].group, known)
+        self._add(region, m.CycleNode(name=name, to=hook, input=given), sources[0].group, known)
 
     def _add_spread(self, region: Region, sources: list[Place], depth: int) -> None:
         group = sources[0].group
@@ -392,7 +394,7 @@ class Maker:
         one = self._pick(known)
         items = self._pick(("xs", f"[{one}, {one} + 1]", "[]", f"[{one}]", "[1, 2, 3]"))
         index = f"at{number}" if self._chance(0.3) else None
-        spread = m.Spread(name=name, items=items, item=item, index=index)
+        spread = m.SpreadNode(name=name, items=items, item=item, index=index)
         own = frozenset((item, index)) if index else frozenset((item,))
         body = Region(is_body=True)
         self._add(body, spread, (), known, own, errors)
@@ -401,9 +403,11 @@ class Maker:
         inner, _ = self._meet(self._lead(self._body_ends(body), end))
         collect = self._number(inner, 0)
         job = {end: f"len(got{number})"} if self._chance(0.3) else {}
-        aggregate = m.Aggregate(name=end, of=name, collect=collect, into=f"got{number}", job=job)
+        aggregate = m.AggregateNode(
+            name=end, of=name, collect=collect, into=f"got{number}", job=job
+        )
         self._add(region, aggregate, group, known, errors=errors)
-        total = m.Assign(name=f"sum{number}", set={self._pick(POOL): f"sum(got{number}) % 10"})
+        total = m.AssignNode(name=f"sum{number}", set={self._pick(POOL): f"sum(got{number}) % 10"})
         self._edges.append(m.Edge(end, total.name))
         self._add(region, total, group, known, frozenset(total.set), errors)
 
@@ -413,12 +417,13 @@ class Maker:
         ends = [
             place
             for place in body.places
-            if place.node.name not in sources and not isinstance(place.node, m.Raise | m.Interrupt)
+            if place.node.name not in sources
+            and not isinstance(place.node, m.RaiseNode | m.InterruptNode)
         ]
         extra = [
             place
             for place in body.places
-            if place not in ends and not isinstance(place.node, m.Interrupt)
+            if place not in ends and not isinstance(place.node, m.InterruptNode)
         ]
         if not ends or self._chance(0.2):
             ends.append(self._pick(extra or body.places))
@@ -428,8 +433,8 @@ class Maker:
         """A branch leads somewhere."""
         sources = {edge.source for edge in self._edges if edge.on == m.DONE}
         for node in list(self._nodes):
-            if isinstance(node, m.Branch) and node.name not in sources:
-                last = m.Hook(name=self._name("end"))
+            if isinstance(node, m.BranchNode) and node.name not in sources:
+                last = m.HookNode(name=self._name("end"))
                 self._nodes.append(last)
                 self._edges.append(m.Edge(node.name, last.name))
 
@@ -439,11 +444,11 @@ class Maker:
         if isinstance(place.node, ENDS) or self._chance(0.5):
             return
         known, _ = self._meet(self._lead([place], "finish"))
-        self._nodes.append(m.Output(name="finish", value=self._number(known)))
+        self._nodes.append(m.OutputNode(name="finish", value=self._number(known)))
 
     def _ordered(self) -> tuple[m.Edge, ...]:
         """Of alternatives, the one that is always taken is the last; if there are more, they get a condition."""
-        branches = {node.name for node in self._nodes if isinstance(node, m.Branch)}
+        branches = {node.name for node in self._nodes if isinstance(node, m.BranchNode)}
         edges: list[m.Edge] = []
         last: dict[tuple[str, str], m.Edge] = {}
         for edge in self._edges:

@@ -7,25 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from perdure.core.graph import walk as walks
 from perdure.core.graph.state import CycleHook
+from perdure.core.graph.transition import StartingStep, StepResponse
 from perdure.core.graph.vertex import SignalRequest, ToAll, Vertex
-from perdure.core.graph.walk import Answer, Begun, Walk
+from perdure.core.graph.walk import Walk
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
-from perdure.core.ledger import message_account
+from perdure.core.ledger import message_account, settle
 from perdure.core.messages import Message
 from perdure.core.replay.identity import timer_guid
 from perdure.engine.graph import beginning, ending, machine
+from perdure.engine.graph.active_step import ActiveStep
 from perdure.engine.graph.effects import index_effects
 from perdure.engine.graph.machine import GraphMachine
-from perdure.engine.graph.signals import Waiting
-from perdure.engine.graph.step import Step
-from perdure.engine.replay import facts
-from perdure.engine.replay.effects import Acknowledge, Broadcast, Effect, Track
-from perdure.engine.replay.warm import WarmRun
+from perdure.engine.graph.signals import GraphSignals
+from perdure.engine.runs import messages
+from perdure.engine.runs.effects import Acknowledge, RunEffect, SendBroadcast, Track
+from perdure.engine.runs.warm import WarmRun
 
 
 @contextmanager
@@ -38,7 +40,7 @@ def spawn_without_closed_bit() -> Iterator[None]:
 
 @contextmanager
 def parent_stays_open() -> Iterator[None]:
-    """A step that has children counts them, and not that it is through."""
+    """A step that has children counts them, and not its own end."""
     spawn = GraphMachine.spawn
 
     def forgetful(self: GraphMachine, *args: Any) -> None:
@@ -53,7 +55,7 @@ def parent_stays_open() -> Iterator[None]:
 
 @contextmanager
 def skip_not_propagated() -> Iterator[None]:
-    """What follows a skipped step is not told that it will never come."""
+    """A skip is not propagated to the steps after it."""
 
     def silent(self: Walk, vertex: Vertex, plane: Any, _: Any) -> None:
         if vertex.primitive is not None:
@@ -80,10 +82,10 @@ def re_entry_without_its_counter() -> Iterator[None]:
 
 @contextmanager
 def message_taken_twice() -> Iterator[None]:
-    """A signal that comes again is news."""
+    """A duplicate signal is received again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(facts, "_is_taken", lambda *_: False)
-        patch.setattr(Waiting, "has_unread", lambda *_: False)
+        patch.setattr(messages, "_is_done", lambda *_: False)
+        patch.setattr(GraphSignals, "has_unread", lambda *_: False)
         yield
 
 
@@ -95,7 +97,7 @@ def entry_taken_for_the_answer() -> Iterator[None]:
         return message_account(message.guid) in warm.journal.state.balances
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(facts, "_is_taken", is_known)
+        patch.setattr(messages, "_is_done", is_known)
         yield
 
 
@@ -104,18 +106,20 @@ def broadcast_before_its_digit() -> Iterator[None]:
     """A signal to all is sent when its step is entered, under GUIDs that are new each time."""
     begin = beginning._pass
 
-    def hasty(of: GraphMachine, begun: Begun, step: StepId) -> None:
+    def hasty(of: GraphMachine, begun: StartingStep, step: StepId) -> None:
         if not isinstance(begun.vertex.sending, ToAll):
             begin(of, begun, step)
             return
         emit = of.record.emit
 
-        def misplaced(event: e.Event, *effects: Effect) -> Any:
+        def misplaced(event: e.Event, *effects: RunEffect) -> Any:
             label = event.label if isinstance(event, e.Posted) else ""
-            kept: list[Effect] = [each for each in effects if not isinstance(each, Broadcast)]
+            kept: list[RunEffect] = [
+                each for each in effects if not isinstance(each, SendBroadcast)
+            ]
             if label == "attempt":
                 (sent,) = beginning._send(of, begun, step)
-                assert isinstance(sent, Broadcast)
+                assert isinstance(sent, SendBroadcast)
                 kept.append(sent._replace(suffix=of.sources.entropy(16).hex()))
             return emit(event, *kept)
 
@@ -143,7 +147,7 @@ def turn_not_over_after_a_broadcast() -> Iterator[None]:
 def readiness_counted_twice() -> Iterator[None]:
     """A join's row counts each predecessor again."""
 
-    def doubled(walk: Walk) -> list[Effect]:
+    def doubled(walk: Walk) -> list[RunEffect]:
         effects = index_effects(walk)
         return [*effects, *(each for each in effects if isinstance(each, Track))]
 
@@ -165,7 +169,7 @@ def signal_and_limit_both_win() -> Iterator[None]:
     """A hook that has its signal still takes the end of its time."""
     answered = GraphMachine.answered
 
-    def greedy(self: GraphMachine, step: Step, guid: Guid, walk: Walk) -> None:
+    def greedy(self: GraphMachine, step: ActiveStep, guid: Guid, walk: Walk) -> None:
         promise = step.promise
         answered(self, step, guid, walk)
         if isinstance(step.vertex.request, SignalRequest) and promise and not self.is_over:
@@ -175,7 +179,7 @@ def signal_and_limit_both_win() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GraphMachine, "answered", greedy)
-        patch.setattr(Waiting, "give_up", lambda *_: None)
+        patch.setattr(GraphSignals, "give_up", lambda *_: None)
         yield
 
 
@@ -184,7 +188,7 @@ def failed_answer_leaves_step_open() -> Iterator[None]:
     """A step whose answer says that more will come stays, though what was made of the answer failed."""
     leave = GraphMachine._leave
 
-    def credulous(self: GraphMachine, step: Step, answer: Answer) -> Walk:
+    def credulous(self: GraphMachine, step: ActiveStep, answer: StepResponse) -> Walk:
         walk = leave(self, step, answer)
         walk.stays = answer.is_pending
         return walk
@@ -198,11 +202,56 @@ def failed_answer_leaves_step_open() -> Iterator[None]:
 def in_flight_not_cancelled() -> Iterator[None]:
     """A run that fails leaves its timers and its queued work behind."""
 
-    def careless(of: GraphMachine, _: Any) -> Effect:
+    def careless(of: GraphMachine, _: Any) -> RunEffect:
         return Acknowledge(Guid(f"m_{of.info.run_id[2:]}_{'0' * 32}"))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ending, "undo", careless)
+        patch.setattr(ending, "undo_effect", careless)
+        yield
+
+
+@contextmanager
+def threshold_forgotten() -> Iterator[None]:
+    """A run continues until no step is open, whatever its threshold is."""
+
+    def stubborn(before: int, opened: int, _: int) -> Any:
+        return settle(before, opened, 0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "settle", stubborn)
+        yield
+
+
+@contextmanager
+def threshold_forgotten_in_replay() -> Iterator[None]:
+    """A loaded run continues until no step is open, whatever its threshold is."""
+    spawn = GraphMachine.spawn
+    replaying: list[bool] = [False]
+
+    def note(self: GraphMachine, *args: Any) -> None:
+        replaying[0] = self.record.is_replaying
+        spawn(self, *args)
+
+    def forgetful(before: int, opened: int, threshold: int) -> Any:
+        return settle(before, opened, 0 if replaying[0] else threshold)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GraphMachine, "spawn", note)
+        patch.setattr(machine, "settle", forgetful)
+        yield
+
+
+@contextmanager
+def name_computed_otherwise_in_replay() -> Iterator[None]:
+    """What a graph computes a name from is not what it was when the name was first computed."""
+
+    def confused(of: GraphMachine, begun: StartingStep, step: StepId) -> None:
+        if begun.name and of.record.is_replaying:
+            begun = msgspec.structs.replace(begun, name=f"{begun.name}?")
+        beginning.begin_activity(of, begun, step)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "begin_activity", confused)
         yield
 
 
@@ -250,6 +299,14 @@ BUGS = {
             "202 whose output fails: hook that is not said to be pending",
             "j,0,0,0 is taken",
         ),
+        Bug(threshold_forgotten, "threshold: what waits is given up", "nothing is due"),
+        Bug(
+            threshold_forgotten_in_replay,
+            "threshold: what has not begun is given up",
+            "run-diverged",
+            "stepwise",
+        ),
+        Bug(name_computed_otherwise_in_replay, "names that are computed", "graph_add[?]"),
         Bug(in_flight_not_cancelled, "failure: what is in flight is cancelled", "is left"),
     )
 }

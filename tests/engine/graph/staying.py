@@ -3,7 +3,7 @@
 from typing import Any
 
 from perdure.core.graph import model as m
-from perdure.testing.interlude import After
+from perdure.testing.script import After
 from tests.engine.graph.building import (
     START,
     Case,
@@ -21,13 +21,13 @@ TENTH = {"q": "10 // result"}
 
 
 def fragile(name: str, activity: m.AnyNode, *, is_caught: bool = True, when: str = "") -> Any:
-    """A graph that goes on along the edges of the activity, and waits for a while before it ends."""
+    """A graph that continues along the edges of the activity, and waits for a while before it ends."""
     nodes = [
         activity,
         add("fine", "q", job={"fine": "result"}),
         add("part", "q"),
-        m.Assign(name="wrong", set={"q": "-1"}),
-        m.Hook(name="z", sleep="100"),
+        m.AssignNode(name="wrong", set={"q": "-1"}),
+        m.HookNode(name="z", sleep="100"),
         add("end", "q", "0", job={"end": "result"}),
     ]
     edges: list[Any] = [("t", "a"), ("a", "fine"), *chain("wrong", "z", "end")]
@@ -39,13 +39,13 @@ def fragile(name: str, activity: m.AnyNode, *, is_caught: bool = True, when: str
     return graph(name, [START, *nodes], edges)
 
 
-def hook(key: str | None = None, **fields: Any) -> m.Hook:
-    return m.Hook(name="a", topic="go", key=key, pending=True, **fields)
+def hook(key: str | None = None, **fields: Any) -> m.HookNode:
+    return m.HookNode(name="a", topic="go", key=key, pending=True, **fields)
 
 
-def worker(data: str, **fields: Any) -> m.Worker:
+def worker(data: str, **fields: Any) -> m.WorkerNode:
     given = {"data": data, "code": "202"}
-    return m.Worker(name="a", task="graph_answer", input=given, pending=True, **fields)
+    return m.WorkerNode(name="a", task="graph_answer", input=given, pending=True, **fields)
 
 
 heard = fragile("staying_heard", hook(output=TENTH))
@@ -66,12 +66,12 @@ def turning(name: str, key: str | None, on_error: str) -> Any:
         name,
         [
             START,
-            m.Assign(name="n0", set={"n": "0", "q": "0"}),
-            m.Hook(name="turn", cycle=True),
-            m.Hook(name="h", topic="go", key=key, pending=True, output=TENTH),
+            m.AssignNode(name="n0", set={"n": "0", "q": "0"}),
+            m.HookNode(name="turn", cycle=True),
+            m.HookNode(name="h", topic="go", key=key, pending=True, output=TENTH),
             add("part", "q"),
             add("bad", "n", "100", job={"bad": "result"}),
-            m.Cycle(name="again", to="turn", input={"n": "n + 1"}),
+            m.CycleNode(name="again", to="turn", input={"n": "n + 1"}),
             add("end", "n", "q"),
             out("end"),
         ],
@@ -94,25 +94,25 @@ def items(name: str, activity: m.AnyNode, *, is_caught: bool = True) -> Any:
     """A spread whose activity is not said to be pending."""
     edges: list[Any] = [*chain("t", "s", "a", "w", "g", "o")]
     nodes: list[Any] = [
-        m.Spread(name="s", items="[0, 1]", item="i"),
+        m.SpreadNode(name="s", items="[0, 1]", item="i"),
         activity,
         add("w", "q"),
-        m.Aggregate(name="g", of="s", collect="w", into="got"),
+        m.AggregateNode(name="g", of="s", collect="w", into="got"),
         out("got"),
     ]
     if is_caught:
-        nodes.append(m.Assign(name="wrong", set={"q": "-1"}))
+        nodes.append(m.AssignNode(name="wrong", set={"q": "-1"}))
         edges += [m.Edge("a", "wrong", on="error"), ("wrong", "w")]
     return graph(name, [START, *nodes], edges)
 
 
-def listener(output: str) -> m.Hook:
-    return m.Hook(name="a", topic="go", key="i", output={"q": output})
+def listener(output: str) -> m.HookNode:
+    return m.HookNode(name="a", topic="go", key="i", output={"q": output})
 
 
-def asker(output: str) -> m.Worker:
+def asker(output: str) -> m.WorkerNode:
     given = {"data": "i", "code": "202"}
-    return m.Worker(name="a", task="graph_answer", input=given, output={"q": output})
+    return m.WorkerNode(name="a", task="graph_answer", input=given, output={"q": output})
 
 
 items_heard = items("staying_items_heard", listener("10 // result"))
@@ -126,8 +126,8 @@ unmarked = graph(
     "staying_unmarked",
     [
         START,
-        m.Hook(name="a", topic="go", key="'k'", output=TENTH),
-        m.Assign(name="wrong", set={"q": "-1"}),
+        m.HookNode(name="a", topic="go", key="'k'", output=TENTH),
+        m.AssignNode(name="wrong", set={"q": "-1"}),
         add("j", "q", "0"),
         out("j"),
     ],

@@ -11,15 +11,22 @@ from perdure.core.graph import model as m
 from perdure.core.graph.identity import mailbox_of
 from perdure.core.ids import Guid, RunId, StepId, message_guid
 from perdure.core.replay.identity import result_guid, signal_guid, timer_guid
-from perdure.testing.interlude import Script
+from perdure.testing.script import ScriptFunction
 from tests.engine.graph.building import START, add, chain, graph, out, say, to_run, to_topic
-from tests.engine.graph.flowing import loops, spreads, stops_itself, stops_other_alone
+from tests.engine.graph.flowing import (
+    early_unbegun,
+    loops,
+    spreads,
+    stops_itself,
+    stops_other_alone,
+)
 from tests.engine.graph.phases import phases_of
 from tests.engine.graph.staying import heard
 from tests.engine.graph.waiting import hears, hears_by_key, lasting_run, patient_run, sleeps
 from tests.engine.graph.working import (
     awaits_graph,
     awaits_nobody,
+    awaits_too_few_tries,
     bare,
     keyed_with_child,
     queued,
@@ -52,20 +59,23 @@ def start(run: RunId) -> Guid:
 
 five = graph(
     "five",
-    [START, add("two", "1"), m.Hook(name="n1"), m.Hook(name="n2")]
-    + [m.Hook(name=f"z{n}", sleep="60") for n in range(4)],
+    [START, add("two", "1"), m.HookNode(name="n1"), m.HookNode(name="n2")]
+    + [m.HookNode(name=f"z{n}", sleep="60") for n in range(4)],
     [("t", "two"), ("two", "n1"), ("two", "n2"), *[("t", f"z{n}") for n in range(4)]],
 )
-passing = graph("passing", [START, m.Hook(name="h"), add("a", "1")], chain("t", "h", "a"))
-last_pass = graph("last_pass", [START, m.Hook(name="h")], [("t", "h")])
+passing = graph("passing", [START, m.HookNode(name="h"), add("a", "1")], chain("t", "h", "a"))
+last_pending = graph(
+    "last_pending", [START, m.HookNode(name="h", topic="go", pending=True)], [("t", "h")]
+)
+last_pass = graph("last_pass", [START, m.HookNode(name="h")], [("t", "h")])
 tells = graph(
     "tells",
-    [START, m.Signal(name="s", topic="go", key="'nobody'"), add("a", "1")],
+    [START, m.SignalNode(name="s", topic="go", key="'nobody'"), add("a", "1")],
     chain("t", "s", "a"),
 )
 tells_everybody = graph(
     "tells_everybody",
-    [START, m.Signal(name="s", topic="go", all="color", key="'no color'"), out("1")],
+    [START, m.SignalNode(name="s", topic="go", all="color", key="'no color'"), out("1")],
     chain("t", "s", "o"),
 )
 
@@ -77,7 +87,7 @@ class Case(NamedTuple):
     step: str
     guid_of: GuidOf
     phases: tuple[str, ...]
-    script: Script | None = None
+    script: ScriptFunction | None = None
 
 
 LEG1 = ("001000000000000 000000000000000 1", "001100000000000 000000000000000 1")
@@ -143,6 +153,17 @@ CASES = {
     "worker that closes": Case(
         partial(worked, x=1), "b,0,0,0", result("b,0,0,0"), (*LEG1, *CLOSING)
     ),
+    "worker that closes at a threshold": Case(
+        early_unbegun,
+        "w,0,0",
+        result("w,0,0"),
+        (
+            *LEG1,
+            *CLOSING[:2],
+            "001100000000001 000111000000001 2",
+            "201100000000001 000111100000001 0",
+        ),
+    ),
     "worker that fails along an edge": Case(refused, "a,0,0", result("a,0,0"), (*LEG1, *CLOSING)),
     "worker on a queue": Case(queued, "a,0,0", result("a,0,0"), (*LEG1, *CLOSING)),
     "worker with two children, of five": Case(
@@ -159,10 +180,22 @@ CASES = {
         ),
     ),
     "await": Case(partial(awaits_graph, x=1), "child,0,0", result("child,0,0"), (*LEG1, *CLOSING)),
+    "await that is retried": Case(
+        awaits_too_few_tries, "child,0,0", result("child,0,0"), (*LEG1, *CLOSING)
+    ),
     "await nobody": Case(
         partial(awaits_nobody, x=1), "child,0,0", result("child,0,0"), (*LEG1, *CLOSING)
     ),
     "hook: sleep": Case(partial(sleeps, x=60), "h,0,0", timer("h,0,0"), (*LEG1, *CLOSING)),
+    "hook: sleep of nothing": Case(
+        partial(sleeps, x=0), "h,0,0", of_run("pass", "h,0,0"), ONE_LEG_CLOSING
+    ),
+    "hook: sleep of less than nothing": Case(
+        partial(sleeps, x=-1), "h,0,0", of_run("pass", "h,0,0"), ONE_LEG_CLOSING
+    ),
+    "hook: pending, and it closes": Case(
+        last_pending, "h,0,0", sent("go", 7), (*LEG1, *CLOSING), say(to_run("go", 7))
+    ),
     "hook: signal to the run": Case(
         hears, "h,0,0", sent("go", 7), (*LEG1, *CLOSING), say(to_run("go", 7))
     ),
@@ -187,7 +220,7 @@ CASES = {
             *LEG1,
             "001100000000001 000000000000000 1",
             "001100000000001 000000000000000 2",
-            # Both are there: the second is taken in while what the first has led to goes on.
+            # Both are there: the second is taken while the consequences of the first are under way.
             "001100000000002 000000000000002 2",
             "001100000000002 000010000000002 2",
             "001100000000002 000011000000002 2",

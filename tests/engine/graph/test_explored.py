@@ -7,7 +7,7 @@ import pytest
 from perdure.testing.workflows import Check, Ended, Race, explore_workflow
 from tests.engine.graph import flowing, staying, waiting, working
 from tests.engine.graph.building import Case
-from tests.engine.replay.emptied import emptied
+from tests.engine.workflow.emptied import emptied
 
 Record = Callable[[str, object], None]
 
@@ -56,6 +56,8 @@ async def test_signal_and_limit_can_both_win_but_never_at_once() -> None:
         "await: error edge of a graph",
         "hook: signal by key before its limit",
         "signal to all, once each",
+        "threshold: what waits is given up",
+        "await: retried in vain",
         "cycle",
         "interrupt: another and its child",
         "spread: items skipped",

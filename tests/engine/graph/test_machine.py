@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import msgspec
+import pytest
+
 from perdure.authoring.context import Info
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import JsonCodec
@@ -10,10 +13,11 @@ from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.identity import signal_guid, timer_guid
 from perdure.engine.graph.machine import GraphMachine
-from perdure.engine.programs import Programs
-from perdure.engine.replay.facts import is_after_mail
+from perdure.engine.known_programs import KnownPrograms
+from perdure.engine.runs.messages import is_hook_timeout
 from perdure.testing.explorer import VirtualSources
-from tests.engine.graph.waiting import patient_key, patient_run
+from tests.engine.graph.waiting import patient_key, patient_run, sleeps
+from tests.engine.graph.working import awaits_nobody
 
 RUN = new_run_id(1_700_000_000_000, bytes(10))
 HOOK = StepId("h,0,0")
@@ -21,7 +25,7 @@ HOOK = StepId("h,0,0")
 
 def machine_of(program: GraphProgram[..., Any], recorded: list[e.Event]) -> GraphMachine:
     info = Info(RUN, program.name, program.version, None, StepId("root"))
-    return GraphMachine(program, info, JsonCodec(), VirtualSources(), Programs(), recorded)
+    return GraphMachine(program, info, JsonCodec(), VirtualSources(), KnownPrograms(), recorded)
 
 
 def started(program: GraphProgram[..., Any]) -> e.ExecutionStarted:
@@ -49,7 +53,7 @@ def entry(guid: Guid, events: list[e.Event]) -> list[e.Event]:
     ]
 
 
-def test_answer_whose_entry_is_durable_comes_before_any_other() -> None:
+def test_answer_with_durable_entry_precedes_any_other() -> None:
     first = machine_of(patient_run, [])
     first.feed(started(patient_run))
     journal = taken(first)
@@ -69,7 +73,7 @@ def test_answer_whose_entry_is_durable_comes_before_any_other() -> None:
     assert begun == ["b,0,0,0"]
 
 
-def test_signal_for_a_step_is_refused_once_the_step_can_not_take_it() -> None:
+def test_signal_to_a_step_that_has_ended_is_refused() -> None:
     machine = machine_of(patient_key, [])
     machine.feed(started(patient_key))
     journal = taken(machine)
@@ -86,7 +90,7 @@ def test_signal_for_a_step_is_refused_once_the_step_can_not_take_it() -> None:
     assert not entered.takes_signal(HOOK)
 
 
-def test_attempt_that_was_cut_short_is_counted_again() -> None:
+def test_entry_attempt_is_counted_again_after_a_crash() -> None:
     first = machine_of(patient_run, [])
     first.feed(started(patient_run))
     journal = taken(first)
@@ -98,7 +102,29 @@ def test_attempt_that_was_cut_short_is_counted_again() -> None:
     assert isinstance(scheduled, e.TimerScheduled)
 
 
-def test_another_fact_waits_until_what_is_left_of_a_turn_is_written() -> None:
+@pytest.mark.parametrize(
+    ("program", "given"), [(patient_run, b"{}"), (awaits_nobody, b'{"x":1}')], ids=["hook", "await"]
+)
+def test_hundredth_entry_attempt_fails_the_run(
+    program: GraphProgram[..., Any], given: bytes
+) -> None:
+    first = machine_of(program, [])
+    first.feed(msgspec.structs.replace(started(program), payload=given))
+    journal = taken(first)
+    cut = next(n for n, event in enumerate(journal) if "attempt" in str(event)) + 1
+    again = journal[cut - 1]
+    for attempts, is_last in ((98, False), (99, True)):
+        machine = machine_of(program, [*journal[:cut], *([again] * (attempts - 1))])
+        machine.replay()
+        failed = [event for event in taken(machine) if isinstance(event, e.ExecutionFailed)]
+        assert bool(failed) is is_last
+        for each in failed:
+            assert each.payload is not None
+            assert b"attempts exhausted (99 of 99)" in each.payload
+            assert RUN.encode() in each.payload
+
+
+def test_pending_transition_is_completed_before_another_fact() -> None:
     machine = machine_of(patient_run, [])
     machine.feed(started(patient_run))
     answers = []
@@ -109,9 +135,27 @@ def test_another_fact_waits_until_what_is_left_of_a_turn_is_written() -> None:
     assert [*answers, machine.takes_more] == [True, False, True]
 
 
-def test_the_end_of_a_hooks_time_comes_after_its_mail() -> None:
+def test_hook_timeout_is_delivered_after_signals_in_its_mailbox() -> None:
     limit = Message(RUN, timer_guid(RUN, HOOK), "timer", 0, 0, HOOK)
     for program, is_after in ((patient_key, True), (patient_run, False)):
         machine = machine_of(program, [])
         machine.feed(started(program))
-        assert is_after_mail(machine, limit) is is_after
+        assert is_hook_timeout(machine, limit) is is_after
+
+
+def test_zero_sleep_recorded_as_a_timer_stays_a_timer() -> None:
+    machine = machine_of(sleeps, [])
+    machine.feed(msgspec.structs.replace(started(sleeps), payload=b'{"x":60}'))
+    journal = taken(machine)
+    first = msgspec.structs.replace(started(sleeps), payload=b'{"x":0}')
+    again = machine_of(sleeps, [first, *(_lasting(event) for event in journal[1:])])
+    again.replay()
+    assert not again.take_changes()
+    assert list(again.promises) == ["h,0,0"]
+
+
+def _lasting(event: e.Event) -> e.Event:
+    """As an earlier version wrote a sleep of nothing."""
+    if isinstance(event, e.TimerScheduled):
+        return msgspec.structs.replace(event, duration_ms=0)
+    return event

@@ -15,7 +15,7 @@ from perdure.testing.workflows import MODES
 from tests.engine.graph.oracle import Expected, Oracle, TooLarge
 from tests.engine.graph.ordeal import undergo
 from tests.engine.graph.random_graphs import PROGRAMS, random_graph, random_input
-from tests.engine.replay.emptied import emptied
+from tests.engine.workflow.emptied import emptied
 
 Record = Callable[[str, object], None]
 
@@ -88,6 +88,6 @@ def test_random_graphs_are_of_all_kinds() -> None:
         seen["turns"] += any(step.startswith("cycle") for step in expected.ran)
         seen["leaves a loop that turns"] += expected.leaves_turning
         seen["turns twice at once"] += not expected.is_exact
-    kinds = {kind.__name__ for kind in get_args(AnyNode)} - {"Signal", "Call"}
+    kinds = {kind.__name__ for kind in get_args(AnyNode)} - {"SignalNode", "CallNode"}
     wanted = kinds | {"fails", "outputs twice", "skips", "turns", "turns twice at once"}
     assert wanted | {"leaves a loop that turns"} == {name for name, count in seen.items() if count}

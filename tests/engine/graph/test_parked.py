@@ -1,4 +1,4 @@
-"""A graph run whose program can't go on: where it is cancelled, it leaves no rows."""
+"""A graph run whose program can't be replayed: when it is cancelled, it leaves no rows."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ from perdure.core.codec import JsonCodec
 from perdure.core.ids import RunId
 from perdure.core.messages import Message
 from perdure.core.replay.identity import cancel_guid
-from perdure.engine.replay.parked import ParkedRun
+from perdure.engine.programs.parked import ParkedRun
 from perdure.store.store import Store
 from perdure.testing import assert_sound
 from perdure.testing.explorer import VirtualSources
@@ -33,7 +33,7 @@ async def test_cancelled_without_its_program(tmp_path: Path) -> None:
         run = await engine.start(joins_late(x=1))
         store = engine._store
         assert store is not None
-        while not await store.inbox(run.run_id):  # noqa: ASYNC110 - nobody else tells of it
+        while not await store.inbox(run.run_id):  # noqa: ASYNC110 - nothing notifies of it
             await asyncio.sleep(0.01)
         await cancel_as_parked(store, run.run_id)
         assert await run.status() is RunStatus.CANCELLED

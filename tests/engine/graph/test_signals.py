@@ -2,7 +2,7 @@
 
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal.events import SignalDelivered
-from perdure.engine.graph.signals import Waiting
+from perdure.engine.graph.signals import GraphSignals
 
 STEP = StepId("h,0,0")
 
@@ -11,8 +11,8 @@ def signal(number: int) -> SignalDelivered:
     return SignalDelivered("go", number, Guid(f"m_{number}"), staged=True)
 
 
-def test_the_oldest_is_taken_first_and_each_once() -> None:
-    waiting = Waiting()
+def test_oldest_signal_is_received_first_and_each_once() -> None:
+    waiting = GraphSignals()
     assert [waiting.deliver(signal(number)) for number in (1, 2)] == [None, None]
     waiting.expect(STEP, ("go",))
     assert waiting.has_unread(Guid("m_1"))
@@ -21,8 +21,8 @@ def test_the_oldest_is_taken_first_and_each_once() -> None:
     assert waiting.next_delivery("go") == 3
 
 
-def test_who_waits_is_told_and_who_gave_up_is_not() -> None:
-    waiting = Waiting()
+def test_signal_reaches_a_waiting_step_and_not_one_that_gave_up() -> None:
+    waiting = GraphSignals()
     waiting.expect(STEP, ("go", "come"))
     assert waiting.deliver(signal(1)) == STEP
     waiting.give_up(STEP)
@@ -31,8 +31,8 @@ def test_who_waits_is_told_and_who_gave_up_is_not() -> None:
     assert waiting.take(STEP) is None
 
 
-def test_nothing_is_left_of_what_nobody_will_ask_for() -> None:
-    waiting = Waiting()
+def test_forgotten_signals_are_dropped() -> None:
+    waiting = GraphSignals()
     waiting.deliver(signal(1))
     waiting.forget("go")
     waiting.forget("never came")

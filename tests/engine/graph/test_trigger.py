@@ -15,7 +15,7 @@ async def test_trigger_publishes_and_is_found_by_its_keys(tmp_path: Path) -> Non
         for call in (keyed(c="red"), keyed_with_child(c="blue")):
             run = await engine.start(call)
             color = call.arguments["c"]
-            assert (await run.result(timeout=20))["c"] == color
+            assert (await run.result(timeout=60))["c"] == color
             published = await store.published(run.run_id)
             assert published["emitted"] == f'["{color}"]'.encode()
             assert published["job"].startswith(f'{{"c":"{color}"'.encode())

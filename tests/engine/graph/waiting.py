@@ -3,7 +3,7 @@
 from typing import Any
 
 from perdure.core.graph import model as m
-from perdure.testing.interlude import After
+from perdure.testing.script import After
 from tests.engine.graph.building import (
     START,
     Case,
@@ -21,29 +21,32 @@ from tests.engine.graph.building import (
 # Hooks
 
 sleeps = graph(
-    "sleeps", [START, m.Hook(name="h", sleep="x"), out("'slept'")], chain("t", "h", "o"), x="any"
+    "sleeps",
+    [START, m.HookNode(name="h", sleep="x"), out("'slept'")],
+    chain("t", "h", "o"),
+    x="any",
 )
 passes = graph(
     "passes",
-    [START, m.Hook(name="h", job={"x": "x"}), add("a", "x")],
+    [START, m.HookNode(name="h", job={"x": "x"}), add("a", "x")],
     chain("t", "h", "a"),
     x="int",
 )
-hears = graph("hears", [START, m.Hook(name="h", topic="go"), out("h")], chain("t", "h", "o"))
+hears = graph("hears", [START, m.HookNode(name="h", topic="go"), out("h")], chain("t", "h", "o"))
 hears_by_key = graph(
     "hears_by_key",
-    [START, m.Hook(name="h", topic="go", key="k", output={"got": "result"}), out("got")],
+    [START, m.HookNode(name="h", topic="go", key="k", output={"got": "result"}), out("got")],
     chain("t", "h", "o"),
     k="any",
 )
 works_then_hears = graph(
     "works_then_hears",
-    [START, add("a", "1"), m.Hook(name="h", topic="go", key="'k'"), out("[a, h]")],
+    [START, add("a", "1"), m.HookNode(name="h", topic="go", key="'k'"), out("[a, h]")],
     chain("t", "a", "h", "o"),
 )
 works_then_listens = graph(
     "works_then_listens",
-    [START, add("a", "1"), m.Hook(name="h", topic="go"), out("[a, h]")],
+    [START, add("a", "1"), m.HookNode(name="h", topic="go"), out("[a, h]")],
     chain("t", "a", "h", "o"),
 )
 
@@ -54,9 +57,9 @@ def patient(name: str, seconds: str, key: str | None = None) -> Any:
         name,
         [
             START,
-            m.Hook(name="h", topic="go", key=key, sleep=seconds),
+            m.HookNode(name="h", topic="go", key=key, sleep=seconds),
             add("a", "h", job={"got": "result"}),
-            m.Hook(name="z", sleep="5"),
+            m.HookNode(name="z", sleep="5"),
             add("b", "0", job={"late": "result"}),
         ],
         [*chain("t", "h", "a", "z"), m.Edge("h", "b", on="timeout")],
@@ -69,9 +72,9 @@ in_turns = graph(
     "in_turns",
     [
         START,
-        m.Hook(name="c", cycle=True),
-        m.Hook(name="h", topic="go", key="'k'", sleep="60"),
-        m.Cycle(name="again", to="c"),
+        m.HookNode(name="c", cycle=True),
+        m.HookNode(name="h", topic="go", key="'k'", sleep="60"),
+        m.CycleNode(name="again", to="c"),
         out("h"),
     ],
     [*chain("t", "c", "h", "o"), m.Edge("h", "again", on="timeout")],
@@ -80,14 +83,14 @@ hears_at_once = graph(
     "hears_at_once",
     [
         START,
-        m.Signal(name="s", topic="go", key="'k'", data="7"),
-        m.Hook(name="h", topic="go", key="'k'", sleep="0"),
+        m.SignalNode(name="s", topic="go", key="'k'", data="7"),
+        m.HookNode(name="h", topic="go", key="'k'", sleep="0"),
         out("h"),
         out("'late'", "late"),
     ],
     [*chain("t", "s", "h", "o"), m.Edge("h", "late", on="timeout")],
 )
-times_out = graph("times_out", [START, m.Hook(name="h", topic="go", sleep="60")], [("t", "h")])
+times_out = graph("times_out", [START, m.HookNode(name="h", topic="go", sleep="60")], [("t", "h")])
 
 
 def lasting(name: str, key: str | None) -> Any:
@@ -96,7 +99,7 @@ def lasting(name: str, key: str | None) -> Any:
         name,
         [
             START,
-            m.Hook(name="h", topic="go", key=key, pending=True),
+            m.HookNode(name="h", topic="go", key=key, pending=True),
             add("p", "h"),
             add("d", "h", job={"done": "result"}),
         ],
@@ -110,9 +113,9 @@ two_hooks = graph(
     "two_hooks",
     [
         START,
-        m.Hook(name="g", topic="go"),
-        m.Hook(name="h", topic="go"),
-        m.Assign(name="j", set={"both": "sorted([g, h])"}),
+        m.HookNode(name="g", topic="go"),
+        m.HookNode(name="h", topic="go"),
+        m.AssignNode(name="j", set={"both": "sorted([g, h])"}),
         out("both"),
     ],
     [("t", "g"), ("t", "h"), ("g", "j"), ("h", "j"), ("j", "o")],
@@ -123,8 +126,8 @@ two_hooks = graph(
 listens = graph(
     "listens",
     [
-        m.Trigger(name="t", keys={"color": "c"}),
-        m.Hook(name="h", topic="go", sleep="100"),
+        m.TriggerNode(name="t", keys={"color": "c"}),
+        m.HookNode(name="h", topic="go", sleep="100"),
         out("h"),
         out("'nothing'", "late"),
     ],
@@ -133,8 +136,8 @@ listens = graph(
 )
 
 
-def child(name: str, program: str, wait: bool = True, **given: str) -> m.Await:
-    return m.Await(name=name, program=own(program), input=given, wait=wait)
+def child(name: str, program: str, wait: bool = True, **given: str) -> m.AwaitNode:
+    return m.AwaitNode(name=name, program=own(program), input=given, wait=wait)
 
 
 tells_topic = graph(
@@ -142,7 +145,7 @@ tells_topic = graph(
     [
         START,
         child("a", "hears_by_key", k="'z'"),
-        m.Signal(name="s", topic="go", key="'z'", data="[1]"),
+        m.SignalNode(name="s", topic="go", key="'z'", data="[1]"),
         out("a"),
     ],
     [("t", "a"), ("t", "s"), ("a", "o")],
@@ -151,7 +154,7 @@ tells_early = graph(
     "tells_early",
     [
         START,
-        m.Signal(name="s", topic="go", key="{'n': 1}", data="2"),
+        m.SignalNode(name="s", topic="go", key="{'n': 1}", data="2"),
         child("a", "hears_by_key", k="{'n': 1}"),
         out("a"),
     ],
@@ -162,7 +165,7 @@ tells_run = graph(
     [
         START,
         child("a", "listens", False, c="'x'"),
-        m.Signal(name="s", topic="go", run="a", data="3"),
+        m.SignalNode(name="s", topic="go", run="a", data="3"),
         out("'told'"),
     ],
     chain("t", "a", "s", "o"),
@@ -171,11 +174,11 @@ tells_all = graph(
     "tells_all",
     [
         START,
-        m.Spread(name="each", items="['red', 'blue', 'red']", item="c"),
+        m.SpreadNode(name="each", items="['red', 'blue', 'red']", item="c"),
         child("a", "listens", c="c"),
-        m.Aggregate(name="g", of="each", collect="a", into="got"),
-        m.Hook(name="h"),
-        m.Signal(name="s", topic="go", all="color", key="'red'", data="4"),
+        m.AggregateNode(name="g", of="each", collect="a", into="got"),
+        m.HookNode(name="h"),
+        m.SignalNode(name="s", topic="go", all="color", key="'red'", data="4"),
         out("got"),
     ],
     [*chain("t", "each", "a", "g", "o"), *chain("t", "h", "s")],
@@ -185,9 +188,9 @@ scrubs = graph(
     [
         START,
         child("a", "listens", c="'green'"),
-        m.Hook(name="h"),
-        m.Signal(name="s", topic="other", all="color", key="'green'", scrub=True),
-        m.Signal(name="again", topic="go", all="color", key="'green'", data="5"),
+        m.HookNode(name="h"),
+        m.SignalNode(name="s", topic="other", all="color", key="'green'", scrub=True),
+        m.SignalNode(name="again", topic="go", all="color", key="'green'", data="5"),
         out("a"),
     ],
     [("t", "a"), *chain("t", "h", "s", "again"), ("a", "o")],
@@ -195,9 +198,9 @@ scrubs = graph(
 hears_once = graph(
     "hears_once",
     [
-        m.Trigger(name="t", keys={"color": "c"}),
-        m.Hook(name="h", topic="go"),
-        m.Hook(name="k", topic="go", sleep="100"),
+        m.TriggerNode(name="t", keys={"color": "c"}),
+        m.HookNode(name="h", topic="go"),
+        m.HookNode(name="k", topic="go", sleep="100"),
         out("[h, k]"),
         out("[h, 'nothing']", "late"),
     ],
@@ -209,8 +212,8 @@ tells_all_once = graph(
     [
         START,
         child("a", "hears_once", c="'pink'"),
-        m.Hook(name="h"),
-        m.Signal(name="s", topic="go", all="color", key="'pink'", data="8"),
+        m.HookNode(name="h"),
+        m.SignalNode(name="s", topic="go", all="color", key="'pink'", data="8"),
         out("a"),
     ],
     [*chain("t", "a", "o"), *chain("t", "h", "s")],
@@ -219,11 +222,40 @@ tells_before = graph(
     "tells_before",
     [
         START,
-        m.Signal(name="s", topic="go", all="color", key="'white'", data="6"),
+        m.SignalNode(name="s", topic="go", all="color", key="'white'", data="6"),
         child("a", "listens", c="'white'"),
         out("a"),
     ],
     chain("t", "s", "a", "o"),
+)
+
+tells_computed = graph(
+    "tells_computed",
+    [
+        START,
+        m.AssignNode(name="v", set={"v": "'go'"}),
+        m.WorkerNode(name="w", task_from="'graph_' + 'add'", input={"a": "1", "b": "2"}),
+        m.AwaitNode(name="a", program_from=f"'{own('listens_to')}'", input={"topic": "v + '!'"}),
+        m.HookNode(name="h"),
+        m.SignalNode(name="s", topic_from="v + '!'", key="'computed'", data="4"),
+        out("[w, a]"),
+    ],
+    [*chain("t", "v", "w", "o"), *chain("v", "a", "o"), *chain("v", "h", "s")],
+)
+listens_to = graph(
+    "listens_to",
+    [START, m.HookNode(name="h", topic_from="topic", key="'computed'", sleep="100"), out("h")],
+    chain("t", "h", "o"),
+    topic="str",
+)
+names_nothing = graph(
+    "names_nothing",
+    [
+        START,
+        m.HookNode(name="h", topic_from="1 + 1"),
+        out("e.message"),
+    ],
+    [("t", "h"), m.Edge("h", "o", on="error", bind="e")],
 )
 
 twice = say(to_run("go", 5, 202), to_run("go", 7))
@@ -234,6 +266,7 @@ EITHER = (json_of({"got": 8}), json_of({"late": 1}))
 CASES = {
     "hook: sleep": Case(lambda: sleeps(x=60), '"slept"'),
     "hook: no sleep": Case(lambda: sleeps(x=0), '"slept"'),
+    "hook: sleep of less than nothing": Case(lambda: sleeps(x=-5), '"slept"'),
     "hook: bad sleep": Case(lambda: sleeps(x="long"), status="failed"),
     "hook: pass-through": Case(lambda: passes(x=1), json_of({"x": 1})),
     "hook: signal to the run": Case(hears, "7", script=say(to_run("go", 7))),
@@ -271,6 +304,8 @@ CASES = {
     "hooks: two for one topic": Case(
         two_hooks, "[1,2]", script=say(to_run("go", 1), to_run("go", 2)), is_race=True
     ),
+    "names that are computed": Case(tells_computed, "[3,4]"),
+    "a name that is none": Case(names_nothing),
     "signal by topic and key": Case(tells_topic, "[1]"),
     "signal by topic and key, early": Case(tells_early, "2"),
     "signal to a run": Case(tells_run, '"told"'),

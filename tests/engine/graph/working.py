@@ -5,7 +5,7 @@ from typing import Any
 import perdure
 from perdure import workflow
 from perdure.core.graph import model as m
-from perdure.testing.interlude import After
+from perdure.testing.script import After
 from tests.engine.graph.building import (
     START,
     Case,
@@ -17,6 +17,7 @@ from tests.engine.graph.building import (
     own,
     say,
     to_run,
+    to_topic,
 )
 
 # Triggers
@@ -25,14 +26,14 @@ bare = graph("bare", [START], [])
 inline_only = graph("inline_only", [START, out("x + 1")], [("t", "o")], x="int")
 keyed = graph(
     "keyed",
-    [m.Trigger(name="t", keys={"color": "c"}, job={"c": "c"}, emit="[c]", persist=True)],
+    [m.TriggerNode(name="t", keys={"color": "c"}, job={"c": "c"}, emit="[c]", persist=True)],
     [],
     c="str",
 )
 keyed_with_child = graph(
     "keyed_with_child",
     [
-        m.Trigger(name="t", keys={"color": "c"}, job={"c": "c"}, emit="[c]", persist=True),
+        m.TriggerNode(name="t", keys={"color": "c"}, job={"c": "c"}, emit="[c]", persist=True),
         add("a", "1", job={"sum": "result"}),
     ],
     [("t", "a")],
@@ -43,7 +44,7 @@ wide = graph(
     [START, add("a", "1", job={"a": "result"}), add("b", "2", job={"b": "result"})],
     [("t", "a"), ("t", "b")],
 )
-bad_keys = graph("bad_keys", [m.Trigger(name="t", keys={"k": "1 / zero"})], [], zero="int")
+bad_keys = graph("bad_keys", [m.TriggerNode(name="t", keys={"k": "1 / zero"})], [], zero="int")
 
 # Workers
 
@@ -60,20 +61,20 @@ refused = graph(
     "refused",
     [
         START,
-        m.Worker(name="a", task="graph_refuse", input={"x": "1"}),
+        m.WorkerNode(name="a", task="graph_refuse", input={"x": "1"}),
         add("b", "1"),
         out("e['message']"),
     ],
     [("t", "a"), ("a", "b"), m.Edge("a", "o", on="error", errors=("ValueError",), bind="e")],
 )
 refuses = graph(
-    "refuses", [START, m.Worker(name="a", task="graph_refuse", input={"x": "1"})], [("t", "a")]
+    "refuses", [START, m.WorkerNode(name="a", task="graph_refuse", input={"x": "1"})], [("t", "a")]
 )
 answered_badly = graph(
     "answered_badly",
     [
         START,
-        m.Worker(name="a", task="graph_answer", input={"data": "'gone'", "code": "404"}),
+        m.WorkerNode(name="a", task="graph_answer", input={"data": "'gone'", "code": "404"}),
         out("'missing'"),
     ],
     [("t", "a"), m.Edge("a", "o", on="404")],
@@ -82,7 +83,7 @@ retried = graph(
     "retried",
     [
         START,
-        m.Worker(
+        m.WorkerNode(
             name="a",
             task="graph_third_time",
             input={"n": "3"},
@@ -96,7 +97,7 @@ gave_up = graph(
     "gave_up",
     [
         START,
-        m.Worker(
+        m.WorkerNode(
             name="a", task="graph_refuse", input={"x": "3"}, retry=m.RetryRule(attempts=2, first=5)
         ),
         out("'gave up'"),
@@ -105,19 +106,26 @@ gave_up = graph(
 )
 queued = graph(
     "queued_worker",
-    [START, m.Worker(name="a", task="graph_elsewhere", input={"n": "1"}), out("a")],
+    [START, m.WorkerNode(name="a", task="graph_elsewhere", input={"n": "1"}), out("a")],
     chain("t", "a", "o"),
 )
 too_slow = graph(
     "too_slow",
-    [START, m.Worker(name="a", task="graph_endless", timeout=0.01), add("b", "1"), out("'late'")],
+    [
+        START,
+        m.WorkerNode(name="a", task="graph_endless", timeout=0.01),
+        add("b", "1"),
+        out("'late'"),
+    ],
     [("t", "a"), ("a", "b"), m.Edge("a", "o", on="timeout")],
 )
 pends = graph(
     "pends",
     [
         START,
-        m.Worker(name="w", task="graph_answer", input={"data": "1", "code": "202"}, pending=True),
+        m.WorkerNode(
+            name="w", task="graph_answer", input={"data": "1", "code": "202"}, pending=True
+        ),
         add("p", "w"),
         add("d", "w", job={"done": "result"}),
     ],
@@ -127,7 +135,9 @@ pends_plainly = graph(
     "pends_plainly",
     [
         START,
-        m.Worker(name="w", task="graph_answer", input={"data": "1", "code": "202"}, pending=True),
+        m.WorkerNode(
+            name="w", task="graph_answer", input={"data": "1", "code": "202"}, pending=True
+        ),
         out("w"),
     ],
     chain("t", "w", "o"),
@@ -145,7 +155,9 @@ async def awaited_by_graph(n: int) -> int:
 
 
 fails_inside = graph(
-    "fails_inside", [START, m.Worker(name="a", task="graph_refuse", input={"x": "7"})], [("t", "a")]
+    "fails_inside",
+    [START, m.WorkerNode(name="a", task="graph_refuse", input={"x": "7"})],
+    [("t", "a")],
 )
 
 
@@ -156,7 +168,7 @@ def awaits(name: str, program: str, argument: str = "", value: str = "child", **
         name,
         [
             START,
-            m.Await(name="child", program=program, input=given, **fields),
+            m.AwaitNode(name="child", program=program, input=given, **fields),
             out(value),
             out("e['type']", "caught"),
         ],
@@ -171,8 +183,50 @@ awaits_nobody = awaits("awaits_nobody", "awaited_by_graph", "n", "child[:2]", wa
 awaits_failure = awaits("awaits_failure", own("fails_inside"))
 awaits_uncaught = graph(
     "awaits_uncaught",
-    [START, m.Await(name="child", program=own("fails_inside"))],
+    [START, m.AwaitNode(name="child", program=own("fails_inside"))],
     [("t", "child")],
+)
+
+impatient = graph(
+    "impatient",
+    [START, m.HookNode(name="h", topic="go", key="'retried'", sleep="60"), out("h")],
+    chain("t", "h", "o"),
+)
+awaits_next_try = graph(
+    "awaits_next_try",
+    [
+        START,
+        m.AwaitNode(
+            name="child", program=own("impatient"), retry=m.RetryRule(attempts=9, first=2.0)
+        ),
+        out("child"),
+    ],
+    chain("t", "child", "o"),
+)
+awaits_too_few_tries = graph(
+    "awaits_too_few_tries",
+    [
+        START,
+        m.AwaitNode(
+            name="child", program=own("fails_inside"), retry=m.RetryRule(attempts=2, first=2.0)
+        ),
+        out("'failed'"),
+    ],
+    [("t", "child"), m.Edge("child", "o", on="error")],
+)
+fails_beside_retry = graph(
+    "fails_beside_retry",
+    [
+        START,
+        m.AwaitNode(
+            name="child",
+            program=own("fails_inside"),
+            retry=m.RetryRule(attempts=9, first=500.0, ceiling=500.0),
+        ),
+        m.HookNode(name="h", sleep="300"),
+        m.RaiseNode(name="r", error="ValueError", message="'enough'"),
+    ],
+    [("t", "child"), *chain("t", "h", "r")],
 )
 
 later = say(to_run("respond", 5, 202, "w,0,0"), to_run("respond", 7, 200, "w,0,0"))
@@ -210,5 +264,10 @@ CASES = {
     "await nobody": Case(lambda: awaits_nobody(x=1), '"r_"'),
     "await: error edge of a graph": Case(lambda: awaits_failure(x=1), '"ValueError"'),
     "await: error edge of a workflow": Case(lambda: awaits_workflow(x=-1), '"LookupError"'),
+    "await: retried until it is done": Case(
+        awaits_next_try, "7", script=to_topic("go", "retried", 7, after_s=90), is_race=True
+    ),
+    "await: retried in vain": Case(awaits_too_few_tries, '"failed"'),
+    "await: its run fails while a retry is due": Case(fails_beside_retry, status="failed"),
     "await: error fails the run": Case(awaits_uncaught, status="failed"),
 }

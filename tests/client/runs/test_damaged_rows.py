@@ -1,0 +1,473 @@
+"""Rows that were changed or deleted behind the engine's back: a run resumes from its journal, or is parked."""
+
+import asyncio
+import logging
+from typing import Any
+
+import asyncpg
+import pytest
+
+import perdure
+from perdure import Engine, Handle, Retry, RunDiverged, RunStatus, Signal, task, workflow
+from perdure.core.graph import model as m
+from perdure.core.ids import message_guid
+from perdure.core.journal import events as e
+from perdure.store.sqlite.store import SqliteStore
+from tests.client.engines import (
+    ALWAYS_REPLAY,
+    assert_sound,
+    killed,
+    recorded,
+    store_of,
+    until_recorded,
+    until_status,
+    until_store,
+)
+from tests.store.builders import raw
+
+pytestmark = pytest.mark.asyncio
+
+go = Signal("damaged.go", int)
+attempts: list[int] = []
+
+
+@task(name="damaged.add")
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@task(name="damaged.queued", queue="damaged")
+async def queued_add(a: int, b: int) -> int:
+    return a + b
+
+
+@task(name="damaged.flaky", retry=Retry(attempts=3, first=3600, jitter=0))
+async def flaky() -> str:
+    attempts.append(1)
+    if len(attempts) == 1:
+        raise ConnectionError("not yet")
+    return "done"
+
+
+@workflow(name="damaged.waiting")
+async def waiting() -> int:
+    one = await add(1, 0)
+    return one + await go.receive()
+
+
+@workflow(name="damaged.sleeping")
+async def sleeping() -> str:
+    await perdure.sleep(0.3)
+    return "slept"
+
+
+@workflow(name="damaged.sleeping_long")
+async def sleeping_long() -> None:
+    await perdure.sleep(3600)
+
+
+@workflow(name="damaged.queueing")
+async def queueing() -> int:
+    return await queued_add(1, 2)
+
+
+@workflow(name="damaged.retrying")
+async def retrying() -> str:
+    return await flaky()
+
+
+@workflow(name="damaged.parent")
+async def parent() -> int:
+    return 1 + await waiting()
+
+
+async def _tamper(engine: Engine, statement: str) -> None:
+    store = store_of(engine)
+    if isinstance(store, SqliteStore):
+        await raw(store, statement)
+        return
+    connection = await asyncpg.connect(engine._url)
+    try:
+        await connection.execute(statement.format("perdure."))
+    finally:
+        await connection.close()
+
+
+async def _waits(engine: Engine, handle: Handle[Any]) -> None:
+    await until_recorded(engine, handle, e.ExecutionAwaiting, 2)
+
+
+async def _parked_reason(engine: Engine, handle: Handle[Any]) -> str:
+    await until_status(handle, RunStatus.PARKED)
+    run = await store_of(engine).run(handle.run_id)
+    return str(run.parked)
+
+
+async def test_a_changed_semaphore_parks_the_run_once_with_both_values(
+    shared_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "perdure.host")
+    async with Engine(shared_url) as engine:
+        run = await engine.start(waiting())
+        await _waits(engine, run)
+        await _tamper(engine, f"UPDATE {{}}run SET semaphore = 7 WHERE id = '{run.run_id}'")
+        await run.signal(go, 1)
+        reason = await _parked_reason(engine, run)
+        assert reason.startswith("books-differ: ")
+        assert "the semaphore is 7 in its row and 1 by its journal" in reason
+        loads = 0
+        load_all = store_of(engine).load_all
+
+        async def count(run_ids: Any) -> Any:
+            nonlocal loads
+            loads += 1
+            return await load_all(run_ids)
+
+        store_of(engine).load_all = count
+        await asyncio.sleep(1.2)  # a look at what is due, and another
+        assert loads == 0
+        with pytest.raises(RunDiverged, match="semaphore is 7"):
+            await run.result(5)
+        logged = [record for record in caplog.records if "is parked" in record.message]
+        assert len(logged) == 1
+        await _tamper(engine, f"UPDATE {{}}run SET semaphore = 1 WHERE id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        assert await engine.handle(run.run_id).result(10) == 2
+        await assert_sound(engine)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("status = 'running'", "the status is 'running' in its row and 'blocked' by its journal"),
+        ("key = 'other'", "the start key is 'other' in its row and 'mine' by its journal"),
+        ("key = NULL", "the start key is None in its row and 'mine' by its journal"),
+        ("version = '9'", "the version is '9' in its row and '' by its journal"),
+        ("digest = 'abc'", "the digest is 'abc' in its row and "),
+    ],
+)
+async def test_a_changed_row_parks_the_run_when_it_is_loaded(
+    shared_url: str, change: str, said: str
+) -> None:
+    async with killed(shared_url) as engine:
+        run = await engine.start(waiting(), key="mine")
+        await _waits(engine, run)
+    async with Engine(shared_url, settings=ALWAYS_REPLAY) as engine:
+        before = await store_of(engine).run(run.run_id)
+        await _tamper(engine, f"UPDATE {{}}run SET {change} WHERE id = '{run.run_id}'")
+        handle = engine.handle(run.run_id)
+        await handle.signal(go, 1)
+        assert said in await _parked_reason(engine, handle)
+        undo = (
+            f"UPDATE {{}}run SET status = '{before.status}', key = '{before.key}',"
+            f" version = '{before.version}', digest = '{before.digest}'"
+        )
+        await _tamper(engine, f"{undo} WHERE id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        assert await engine.handle(run.run_id).result(10) == 2
+        await assert_sound(engine)
+
+
+async def test_an_emptied_ledger_parks_the_run_with_both_values(shared_url: str) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(waiting())
+        await _waits(engine, run)
+        await _tamper(engine, f"DELETE FROM {{}}ledger WHERE run_id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        handle = engine.handle(run.run_id)
+        await handle.signal(go, 1)
+        reason = await _parked_reason(engine, handle)
+        assert "holds 000000000000000 in the ledger and 001100000000001 by its journal" in reason
+        assert not await recorded(engine, handle, e.SignalDelivered)
+        findings = (await engine.audit()).findings
+        assert {finding.name for finding in findings} == {"balance_differs"}
+
+
+async def test_a_lost_timer_is_written_again_when_its_run_is_loaded(
+    shared_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(sleeping())
+        await _tamper(engine, f"DELETE FROM {{}}message WHERE run_id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        assert await engine.handle(run.run_id).result(10) == "slept"
+        await assert_sound(engine)
+    assert "the host wrote them again: timer of step root.0" in caplog.text
+
+
+async def test_lost_work_is_put_on_its_queue_again_when_its_run_is_loaded(shared_url: str) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(queueing())
+        await _tamper(engine, f"DELETE FROM {{}}work WHERE run_id = '{run.run_id}'")
+    async with Engine(shared_url, queues=["damaged"]) as engine:
+        assert await engine.handle(run.run_id).result(10) == 3
+        await assert_sound(engine)
+
+
+async def test_a_lost_retry_is_written_again_when_its_run_is_loaded(shared_url: str) -> None:
+    attempts.clear()
+    async with Engine(shared_url) as engine:
+        run = await engine.start(retrying())
+        await until_recorded(engine, run, e.InvokeRetrying)
+        ((message, _, _),) = await store_of(engine).messages(run.run_id)
+        await _tamper(engine, f"DELETE FROM {{}}message WHERE run_id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+
+        async def is_back() -> bool:
+            found = await store_of(engine).messages(run.run_id)
+            return [(each.guid, each.due_at_ms) for each, _, _ in found] == [
+                (message.guid, message.due_at_ms)
+            ]
+
+        await until_store(is_back)
+        await assert_sound(engine)
+
+
+async def test_the_lost_result_of_a_child_is_written_again_when_its_parent_is_loaded(
+    shared_url: str,
+) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(parent())
+        assert run.run_id
+        (child,) = [
+            each for each in await store_of(engine).open_ids(None, 10) if each != run.run_id
+        ]
+        # The parent can't take the result in while its row is not what it was.
+        await _tamper(engine, f"UPDATE {{}}run SET semaphore = 5 WHERE id = '{run.run_id}'")
+        await engine.handle(child).signal(go, 1)
+        assert await engine.handle(child).result(10) == 2
+        await _parked_reason(engine, run)
+        await _tamper(engine, f"DELETE FROM {{}}message WHERE run_id = '{run.run_id}'")
+        await _tamper(engine, f"UPDATE {{}}run SET semaphore = 2 WHERE id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        assert await engine.handle(run.run_id).result(10) == 3
+        await assert_sound(engine)
+
+
+async def test_a_run_whose_child_is_gone_is_parked(shared_url: str) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(parent())
+        (child,) = [
+            each for each in await store_of(engine).open_ids(None, 10) if each != run.run_id
+        ]
+    async with Engine(shared_url, settings=ALWAYS_REPLAY) as engine:
+        for table, column in (("run", "id"), ("event", "run_id"), ("ledger", "run_id")):
+            await _tamper(engine, f"DELETE FROM {{}}{table} WHERE {column} = '{child}'")
+    async with Engine(shared_url) as engine:
+        reason = await _parked_reason(engine, engine.handle(run.run_id))
+        assert f"run '{child}' is not in the store, and step root.0" in reason
+
+
+def _joined() -> perdure.GraphProgram[..., Any]:
+    nodes = (
+        m.TriggerNode(name="t"),
+        m.AssignNode(name="plain", set={"p": "x + 1"}),
+        m.WorkerNode(name="w", task="damaged.add", input={"a": "p", "b": "1"}),
+        m.HookNode(name="h", topic="damaged.go", key="'k'"),
+        m.AssignNode(name="both", set={"got": "[p, w, h]"}),
+        m.OutputNode(name="o", value="got"),
+    )
+    arrows = [("t", "plain"), ("plain", "w"), ("plain", "h"), ("w", "both"), ("h", "both")]
+    edges = tuple(m.Edge(*arrow) for arrow in [*arrows, ("both", "o")])
+    return perdure.GraphProgram(
+        m.Graph("damaged.joins", nodes, edges, input={"x": m.FieldType("int")})
+    )
+
+
+joins = _joined()
+
+
+@pytest.mark.parametrize("table", ["readiness", "inbox", "hook"])
+async def test_the_lost_index_of_a_graph_is_rebuilt_when_its_run_is_loaded(
+    shared_url: str, table: str
+) -> None:
+    async def index() -> tuple[Any, Any, Any]:
+        store = store_of(engine)
+        hooks = await store.hooks_waiting(run.run_id)
+        return (
+            await store.readiness(run.run_id),
+            await store.inbox(run.run_id),
+            [(hook.step, hook.mailbox, hook.topic, hook.key) for hook in hooks],
+        )
+
+    async with Engine(shared_url) as engine:
+        run = await engine.start(joins(x=1))
+
+        async def is_waiting() -> bool:
+            return bool(await store_of(engine).inbox(run.run_id))
+
+        await until_store(is_waiting)
+        before = await index()
+        await _tamper(engine, f"DELETE FROM {{}}{table} WHERE run_id = '{run.run_id}'")
+        assert await index() != before
+    async with Engine(shared_url) as engine:
+
+        async def is_back() -> bool:
+            return await index() == before
+
+        await until_store(is_back)
+        await engine.send("damaged.go", "k", 7)
+        assert await engine.handle(run.run_id).result(10) == [2, 3, 7]
+        await assert_sound(engine)
+
+
+@pytest.mark.parametrize(
+    ("program", "table", "finding"),
+    [
+        (sleeping_long, "message", "timer_missing"),
+        (retrying, "message", "work_missing"),
+        (queueing, "work", "work_missing"),
+    ],
+)
+async def test_the_audit_names_what_a_run_waits_for_in_vain(
+    shared_url: str, program: Any, table: str, finding: str
+) -> None:
+    attempts.clear()
+    async with Engine(shared_url) as engine:
+        run = await engine.start(program())
+        if program is retrying:
+            await until_recorded(engine, run, e.InvokeRetrying)
+        await assert_sound(engine)
+        await _tamper(engine, f"DELETE FROM {{}}{table} WHERE run_id = '{run.run_id}'")
+        report = await engine.audit()
+        assert [(each.name, each.run_id) for each in report.findings] == [(finding, run.run_id)]
+        assert "step root.0" in str(report)
+        await run.cancel()
+
+
+async def test_the_audit_names_a_child_that_is_gone(shared_url: str) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(parent())
+        (child,) = [
+            each for each in await store_of(engine).open_ids(None, 10) if each != run.run_id
+        ]
+        for table, column in (("run", "id"), ("event", "run_id"), ("ledger", "run_id")):
+            await _tamper(engine, f"DELETE FROM {{}}{table} WHERE {column} = '{child}'")
+        report = await engine.audit()
+        assert [(each.name, each.run_id) for each in report.findings] == [
+            ("child_missing", run.run_id)
+        ]
+
+
+@pytest.mark.parametrize("column", ["program", "version", "digest"])
+async def test_audit_reports_a_changed_program_column(shared_url: str, column: str) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(waiting())
+        await _tamper(engine, f"UPDATE {{}}run SET {column} = 'other' WHERE id = '{run.run_id}'")
+        report = await engine.audit()
+        assert [(each.name, each.seq) for each in report.findings] == [(f"{column}_differs", 0)]
+
+
+async def test_the_audit_names_a_start_key_that_was_changed(shared_url: str) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(waiting(), key="mine")
+        await _tamper(engine, f"UPDATE {{}}run SET key = 'other' WHERE id = '{run.run_id}'")
+        report = await engine.audit()
+        assert [(each.name, each.seq) for each in report.findings] == [("key_differs", 0)]
+
+
+async def test_a_message_with_a_damaged_guid_does_not_stop_its_host(shared_url: str) -> None:
+    async with killed(shared_url) as engine:
+        run = await engine.start(sleeping())
+    update = f"SET guid = 'damaged', due_at_ms = 1 WHERE run_id = '{run.run_id}'"
+    async with Engine(shared_url) as engine, asyncio.timeout(60):
+        await _tamper(engine, f"UPDATE {{}}message {update}")
+        assert engine._host is not None
+        for _ in range(3):  # each look finds the damaged message
+            await engine._host.poller.look()
+        assert await (await engine.start(sleeping())).result(10) == "slept"
+
+
+async def test_work_that_can_not_be_read_keeps_no_host_from_other_work(
+    shared_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Engine(shared_url) as engine:
+        bad = await engine.start(queueing())
+        damage = "x'00ff'" if shared_url.startswith("sqlite") else "'\\x00ff'"
+        await _tamper(
+            engine, f"UPDATE {{}}work SET payload = {damage} WHERE run_id = '{bad.run_id}'"
+        )
+        good = await engine.start(queueing())
+    async with Engine(shared_url, queues=["damaged"]) as engine:
+        assert await engine.handle(good.run_id).result(10) == 3
+        assert await (await engine.start(queueing())).result(10) == 3
+        logged = [each for each in caplog.records if "delete its row" in each.message]
+        assert [bad.run_id in each.message for each in logged] == [True]
+        await _tamper(engine, f"DELETE FROM {{}}work WHERE run_id = '{bad.run_id}'")
+    async with Engine(shared_url, queues=["damaged"]) as engine:
+        assert await engine.handle(bad.run_id).result(10) == 3
+        await assert_sound(engine)
+
+
+DAMAGED_MESSAGES = [
+    "state = 'dead'",
+    "state = 'unknown'",
+    "kind = 'unknown'",
+    "due_at_ms = 9000000000000000000",
+    "step = 'root.7'",
+]
+
+
+@pytest.mark.parametrize("program", [sleeping_long, retrying])
+@pytest.mark.parametrize("change", DAMAGED_MESSAGES)
+async def test_a_damaged_message_is_found_and_written_again_when_its_run_is_loaded(
+    shared_url: str, program: Any, change: str
+) -> None:
+    attempts.clear()
+    async with Engine(shared_url) as engine:
+        run = await engine.start(program())
+        if program is retrying:
+            await until_recorded(engine, run, e.InvokeRetrying)
+        whole = await store_of(engine).messages(run.run_id)
+        assert len(whole) == 1
+        await _tamper(engine, f"UPDATE {{}}message SET {change} WHERE run_id = '{run.run_id}'")
+        finding = "work_missing" if program is retrying else "timer_missing"
+        assert [each.name for each in (await engine.audit()).findings] == [finding]
+    async with Engine(shared_url) as engine:
+
+        async def is_back() -> bool:
+            return bool(await store_of(engine).messages(run.run_id) == whole)
+
+        await until_store(is_back)
+        await assert_sound(engine)
+
+
+async def test_work_under_another_guid_is_found_and_put_again_when_its_run_is_loaded(
+    shared_url: str,
+) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(queueing())
+        guid = message_guid(run.run_id, "other")
+        await _tamper(engine, f"UPDATE {{}}work SET guid = '{guid}' WHERE run_id = '{run.run_id}'")
+        assert [each.name for each in (await engine.audit()).findings] == ["work_missing"]
+    # Without the queue first: a host that serves it may claim the work before the run is loaded.
+    async with Engine(shared_url) as engine:
+
+        async def is_sound() -> bool:
+            return (await engine.audit()).is_clean
+
+        await until_store(is_sound)
+    async with Engine(shared_url, queues=["damaged"]) as engine:
+        assert await engine.handle(run.run_id).result(10) == 3
+        await assert_sound(engine)
+
+
+async def test_a_childs_result_out_of_delivery_is_found_and_written_again(shared_url: str) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(parent())
+        (child,) = [
+            each for each in await store_of(engine).open_ids(None, 10) if each != run.run_id
+        ]
+        # The parent can't take the result in while its row is not what it was.
+        await _tamper(engine, f"UPDATE {{}}run SET semaphore = 5 WHERE id = '{run.run_id}'")
+        await engine.handle(child).signal(go, 1)
+        assert await engine.handle(child).result(10) == 2
+        await _parked_reason(engine, run)
+        await _tamper(engine, f"UPDATE {{}}run SET semaphore = 2 WHERE id = '{run.run_id}'")
+        await _tamper(
+            engine, f"UPDATE {{}}message SET state = 'stale' WHERE run_id = '{run.run_id}'"
+        )
+        assert [each.name for each in (await engine.audit()).findings] == ["result_missing"]
+    async with Engine(shared_url) as engine:
+        assert await engine.handle(run.run_id).result(10) == 3
+        await assert_sound(engine)

@@ -1,0 +1,97 @@
+"""How many tasks run at once, and which queues an engine serves."""
+
+import asyncio
+import threading
+
+import pytest
+
+import perdure
+from perdure import Settings, task, workflow
+from tests.client.engines import opened, until
+
+LOCK = threading.Lock()
+
+
+class Meter:
+    """The number of running tasks, now and at most."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+        self.kinds: list[str] = []
+
+    def begin(self, kind: str) -> None:
+        with LOCK:
+            self.kinds.append(kind)
+            self.running += 1
+            self.most = max(self.most, self.running)
+
+    def end(self) -> None:
+        with LOCK:
+            self.running -= 1
+
+
+@pytest.mark.parametrize("queue", [None, "limited"])
+async def test_concurrency_limits_async_and_sync_tasks_together(
+    engine_url: str, queue: str | None
+) -> None:
+    meter, release = Meter(), threading.Event()
+
+    @task(queue=queue)
+    def in_thread() -> None:
+        meter.begin("sync")
+        release.wait(60)
+        meter.end()
+
+    @task(queue=queue)
+    async def in_loop() -> None:
+        meter.begin("async")
+        while not release.is_set():  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(0.005)
+        meter.end()
+
+    @workflow
+    async def many() -> None:
+        await perdure.gather(*(each() for _ in range(6) for each in (in_thread, in_loop)))
+
+    queues = () if queue is None else (queue,)
+    async with opened(engine_url, Settings(concurrency=3), queues) as engine:
+        run = await engine.start(many())
+        await until(lambda: meter.running == 3)
+        await asyncio.sleep(0.1)
+        release.set()
+        await run.result(60)
+    assert meter.most == 3
+    assert sorted(meter.kinds) == ["async"] * 6 + ["sync"] * 6
+
+
+async def test_steps_of_both_kinds_get_slots_in_the_order_in_which_they_wait(
+    engine_url: str,
+) -> None:
+    order: list[int] = []
+
+    @task
+    def in_thread(number: int) -> None:
+        order.append(number)
+
+    @task
+    async def in_loop(number: int) -> None:
+        order.append(number)
+
+    @workflow
+    async def many() -> None:
+        await perdure.gather(*((in_loop, in_thread)[n // 2 % 2](n) for n in range(12)))
+
+    async with opened(engine_url, Settings(concurrency=1)) as engine:
+        await (await engine.start(many())).result(60)
+    assert order == list(range(12))
+
+
+async def test_a_queue_that_no_task_names_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    @task(queue="invoices")
+    async def invoice() -> None: ...
+
+    async with opened("sqlite:///:memory:", queues=("invoices", "invioces")):
+        pass
+    (warning,) = [r.getMessage() for r in caplog.records if "names queue" in r.getMessage()]
+    assert "'invioces'" in warning
+    assert "did you mean 'invoices'?" in warning

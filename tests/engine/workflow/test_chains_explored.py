@@ -1,0 +1,78 @@
+"""Chains under every schedule of one fault, spoken to at every moment of their lives."""
+
+from collections.abc import Callable
+
+import pytest
+
+from perdure.testing.explorer import ScheduleFailed
+from perdure.testing.script import After
+from perdure.testing.workflows import explore_workflow
+from tests.engine.workflow.chain_bugs import BUGS
+from tests.engine.workflow.chains import PROGRAMS
+from tests.engine.workflow.emptied import emptied
+
+Record = Callable[[str, object], None]
+
+MOMENTS = range(0, 9, 2)
+"""Commits after which a client sends a signal: the longest of these programs takes about ten."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", ["looping", "hoarding", "draining", "endless"])
+async def test_chain_receives_signals_sent_at_any_moment(
+    name: str, moment: int, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call, script=After(moment, program.script), check=program.check
+    )
+    record_property("explored", f"chain {name}, spoken to after {moment} commits: {explored}")
+
+
+@pytest.mark.parametrize("name", ["spinning", "parent"])
+async def test_chain_survives_any_one_fault(name: str, record_property: Record) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(program.call, check=program.check)
+    record_property("explored", f"chain {name}: {explored}")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", ["looping", "endless"])
+async def test_chain_survives_any_one_fault_on_postgres(
+    name: str, fresh_postgres: str, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(4, program.script),
+        modes=["warm"],
+        open_store=emptied(fresh_postgres),
+        check=program.check,
+    )
+    record_property("explored", f"chain {name} on Postgres: {explored}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_chain_survives_any_two_faults(name: str, record_property: Record) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(4, program.script),
+        max_faults=2,
+        modes=["warm", "always replayed"],
+        check=program.check,
+    )
+    record_property("explored", f"chain {name}, two faults: {explored}")
+
+
+@pytest.mark.parametrize("name", BUGS)
+async def test_explorer_catches(name: str, record_property: Record) -> None:
+    bug = BUGS[name]
+    program = PROGRAMS[bug.program]
+    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+        await explore_workflow(
+            program.call, script=After(bug.moment, program.script), check=program.check
+        )
+    schedule = str(caught.value).rpartition("schedule\n")[2]
+    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")

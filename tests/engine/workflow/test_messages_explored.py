@@ -1,0 +1,81 @@
+"""Programs that find signals at hand, under every schedule of one fault, spoken to at every moment of their lives."""
+
+from collections.abc import Callable
+
+import pytest
+
+from perdure.testing.explorer import ScheduleFailed
+from perdure.testing.script import After
+from perdure.testing.workflows import explore_workflow
+from tests.engine.workflow.emptied import emptied
+from tests.engine.workflow.message_bugs import BUGS
+from tests.engine.workflow.messages import PROGRAMS
+
+Record = Callable[[str, object], None]
+
+MOMENTS = range(4)
+"""Commits after which a client sends signals: before and after the first results are on their way."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_signals_are_received_once_whenever_they_arrive(
+    name: str, moment: int, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(moment, program.script),
+        queues=["elsewhere"],
+        check=program.check,
+    )
+    record_property("explored", f"messages {name}, sent after {moment} commits: {explored}")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", ["asking", "chaining"])
+async def test_signals_are_received_once_on_postgres(
+    name: str, fresh_postgres: str, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(2, program.script),
+        queues=["elsewhere"],
+        modes=["warm"],
+        open_store=emptied(fresh_postgres),
+        check=program.check,
+    )
+    record_property("explored", f"messages {name} on Postgres: {explored}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_signals_are_received_once_with_any_two_faults(
+    name: str, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(2, program.script),
+        queues=["elsewhere"],
+        max_faults=2,
+        check=program.check,
+    )
+    record_property("explored", f"messages {name}, two faults: {explored}")
+
+
+@pytest.mark.parametrize("name", BUGS)
+async def test_explorer_catches(name: str, record_property: Record) -> None:
+    bug = BUGS[name]
+    program = PROGRAMS[bug.program]
+    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+        await explore_workflow(
+            program.call,
+            script=After(bug.moment, program.script),
+            queues=["elsewhere"],
+            check=program.check,
+        )
+    schedule = str(caught.value).rpartition("schedule\n")[2]
+    assert schedule.strip()
+    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")

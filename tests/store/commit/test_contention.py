@@ -1,0 +1,267 @@
+"""Somebody else's transaction is open and holds what a bundle needs: only that bundle waits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import asyncpg
+import pytest
+
+from perdure.core.errors import RunExists, StaleFence, StoreClosed
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.group import Group
+from perdure.store.commit.writer import Contended, PendingWrites, Rejected, Undecided, write_async
+from perdure.store.postgres.store import PostgresStore
+from tests.store.builders import Driven, assert_books_balance, begun, sending, together
+from tests.store.failing import SlowCommit, fail_once
+from tests.store.postgres.test_store import open_postgres
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.postgres]
+
+SOON_S = 60
+"""Much longer than a group waits for a lock, and much shorter than a user's transaction may be open."""
+
+
+@pytest.fixture
+async def store(fresh_postgres: str) -> AsyncIterator[PostgresStore]:
+    store = await open_postgres(fresh_postgres)
+    yield store
+    await assert_books_balance(store)
+    await store.close()
+
+
+class Users:
+    """A user's transaction that has written bundles and is open."""
+
+    def __init__(self, url: str, store: PostgresStore) -> None:
+        self._url = url
+        self._store = store
+
+    async def write(self, *bundles: Bundle) -> None:
+        self._connection: asyncpg.Connection[Any] = await asyncpg.connect(self._url)
+        self._transaction = self._connection.transaction()
+        await self._transaction.start()
+        joined = await self._store.join(self._connection)
+        for bundle in bundles:
+            await joined.write(bundle)
+
+    async def commit(self) -> None:
+        await self._transaction.commit()
+        await self._connection.close()
+
+    async def roll_back(self) -> None:
+        await self._transaction.rollback()
+        await self._connection.close()
+
+
+@pytest.fixture
+def users(fresh_postgres: str, store: PostgresStore) -> Users:
+    return Users(fresh_postgres, store)
+
+
+def waiting(answer: Awaitable[None]) -> asyncio.Future[None]:
+    return asyncio.ensure_future(answer)
+
+
+async def goes_on(store: PostgresStore, *runs: Driven) -> None:
+    """Whatever else is committed is not held up."""
+    async with asyncio.timeout(SOON_S):
+        for _ in range(5):
+            await asyncio.gather(*(store.commit(run.step()) for run in runs))
+        await begun(store)
+
+
+async def test_a_start_under_a_key_that_is_taken_by_an_open_transaction(
+    store: PostgresStore, users: Users
+) -> None:
+    others = [await begun(store) for _ in range(5)]
+    first, second = Driven(key="k"), Driven(key="k")
+    await users.write(first.start())
+    contended = waiting(store.commit(second.start()))
+    await goes_on(store, *others)
+    assert not contended.done()
+    await users.commit()
+    with pytest.raises(RunExists) as taken:
+        await contended
+    assert taken.value.run_id == first.run_id
+
+
+async def test_a_start_whose_key_is_given_back_comes_about(
+    store: PostgresStore, users: Users
+) -> None:
+    other, second = await begun(store), Driven(key="k")
+    await users.write(Driven(key="k").start())
+    contended = waiting(store.commit(second.start()))
+    await goes_on(store, other)
+    await users.roll_back()
+    async with asyncio.timeout(SOON_S):
+        await contended
+        await store.commit(second.first_step())
+
+
+async def test_a_message_that_an_open_transaction_has_sent(
+    store: PostgresStore, users: Users
+) -> None:
+    run, other = await begun(store), await begun(store)
+    await users.write(sending(run.message("same")))
+    contended = waiting(store.commit(sending(run.message("same"))))
+    await goes_on(store, run, other)
+    assert not contended.done()
+    await users.commit()
+    await contended
+    assert len(await store.messages(run.run_id)) == 1
+
+
+async def test_one_in_a_large_group_is_found_and_the_rest_is_written(
+    store: PostgresStore, users: Users
+) -> None:
+    run = await begun(store)
+    others = [await begun(store) for _ in range(50)]
+    await users.write(sending(run.message("same")))
+    answers = [store.commit(other.step()) for other in others[:25]]
+    contended = waiting(store.commit(sending(run.message("same"))))
+    answers += [store.commit(other.step()) for other in others[25:]]
+    async with asyncio.timeout(SOON_S):
+        await asyncio.gather(*answers)
+    assert not contended.done()
+    await users.commit()
+    await contended
+
+
+async def test_later_bundles_of_its_run_do_not_overtake_it(
+    store: PostgresStore, users: Users
+) -> None:
+    target, run, other = await begun(store), await begun(store), await begun(store)
+    await users.write(sending(target.message("same")))
+    steps = [waiting(store.commit(together(run.step(), sending(target.message("same")))))]
+    steps.append(waiting(store.commit(run.step())))
+    await goes_on(store, other)
+    # By now it is set aside, and these find it there.
+    steps.append(waiting(store.commit(run.step())))
+    steps.append(waiting(store.commit(run.finish())))
+    await goes_on(store, other)
+    assert not any(step.done() for step in steps)
+    await users.commit()
+    async with asyncio.timeout(SOON_S):
+        await asyncio.gather(*steps)
+    found = await store.run(run.run_id)
+    assert found is not None
+    assert found.head == run.journal.head
+
+
+async def test_one_that_is_rejected_at_last_takes_along_those_behind_it(
+    store: PostgresStore, users: Users
+) -> None:
+    run, other = await begun(store), await begun(store)
+    child = Driven(key="k")
+    await users.write(Driven(key="k").start())
+    steps = [waiting(store.commit(together(run.step(), child.start())))]
+    steps.append(waiting(store.commit(run.step())))
+    await goes_on(store, other)
+    steps.append(waiting(store.commit(run.step())))
+    await users.commit()
+    outcomes = await asyncio.gather(*steps, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [RunExists, StaleFence, StaleFence]
+    await store.commit((await run.reload(store)).step())
+
+
+async def test_several_that_wait_for_different_transactions_do_not_wait_for_each_other(
+    store: PostgresStore, fresh_postgres: str
+) -> None:
+    run = await begun(store)
+    holders = [Users(fresh_postgres, store) for _ in range(5)]
+    for number, holder in enumerate(holders):
+        await holder.write(sending(run.message(str(number))))
+    sent = [waiting(store.commit(sending(run.message(str(n))))) for n in range(5)]
+    await goes_on(store, run)
+    for holder, message in zip(reversed(holders), reversed(sent), strict=True):
+        assert not message.done()
+        await holder.commit()
+        async with asyncio.timeout(SOON_S):
+            await message
+
+
+async def test_a_store_that_closes_gives_up_what_waits(fresh_postgres: str) -> None:
+    store = await open_postgres(fresh_postgres)
+    users = Users(fresh_postgres, store)
+    await users.write(Driven(key="k").start())
+    second = Driven(key="k")
+    contended = waiting(store.commit(second.start()))
+    await goes_on(store)
+    async with asyncio.timeout(60):
+        await store.close()
+    with pytest.raises(StoreClosed, match="another transaction"):
+        await contended
+    assert second.fence.broken
+    await users.roll_back()
+
+
+async def test_what_is_in_doubt_and_waits_is_there_exactly_once(
+    store: PostgresStore, users: Users
+) -> None:
+    """The connection is lost at its commit, the server ends that late, and meanwhile its own rows are in its way."""
+    other, run, slow = await begun(store), Driven(key="k"), SlowCommit(1.0)
+    fail_once(store, slow)
+    starting = waiting(store.commit(run.start()))
+    await asyncio.sleep(0.3)
+    await goes_on(store, other)
+    assert not starting.done()
+    assert slow.ended is not None
+    await slow.ended
+    async with asyncio.timeout(SOON_S):
+        await starting
+        await store.commit(run.first_step())
+
+
+class Locks:
+    """Applies a group unless a bundle that is held is among it."""
+
+    def __init__(self, *held: Bundle) -> None:
+        self.held = set(held)
+        self.tries: list[int] = []
+
+    async def apply(self, group: Group) -> Rejected:
+        self.tries.append(group.size)
+        if not self.held.isdisjoint(group.bundles):
+            raise Contended("a lock timeout")
+        return {}
+
+
+async def test_who_contends_is_found_by_halves() -> None:
+    runs = [Driven() for _ in range(64)]
+    bundles = [run.start() for run in runs]
+    locks = Locks(bundles[40])
+    outcomes = await write_async(PendingWrites(bundles), locks.apply)
+    assert [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Undecided)] == [40]
+    assert [outcome for outcome in outcomes if not isinstance(outcome, Undecided)] == [None] * 63
+    assert len(locks.tries) <= 2 * 6 + 1, "not one by one"
+
+
+Writes = Callable[[Driven, Bundle], None]
+
+
+def publishes(run: Driven, bundle: Bundle) -> None:
+    bundle.publish(run.run_id, "progress", b"1", 1)
+
+
+def finishes(run: Driven, bundle: Bundle) -> None:
+    bundle.finish_work(run.run_id, run.work().step, "token")
+
+
+def forwards(run: Driven, bundle: Bundle) -> None:
+    bundle.forward(run.run_id, run.guid("m"), Driven().run_id)
+
+
+def enqueues(run: Driven, bundle: Bundle) -> None:
+    bundle.enqueue(run.message("m"))
+
+
+@pytest.mark.parametrize("writes", [publishes, finishes, forwards, enqueues])
+async def test_what_shares_a_subject_keeps_its_order(writes: Writes) -> None:
+    run = Driven()
+    held, behind, free = Bundle(), Bundle(), Driven().start()
+    writes(run, held)
+    writes(run, behind)
+    locks = Locks(held)
+    outcomes = await write_async(PendingWrites([held, free, behind]), locks.apply)
+    assert [type(outcome) for outcome in outcomes] == [Undecided, type(None), Undecided]
