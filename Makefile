@@ -30,6 +30,9 @@ BENCH := .venv-bench
 RIVAL := $(BENCH)/dbos
 BENCH_CANDIDATES := /usr/bin/python3 $(CANDIDATES)
 
+# The site builder has an environment of its own, so that its requirements never mix with Perdure's.
+SITE_TOOL := $(VENV)/site-tool
+
 # Compiled in place when Perdure is installed; without a C compiler nothing is, and all works.
 COMPILED := $(wildcard src/perdure/*/*/compiled/*.[ch])
 
@@ -49,7 +52,7 @@ export PIP_USER := 0
 SOUND := $(shell [ -x $(RUN) ] && [ ! -e $(VENV)/.unfinished ] \
 	&& [ "$$(cat $(VENV)/.python-stamp 2>/dev/null)" = "$$(pwd -P)" ] && echo yes)
 
-.PHONY: help demo venv test test-deep bench measure lint types contracts pytest format lock clean FORCE
+.PHONY: help demo venv test test-deep bench measure lint types contracts pytest docs format dist lock clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -72,10 +75,10 @@ contracts: venv ## import-linter: layers import downwards only
 	$(VENV)/bin/lint-imports --no-logo
 
 pytest: venv
-	$(RUN) -m pytest -n $(WORKERS) $(PYTEST_FLAGS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 
 test-deep: venv ## the long tests only: explorers, chaos, differential
-	$(RUN) -m pytest -n $(WORKERS) -m deep $(PYTEST_FLAGS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal -m deep $(PYTEST_FLAGS)
 
 bench: ## measure, beside the bare drivers and beside DBOS
 	@$(MAKE) --no-print-directory VENV=$(BENCH)/ours CANDIDATES="$(BENCH_CANDIDATES)" \
@@ -84,12 +87,23 @@ bench: ## measure, beside the bare drivers and beside DBOS
 measure: venv $(RIVAL)/.stamp
 	$(RUN) -m bench $(PARTS)
 
+docs: venv $(SITE_TOOL)/.stamp ## write docs/reference from the code, and build the site: build/site/html/index.html
+	$(RUN) -m tools.reference
+	$(RUN) -m tools.site
+	cd build/site && "$(abspath $(SITE_TOOL))/bin/zensical" build --strict
+
 format: venv ## rewrite the sources into the project's format
 	$(RUN) -m ruff check --fix-only
 	$(RUN) -m ruff format
 
+# The wheel is built from the sdist. --no-isolation: the backend is the hashed one from build.txt.
+# The file list of an earlier build would be added to this one.
+dist: venv ## build the sdist and the wheel into dist/
+	rm -rf dist src/perdure.egg-info
+	$(RUN) -m build --no-isolation
+
 clean: ## remove the environments and every cache
-	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) build dist src/perdure.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ifneq ($(SOUND),yes)
@@ -153,10 +167,17 @@ $(RIVAL)/.stamp: $(VENV)/.python-stamp requirements/bench.txt
 	@$(PIP) --python $(RIVAL)/bin/python install --quiet --require-hashes -r requirements/bench.txt
 	@touch $@
 
-# One pin per package across the files: each is constrained by those before it, dev.txt and bench.txt by
-# the first two only, since these two never share an environment. The tool lives in a throw-away
+$(SITE_TOOL)/.stamp: $(VENV)/.python-stamp requirements/docs.txt
+	@echo "making $(SITE_TOOL) for the docs site"
+	@rm -rf $(SITE_TOOL)
+	@$(RUN) -m venv --without-pip $(SITE_TOOL)
+	@$(PIP) --python $(SITE_TOOL)/bin/python install --quiet --require-hashes -r requirements/docs.txt
+	@touch $@
+
+# One pin per package across the files: each is constrained by those before it; dev.txt, bench.txt and docs.txt by
+# the first two only, since these three never share an environment. The tool lives in a throw-away
 # environment, so that locking never depends on what is being locked.
-lock: ## write requirements/*.txt again from pyproject.toml and requirements/build.in
+lock: ## write requirements/*.txt again from pyproject.toml and requirements/*.in
 	@$(FIND_PYTHON); \
 	tool=$$(mktemp -d) && trap 'rm -rf "$$tool"' EXIT && trap 'exit 130' INT TERM \
 	&& "$$found" -m venv "$$tool" \
@@ -169,5 +190,6 @@ lock: ## write requirements/*.txt again from pyproject.toml and requirements/bui
 	&& cd requirements \
 	&& compile build.in -o build.txt \
 	&& compile ../pyproject.toml --extra cli -c build.txt -o runtime.txt \
-	&& compile ../pyproject.toml --extra dev -c build.txt -c runtime.txt -o dev.txt \
-	&& compile ../pyproject.toml --extra bench -c build.txt -c runtime.txt -o bench.txt
+	&& compile ../pyproject.toml --extra cli --group ../pyproject.toml:dev -c build.txt -c runtime.txt -o dev.txt \
+	&& compile --group ../pyproject.toml:bench -c build.txt -c runtime.txt -o bench.txt \
+	&& compile docs.in -c build.txt -o docs.txt

@@ -1,16 +1,21 @@
-"""What is compiled. Everything else of the build is in pyproject.toml."""
+"""The compiled modules. The rest of the build is in pyproject.toml."""
 
 from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
 
 
 def compiled(package: str) -> Extension:
-    """The module `_quick` of a package. Where it can't be compiled, the Python that it stands for does the same and
-    takes longer."""
-    folder = f"src/{package.replace('.', '/')}/compiled"
+    """The native module of a package, named like its stub. Optional: without it, slower Python code does the same."""
+    home = Path("src", *package.split("."))
+    (stub,) = home.glob("_*.pyi")
+    folder = home / "compiled"
     return Extension(
-        f"{package}._quick", [f"{folder}/quick.c"], depends=glob(f"{folder}/*.h"), optional=True
+        f"{package}.{stub.stem}",
+        sorted(glob(f"{folder}/*.c")),
+        depends=glob(f"{folder}/*.h"),
+        optional=True,
     )
 
 

@@ -26,9 +26,9 @@ from perdure.core.journal.events import (
     InvokeStarted,
 )
 from perdure.core.journal.journal import Appended, Journal
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
 from perdure.store.opening import open_store
-from perdure.store.records import NewRun
+from perdure.store.rows.records import NewRun
 from perdure.store.store import Store
 
 INPUT = b'{"order": "order-42", "items": 3}'

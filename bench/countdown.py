@@ -4,7 +4,7 @@ import asyncio
 
 
 class Countdown:
-    """Ticked by tasks, awaited by whoever started them."""
+    """Counts finished tasks; the program that started them waits for zero."""
 
     def __init__(self) -> None:
         self._left = 0

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Sequence
 
 from perdure import Engine
-from perdure.store.bundle import Bundle
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.writer import BundleOutcomes
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.sqlite.store import SqliteStore
-from perdure.store.writer import Outcomes
 
 
 class Counter:
@@ -20,7 +20,7 @@ class Counter:
         self._write = store._committer._write
         store._committer._write = self._count
 
-    def _count(self, bundles: Sequence[Bundle]) -> Awaitable[Outcomes]:
+    def _count(self, bundles: Sequence[Bundle]) -> Awaitable[BundleOutcomes]:
         self.groups += 1
         self.bundles += len(bundles)
         return self._write(bundles)

@@ -36,14 +36,14 @@ async def priced_item(item: int) -> int:
 
 def _chained() -> GraphProgram[..., Any]:
     workers = [
-        m.Worker(name=f"charge{number}", task=charge.name, input=_CHARGED, output={})
+        m.WorkerNode(name=f"charge{number}", task=charge.name, input=_CHARGED, output={})
         for number in range(STEPS)
     ]
     names = ["begin", *(worker.name for worker in workers), "end"]
     nodes: tuple[m.AnyNode, ...] = (
-        m.Trigger(name="begin"),
+        m.TriggerNode(name="begin"),
         *workers,
-        m.Output(name="end", value=str(STEPS)),
+        m.OutputNode(name="end", value=str(STEPS)),
     )
     edges = tuple(m.Edge(*pair) for pair in pairwise(names))
     return GraphProgram(m.Graph("checkout_graph", nodes, edges))
@@ -55,11 +55,11 @@ spread_graph: GraphProgram[..., Any] = GraphProgram(
     m.Graph(
         "spread_graph",
         (
-            m.Trigger(name="begin"),
-            m.Spread(name="each", items="range(items)", item="item"),
-            m.Worker(name="price", task=priced_item.name, input={"item": "item"}),
-            m.Aggregate(name="all", of="each", collect="price", into="prices"),
-            m.Output(name="end", value="sum(prices)"),
+            m.TriggerNode(name="begin"),
+            m.SpreadNode(name="each", items="range(items)", item="item"),
+            m.WorkerNode(name="price", task=priced_item.name, input={"item": "item"}),
+            m.AggregateNode(name="all", of="each", collect="price", into="prices"),
+            m.OutputNode(name="end", value="sum(prices)"),
         ),
         (
             m.Edge("begin", "each"),
@@ -75,18 +75,18 @@ cycle_graph: GraphProgram[..., Any] = GraphProgram(
     m.Graph(
         "cycle_graph",
         (
-            m.Trigger(name="begin"),
-            m.Assign(name="first", set={"turn": "0"}),
-            m.Hook(name="again", cycle=True),
-            m.Branch(name="is_more"),
-            m.Worker(
+            m.TriggerNode(name="begin"),
+            m.AssignNode(name="first", set={"turn": "0"}),
+            m.HookNode(name="again", cycle=True),
+            m.BranchNode(name="is_more"),
+            m.WorkerNode(
                 name="charge",
                 task=charge_on_the_clock.name,
                 input=_CHARGED,
                 output={"turn": "turn + 1"},
             ),
-            m.Cycle(name="back", to="again", input={"turn": "turn"}),
-            m.Output(name="end", value="turn"),
+            m.CycleNode(name="back", to="again", input={"turn": "turn"}),
+            m.OutputNode(name="end", value="turn"),
         ),
         (
             m.Edge("begin", "first"),

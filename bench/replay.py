@@ -16,8 +16,8 @@ from perdure.authoring.context import Info
 from perdure.core.codec import JsonCodec
 from perdure.core.ids import StepId
 from perdure.core.journal.events import InvokeCompleted
-from perdure.engine.replay.machine import Machine
-from perdure.engine.runs import rebuild_run
+from perdure.engine.runs.loaded_run import rebuild_run
+from perdure.engine.workflow.machine import WorkflowMachine
 from perdure.host.clock import HostSources
 from perdure.store.opening import open_store
 from perdure.store.store import Store
@@ -32,7 +32,7 @@ async def measure_on(store: Store) -> dict[str, float]:
     _, events = rebuild_run(run, entries)
     clock.append(time.perf_counter())
     info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
-    machine = Machine(long_checkout, info, JsonCodec(), HostSources(), events)
+    machine = WorkflowMachine(long_checkout, info, JsonCodec(), HostSources(), events)
     machine.replay()
     clock.append(time.perf_counter())
     assert machine.is_over

@@ -35,7 +35,7 @@ def scaled(number: int) -> int:
 
 
 class Bench:
-    """Where programs are measured. Every one gets an empty database, unless it is told which to use."""
+    """The store to measure on. Every program gets an empty database, unless it names one."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server

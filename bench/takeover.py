@@ -1,4 +1,4 @@
-"""Runs that go on at another host: `python -m bench.takeover URL RUNS HOW` prints figures as JSON.
+"""Takeover of runs by another host: `python -m bench.takeover URL RUNS HOW` prints figures as JSON.
 
 This process has an engine open. A child starts the runs on the same store; when each is in the middle of its second
 step the child is killed with -9, or paused, as HOW says. Counted from there: the first of those steps begins here, the

@@ -1,4 +1,4 @@
-"""The books, by hand: a run that is killed and goes on, and an audit that nothing escapes.
+"""The books, by hand: a run that is killed and resumes, and an audit that finds every damage.
 
     python examples/books.py
 
@@ -31,13 +31,13 @@ from perdure.core.journal.events import (
     InvokeStarted,
 )
 from perdure.core.journal.postings import effect_of
-from perdure.core.ledger import ACTIVITY, diagram, spell
-from perdure.engine.runs import LoadedRun, create_run, load_run
+from perdure.core.ledger import ACTIVITY, diagram, spell_balance
+from perdure.engine.runs.loaded_run import LoadedRun, create_run, load_run
 from perdure.engine.sources import Sources
-from perdure.store.bundle import Bundle
-from perdure.store.inspection import audit, verify
+from perdure.store.commit.bundle import Bundle
+from perdure.store.inspection import audit_store, verify_store
 from perdure.store.opening import open_store
-from perdure.store.records import NewRun
+from perdure.store.rows.records import NewRun
 from perdure.store.store import Store
 
 CHARGE, SHIP = StepId("root.0"), StepId("root.1")
@@ -67,7 +67,7 @@ def ask(step: StepId, task: str) -> list[Event]:
 
 
 def answer(step: StepId, result: bytes) -> list[Event]:
-    """The task is done and the program goes on."""
+    """The task is done and the program continues."""
     return [InvokeCompleted(step, 1, payload=result), ExecutionResumed()]
 
 
@@ -81,8 +81,10 @@ async def start_and_die(url: str) -> None:
     """Charge the order, ask for its shipping, and be killed before anything is shipped."""
     store = await open_store(url)
     run_id = new_run_id(SOURCES.now_ms(), SOURCES.entropy(10))
-    new = NewRun(run_id, "checkout", SOURCES.now_ms(), key="order-42", owner=CHILD)
-    started = ExecutionStarted("checkout", "digest", "00" * 32, payload=b'{"order": 42}')
+    new = NewRun(run_id, "checkout", SOURCES.now_ms(), digest="digest", key="order-42", owner=CHILD)
+    started = ExecutionStarted(
+        "checkout", "digest", "00" * 32, idempotency_key="order-42", payload=b'{"order": 42}'
+    )
     bundle = Bundle()
     run = create_run(bundle, new, [started, *ask(CHARGE, "charge")], SOURCES)
     await store.commit(bundle)
@@ -114,7 +116,7 @@ async def print_books(store: Store, run: LoadedRun) -> None:
         print(f"   {entry.seq:>2}  {name:<20} open {semaphore}  {posted}")
     print("\n   the ledger:\n")
     for account, balance in sorted((await store.balances(run.journal.run_id)).items()):
-        print(f"   {account:<12} {spell(balance, ACTIVITY)}")
+        print(f"   {account:<12} {spell_balance(balance, ACTIVITY)}")
     print("\n   " + diagram(balance, ACTIVITY).replace("\n", "\n   ") + "\n")
 
 
@@ -135,14 +137,14 @@ async def go_on(path: Path) -> None:
     store = await open_store(url)
     run = await take_over_and_finish(store)
     await print_books(store, run)
-    print(f"4. audit:  {await audit(store)}\n   verify: {await verify(store)}\n")
+    print(f"4. audit:  {await audit_store(store)}\n   verify: {await verify_store(store)}\n")
     await store.close()
 
     print("5. now one digit of the ledger and one byte of the journal are changed:\n")
     tamper(path, "UPDATE perdure_ledger SET balance = balance + 1 WHERE account = 'step:root.0'")
     tamper(path, "UPDATE perdure_event SET body = replace(body, 'charge', 'refund') WHERE seq = 1")
     store = await open_store(url)
-    for report in (await audit(store), await verify(store)):
+    for report in (await audit_store(store), await verify_store(store)):
         print("   " + "\n     ".join(map(str, report.findings)))
     await store.close()
 

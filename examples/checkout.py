@@ -4,7 +4,7 @@
 
 What was paid is given back whenever the order does not go through, whether a person says no, nobody
 says anything, or the carrier fails for good. The refund is a durable step like the others: kill the
-process before, between or after, start it again, and it goes on.
+process before, between or after, start it again, and the run resumes.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ async def fulfil(order: Order) -> str:
     except NoSuchPlace:
         return "no carrier took it, refunded"
     finally:
-        # Also when the run is cancelled, or fails with something that nobody expected.
+        # Also when the run is cancelled, or fails with an unexpected error.
         if not is_shipped:
             await refund(payment)
 

@@ -2,7 +2,7 @@
 
     python examples/graph_fan_in.py
 
-A node with several edges to it waits until each is decided, and goes on if one was taken at least. So the join needs no
+A node with several edges to it waits until each is decided, and runs if at least one was taken. So the join needs no
 care for what fails: the path around the reviews is taken, or is skipped, and counts in both cases.
 """
 

@@ -2,8 +2,8 @@
 
     python examples/graph_order.py
 
-`graph_order.yaml` is the program; here are the tasks that it calls. Whoever approves knows the number of the order and
-nothing of runs: a signal is sent to a topic and a key, and may come before anybody waits for it.
+`graph_order.yaml` is the program; here are the tasks that it calls. The sender of the approval
+knows the order id but no run id: a signal goes to a topic and a key, and may arrive before a run waits for it.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ ORDERS = [
 
 async def main(url: str) -> None:
     async with Engine(url) as engine:
-        await engine.send("approval", "A1", True)  # nobody waits for it yet
+        await engine.send("approval", "A1", True)  # sent before the run waits for it
         runs = await engine.start_many(order(**given) for given in ORDERS)
         await engine.send("approval", "A2", False)
         for given, run in zip(ORDERS, runs, strict=True):
