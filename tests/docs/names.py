@@ -58,17 +58,17 @@ def _is_command(name: str, below: str | None) -> bool:
 def _resolves(dotted: str) -> bool:
     if dotted in other_names():
         return True
-    found: object = perdure
-    path = "perdure"
-    for part in dotted.split(".")[1:]:
-        path = f"{path}.{part}"
-        if hasattr(found, part):
-            found = getattr(found, part)
-        elif _is_module(path):
-            found = import_module(path)
-        else:
-            return False
-    return True
+    if _is_module(dotted):
+        return True  # found, not imported: the demo's module would register its tasks here
+    owner, _, name = dotted.rpartition(".")
+    return _resolves(owner) and hasattr(_found(owner), name)
+
+
+def _found(dotted: str) -> object:
+    if _is_module(dotted):
+        return import_module(dotted)
+    owner, _, name = dotted.rpartition(".")
+    return getattr(_found(owner), name)
 
 
 def _is_module(path: str) -> bool:

@@ -283,10 +283,12 @@ async def test_a_thread_keeps_its_slot_from_the_question_to_the_end_of_the_task(
     world = World()
     at_once: list[int] = []
     inside: list[int] = []
+    may_end = threading.Event()
 
     def count() -> None:
         inside.append(1)
         at_once.append(len(inside))
+        may_end.wait(60)
         threading.Event().wait(0.05)
         inside.pop()
 
@@ -306,9 +308,10 @@ async def test_a_thread_keeps_its_slot_from_the_question_to_the_end_of_the_task(
 
     async with killed(shared_url) as engine:
         run = await engine.start(several())
-        await until(lambda: len(world.begun) == 3)
-    at_once.clear()
+        await until(lambda: len(at_once) == 3)
+    may_end.set()
     await until(lambda: not inside)
+    at_once.clear()
     async with opened(shared_url, Settings(threads=1)) as engine:
         assert await engine.handle(run.run_id).result(60) == 3
     assert set(at_once) == {1}
