@@ -16,7 +16,7 @@ from perdure.authoring.context import Info
 from perdure.core.codec import JsonCodec
 from perdure.core.ids import StepId
 from perdure.core.journal.events import InvokeCompleted
-from perdure.engine.runs.loaded_run import rebuild_run
+from perdure.engine.runs.warm import rebuild_run
 from perdure.engine.workflow.machine import WorkflowMachine
 from perdure.host.clock import HostSources
 from perdure.store.opening import open_store

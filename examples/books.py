@@ -32,7 +32,7 @@ from perdure.core.journal.events import (
 )
 from perdure.core.journal.postings import effect_of
 from perdure.core.ledger import ACTIVITY, diagram, spell_balance
-from perdure.engine.runs.loaded_run import LoadedRun, create_run, load_run
+from perdure.engine.runs.warm import LoadedRun, create_run, load_run
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.inspection import audit_store, verify_store

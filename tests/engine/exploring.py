@@ -16,7 +16,7 @@ from perdure.core.ledger import (
     step_account,
 )
 from perdure.core.messages import Message
-from perdure.engine.runs.loaded_run import CommitMode
+from perdure.engine.runs.commit_mode import CommitMode
 from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from perdure.testing.explorer import Killed, World

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from perdure.core.ids import Guid
-from perdure.engine.runs.loaded_run import CommitMode, LoadedRun, create_run
+from perdure.engine.runs.commit_mode import CommitMode
+from perdure.engine.runs.warm import LoadedRun, create_run
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.rows.records import NewRun

@@ -18,7 +18,8 @@ from perdure.core.journal.events import (
 from perdure.core.journal.state import State
 from perdure.core.ledger import ENTRY, SPAWNED, message_account, step_account
 from perdure.core.messages import Message, Work
-from perdure.engine.runs.loaded_run import CommitMode, LoadedRun
+from perdure.engine.runs.commit_mode import CommitMode
+from perdure.engine.runs.warm import LoadedRun
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store

@@ -10,7 +10,7 @@ from perdure.core.errors import AttemptsExhausted
 from perdure.core.ids import HostId
 from perdure.core.journal.events import Posted, Posting
 from perdure.core.ledger import ATTEMPT, AccountId, step_account
-from perdure.engine.runs.loaded_run import CommitMode
+from perdure.engine.runs.commit_mode import CommitMode
 from perdure.store.commit.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.sqlite import writing

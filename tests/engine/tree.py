@@ -13,7 +13,8 @@ from perdure.core.ids import Guid, HostId, RunId, StepId, message_guid, new_run_
 from perdure.core.journal.events import ExecutionStarted, InvokeCompleted, InvokeScheduled
 from perdure.core.journal.state import State
 from perdure.core.messages import Message, Work
-from perdure.engine.runs.loaded_run import CommitMode, LoadedRun, load_run
+from perdure.engine.runs.commit_mode import CommitMode
+from perdure.engine.runs.warm import LoadedRun, load_run
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.rows.records import Claim, NewRun

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from perdure.core.errors import InputError, StoreError
 from perdure.core.ids import RunId
 from perdure.core.messages import Message, Work
-from perdure.engine.runs.loaded_run import create_run
+from perdure.engine.runs.warm import create_run
 from perdure.host.clock import elapsed_ms
 from perdure.host.host import Host
 from perdure.host.runs.batch import RunStart

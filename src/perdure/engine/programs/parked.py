@@ -20,7 +20,7 @@ from perdure.core.replay.identity import (
 )
 from perdure.engine.graph.labels import ENTERED, posted
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
-from perdure.engine.runs.loaded_run import rebuild_run
+from perdure.engine.runs.warm import rebuild_run
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.rows.records import Run

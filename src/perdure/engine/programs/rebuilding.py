@@ -20,9 +20,8 @@ from perdure.core.replay.matching import Divergence
 from perdure.core.replay.suspicion import is_suspect
 from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.known_programs import KnownPrograms
-from perdure.engine.runs.loaded_run import rebuild_run
 from perdure.engine.runs.machine import RunMachine
-from perdure.engine.runs.warm import WarmRun
+from perdure.engine.runs.warm import WarmRun, rebuild_run
 from perdure.engine.sources import Sources
 from perdure.engine.workflow.machine import WorkflowMachine
 from perdure.store.rows.records import Run

@@ -1,4 +1,4 @@
-"""A warm run: journal and machine in memory; writes the run's changes into a bundle."""
+"""Runs in memory: a loaded run is a journal and its fence; a warm run has its machine, too."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,7 +7,9 @@ import msgspec
 
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
-from perdure.core.journal.journal import Journal
+from perdure.core.journal.entry import NONCE_BYTES, Entry
+from perdure.core.journal.events import Event
+from perdure.core.journal.journal import Appended, Journal
 from perdure.core.messages import Message
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.engine.runs.effects import (
@@ -32,12 +34,55 @@ from perdure.engine.runs.effects import (
     Track,
     UntrackAll,
 )
-from perdure.engine.runs.loaded_run import LoadedRun, create_run
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
 from perdure.store.rows.records import NewRun, Run
+from perdure.store.store import Store
+
+
+class LoadedRun:
+    """A run that this host owns.
+
+    While a commit is under way, the journal in memory is ahead of the store. If the commit is rejected, drop the run
+    and load it again.
+    """
+
+    def __init__(self, journal: Journal, fence: Fence) -> None:
+        self.journal = journal
+        self.fence = fence
+
+    def append(self, events: Sequence[Event], sources: Sources) -> Appended:
+        entropy = sources.entropy(NONCE_BYTES * len(events))
+        return self.journal.append(events, sources.now_ms(), entropy)
+
+
+async def load_run(store: Store, run: Run) -> LoadedRun:
+    """Read a run's entries and rebuild it, under the epoch of the given row."""
+    loaded, _ = rebuild_run(run, await store.entries(run.run_id, 0, run.seq))
+    return loaded
+
+
+def rebuild_run(run: Run, entries: Sequence[Entry]) -> tuple[LoadedRun, list[Event]]:
+    """The run rebuilt from its entries, under the epoch of its row; and the events of the entries."""
+    journal = Journal(run.run_id)
+    events = journal.replay(entries)
+    if (journal.seq, journal.head) != (run.seq, run.head):
+        raise CorruptJournal(
+            f"the journal of run {run.run_id!r} does not end where its row says ({run.seq} entries)",
+            "call `Engine.verify()` to find what was changed, and restore it from a backup",
+        )
+    return LoadedRun(journal, Fence(run.run_id, run.epoch)), events
+
+
+def create_run(bundle: Bundle, new: NewRun, events: Sequence[Event], sources: Sources) -> LoadedRun:
+    """Add a new run and its first entries to the bundle."""
+    journal = Journal(new.run_id)
+    entropy = sources.entropy(NONCE_BYTES * len(events))
+    appended = journal.append(events, sources.now_ms(), entropy)
+    return LoadedRun(journal, bundle.create_run(new, appended))
+
 
 RunCreator = Callable[[CreateRun], None]
 """Creates the run that an effect asks for, in the same bundle."""

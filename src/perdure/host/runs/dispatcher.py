@@ -24,8 +24,8 @@ from perdure.core.errors import (
 from perdure.core.ids import HostId, RunId, StepId
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.programs.rebuilding import Rebuilding, divergence_error, program_for
+from perdure.engine.runs.commit_mode import CommitMode
 from perdure.engine.runs.doubts import recover_attempts
-from perdure.engine.runs.loaded_run import CommitMode
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Diverged
 from perdure.engine.runs.warm import WarmRun

@@ -16,7 +16,7 @@ from perdure.core.ids import Guid, RunId
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.messages import Message
 from perdure.core.transactions import Row
-from perdure.engine.runs.loaded_run import create_run
+from perdure.engine.runs.warm import create_run
 from perdure.host.runs.batch import Batch, RunStart
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.tasks.attempt import Attempt, Chunks
