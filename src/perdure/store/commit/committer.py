@@ -168,7 +168,7 @@ class Committer:
         waiting = len(queue)
         size = min(waiting, max(SMALL_GROUP, waiting // 2), self._max_group)
         group = [queue.popleft() for _ in range(size)]
-        if self._contended:
+        if self._contended.bundles:
             group = self._uncontended(group)
         writing = self._begin([bundle for bundle, _ in group])
         self._writing = writing  # the event loop itself holds only a weak reference to a task

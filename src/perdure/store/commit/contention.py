@@ -24,13 +24,11 @@ class ContendedBundles:
 
     def __init__(self, write: "Write") -> None:
         self._write = write
-        self._bundles: list[SubmittedBundle] = []
+        self.bundles: list[SubmittedBundle] = []
+        """In the order in which they must be written."""
         self._keys = ConflictKeys()
         self._retrying: asyncio.Task[None] | None = None
         self._is_closing = False
-
-    def __bool__(self) -> bool:
-        return bool(self._bundles)
 
     def precedes(self, bundle: Bundle) -> bool:
         """Whether the bundle must come after one that waits here."""
@@ -38,7 +36,7 @@ class ContendedBundles:
 
     def add(self, submitted: "SubmittedBundle") -> None:
         """Add a bundle behind all others."""
-        self._bundles.append(submitted)
+        self.bundles.append(submitted)
         self._keys.add(submitted[0])
         if self._retrying is None:
             self._retrying = asyncio.ensure_future(self._retry())
@@ -50,8 +48,8 @@ class ContendedBundles:
             await asyncio.wait([self._retrying])
 
     async def _retry(self) -> None:
-        while self._bundles:
-            tried, is_last = list(self._bundles), self._is_closing
+        while self.bundles:
+            tried, is_last = list(self.bundles), self._is_closing
             outcomes: Sequence[BaseException | Undecided | None]
             try:
                 outcomes = await self._write([bundle for bundle, _ in tried])
@@ -66,11 +64,11 @@ class ContendedBundles:
         outcomes: Sequence[BaseException | Undecided | None],
     ) -> None:
         """Report the decided bundles; keep the others, before those that were added meanwhile."""
-        added = self._bundles[len(tried) :]
+        added = self.bundles[len(tried) :]
         decided = list(zip(tried, outcomes, strict=True))
-        self._bundles = [one for one, outcome in decided if isinstance(outcome, Undecided)] + added
+        self.bundles = [one for one, outcome in decided if isinstance(outcome, Undecided)] + added
         self._keys = ConflictKeys()
-        for bundle, _ in self._bundles:
+        for bundle, _ in self.bundles:
             self._keys.add(bundle)
         for (bundle, on_decided), outcome in decided:
             if isinstance(outcome, StoreClosed):

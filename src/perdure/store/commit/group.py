@@ -7,6 +7,7 @@ that don't fit the stored rows.
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import astuple
 
 from perdure.core.errors import BundleRefused, CommitRejected, StaleFence
 from perdure.core.ids import Guid, RunId, StepId
@@ -19,6 +20,7 @@ from perdure.store.commit.bundle import FIRST_EPOCH, Bundle, PublishedRow
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.graph_index import GraphIndex
 from perdure.store.rows.records import NewRun, TaskHolder
+from perdure.store.rows.values import RowValues
 
 
 class RunHead(msgspec.Struct, gc=False):
@@ -40,6 +42,13 @@ class RunHead(msgspec.Struct, gc=False):
             return None
         return self.last.entries[-1].at_ms
 
+    def after(self) -> RowValues:
+        """The sequence, head, semaphore and status after the group; `None` where nothing is appended."""
+        last = self.last
+        if last is None:
+            return None, None, None, None
+        return last.seq_after, last.head, last.semaphore_after, last.status.value
+
 
 class Group:
     """The rows that one physical commit writes, by table."""
@@ -48,7 +57,10 @@ class Group:
         self.created: list[tuple[NewRun, RunHead]] = []
         self.heads: dict[RunId, RunHead] = {}
         """Rows of runs that existed before the group."""
-        self.appends: list[Appended] = []
+        self.is_steps_only = True
+        """Whether it only appends to the journals of runs."""
+        self.event_rows: list[RowValues] = []
+        """The entries of all journals: run id and the entry's fields."""
         self.postings: dict[tuple[RunId, AccountId], int] = {}
         self.messages: list[Message] = []
         self.forwarded: dict[tuple[RunId, Guid], tuple[RunId, StepId | None]] = {}
@@ -96,6 +108,7 @@ class Group:
 
     def add(self, bundle: Bundle) -> None:
         """Add a bundle that fits."""
+        self.is_steps_only = self.is_steps_only and not bundle.has_more
         for run, appended in bundle.created:
             head = RunHead(run.run_id, FIRST_EPOCH, None, 0, appended)
             self.created.append((run, head))
@@ -169,7 +182,22 @@ class Group:
     @property
     def appended(self) -> set[RunId]:
         """The runs that this group appends to, which are therefore open before it."""
-        return {appended.run_id for appended in self.appends}
+        return {run_id for run_id, *_ in self.event_rows}
+
+    def head_rows(self) -> list[RowValues]:
+        """The rows of the runs that it appends to, before and after."""
+        return [
+            (head.run_id, head.epoch, head.head_before, head.semaphore_before, *head.after())
+            for head in self.heads.values()
+        ]
+
+    def closed_rows(self) -> list[RowValues]:
+        """The runs that it ends, and when."""
+        heads = self.heads.values()
+        return [(head.run_id, at_ms) for head in heads if (at_ms := head.closed_at_ms) is not None]
+
+    def posting_rows(self) -> list[RowValues]:
+        return [(*account, total) for account, total in self.postings.items()]
 
     def known(self, run_id: RunId) -> RunHead | None:
         return self.heads.get(run_id) or self._new_heads.get(run_id)
@@ -259,8 +287,8 @@ class Group:
         self.index.follow(index)
 
     def _add_books(self, appended: Appended) -> None:
-        self.appends.append(appended)
         run_id, postings = appended.run_id, self.postings
+        self.event_rows += [(run_id, *astuple(entry)) for entry in appended.entries]
         for account, increment in appended.postings.items():
             key = run_id, account
             postings[key] = postings.get(key, 0) + increment

@@ -1,4 +1,4 @@
-"""The rows of a group, with values in the order of the statements' parameters."""
+"""The rows of a group besides its books, with values in the order of the statements' parameters."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from perdure.core.ids import RunId
 from perdure.core.messages import AT_ONCE
-from perdure.store.commit.group import Group, RunHead
+from perdure.store.commit.group import Group
 from perdure.store.rows.records import TaskHolder
 from perdure.store.rows.values import RowValues
 
@@ -27,7 +27,7 @@ def created_rows(group: Group) -> list[RowValues]:
             run.key,
             run.owner if head.closed_at_ms is None else None,
             head.epoch,
-            *_after(head),
+            *head.after(),
             run.created_at_ms,
             head.closed_at_ms,
             run.chain,
@@ -40,43 +40,6 @@ def handed_rows(group: Group) -> list[RowValues]:
     """Runs that hand over their keys, and the new runs that get them, in the order of keys as in `created_rows`."""
     created = [run for run, _ in group.created if run.replaces is not None]
     return [(run.replaces, run.run_id) for run in sorted(created, key=lambda run: run.key or "")]
-
-
-def head_rows(group: Group) -> list[RowValues]:
-    return [
-        (
-            head.run_id,
-            head.epoch,
-            head.head_before,
-            head.semaphore_before,
-            *_after(head),
-        )
-        for head in group.heads.values()
-    ]
-
-
-def closed_rows(group: Group) -> list[RowValues]:
-    closed = ((run_id, head.closed_at_ms) for run_id, head in group.heads.items())
-    return [row for row in closed if row[1] is not None]
-
-
-def _after(head: RunHead) -> RowValues:
-    last = head.last
-    if last is None:
-        return None, None, None, None
-    return last.seq_after, last.head, last.semaphore_after, last.status.value
-
-
-def event_rows(group: Group) -> list[RowValues]:
-    return [
-        (appended.run_id, *astuple(entry))
-        for appended in group.appends
-        for entry in appended.entries
-    ]
-
-
-def posting_rows(group: Group) -> list[RowValues]:
-    return [(run_id, account, total) for (run_id, account), total in group.postings.items()]
 
 
 def message_rows(group: Group) -> list[RowValues]:

@@ -20,7 +20,7 @@ from perdure.core.messages import Message
 from perdure.core.runs.description import QueuedWork
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
 from perdure.store.commit.bundle import Bundle
-from perdure.store.commit.committer import Committer, OnDecided
+from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write_async
 from perdure.store.postgres.commit_connection import FIRST_WAIT_S, LONGEST_WAIT_S, CommitConnection
@@ -97,6 +97,7 @@ class PostgresStore(PostgresGraphs):
             self._idle.put_nowait(None)
         self._transactions = Pool(address, _TRANSACTIONS)
         self._committer = Committer(self._write, self._write_contended)
+        self.submit = self._committer.submit
         self._closed = False
         self._closing = asyncio.Lock()
 
@@ -141,9 +142,6 @@ class PostgresStore(PostgresGraphs):
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
         return self._committer.commit(bundle)
-
-    def submit(self, bundle: Bundle, on_decided: OnDecided) -> None:
-        self._committer.submit(bundle, on_decided)
 
     def transaction(self, limit_s: float) -> AbstractAsyncContextManager[PostgresTransaction]:
         self._require_open()

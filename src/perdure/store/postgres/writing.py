@@ -20,14 +20,10 @@ from perdure.store.commit.rejections import (
 )
 from perdure.store.commit.row_values import (
     chunk_rows,
-    closed_rows,
     created_rows,
-    event_rows,
     forwarded_rows,
     handed_rows,
-    head_rows,
     message_rows,
-    posting_rows,
     published_again_rows,
     publishing,
     stream_rows,
@@ -139,20 +135,20 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
     await run("hand_over_keys", handed_rows(group))
     if await run("create_runs", created_rows(group)) != len(group.created):
         return _taken
-    if await run("advance_runs", head_rows(group)) != len(group.heads):
+    if await run("advance_runs", group.head_rows()) != len(group.heads):
         return _unfit
     await run("publish_again", published_again_rows(group))
     await run(*publishing(group))
     if await run("finish_work", group.finished) != len(group.finished):
         return _lost_work
-    await run("close_runs", closed_rows(group))
+    await run("close_runs", group.closed_rows())
     await run("park_runs", list(group.parked.items()))
-    if group.appends:
+    if group.event_rows:
         # COPY costs half as much as unnested arrays, and entries have no conflicts to resolve.
         await connection.copy_records_to_table(
-            "event", schema_name="perdure", columns=EVENT_COLUMNS, records=event_rows(group)
+            "event", schema_name="perdure", columns=EVENT_COLUMNS, records=group.event_rows
         )
-    await run("post", posting_rows(group))
+    await run("post", group.posting_rows())
     await run("enqueue", message_rows(group))
     await run("forward", forwarded_rows(group))
     await run("acknowledge", group.acknowledged)
@@ -186,14 +182,14 @@ async def _append_in_one_statement(connection: Connection, group: Group) -> None
     """Append a small group of steps of warm runs, some of which may end."""
     closed = [head.closed_at_ms for head in group.heads.values()]
     sql = _END_BOOKS if any(closed) else _SQL["commit_books"]
-    status = await connection.execute(sql, *_columns(head_rows(group)), *_books(group), closed)
+    status = await connection.execute(sql, *_columns(group.head_rows()), *_books(group), closed)
     if _count(status) != len(group.heads):
         raise _RollBack(_unfit)
 
 
 def _books(group: Group) -> list[list[Any]]:
     """The columns of entries and postings; the postings may be empty."""
-    return [*_columns(event_rows(group)), *(_columns(posting_rows(group)) or ([], [], []))]
+    return [*_columns(group.event_rows), *(_columns(group.posting_rows()) or ([], [], []))]
 
 
 def _count(status: str) -> int:

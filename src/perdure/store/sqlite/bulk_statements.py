@@ -7,7 +7,7 @@ by row it does so for each, which was measured to be tens of times slower beside
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -19,6 +19,15 @@ _ROUND = 64
 
 _EXACT = 16
 """Up to this many rows use a statement of exactly their number: a single step is one statement per table."""
+
+
+class GroupStatement(NamedTuple):
+    """A named statement of a group, with its rows."""
+
+    name: str
+    rows: list[Any]
+    expected: int | None = None
+    """How many rows it must change for the group to fit; `None` if any number will do."""
 
 
 def execute_rows(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:

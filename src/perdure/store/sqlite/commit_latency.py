@@ -16,11 +16,9 @@ class CommitLatency:
 
     def __init__(self) -> None:
         self._average_s = 0.0
+        self.is_low = True
 
     def record(self, took_s: float) -> None:
         """A lone bundle was committed, in either thread."""
         self._average_s += (took_s - self._average_s) * WEIGHT
-
-    @property
-    def is_low(self) -> bool:
-        return self._average_s < SLOW_S
+        self.is_low = self._average_s < SLOW_S

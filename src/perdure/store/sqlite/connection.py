@@ -5,11 +5,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
-from perdure.store.sqlite.bulk_statements import one_row
+from perdure.store.commit.group import Group
+from perdure.store.commit.row_values import (
+    created_rows,
+    forwarded_rows,
+    handed_rows,
+    message_rows,
+    published_again_rows,
+    publishing,
+    work_rows,
+)
+from perdure.store.sqlite.bulk_statements import GroupStatement, one_row
+from perdure.store.sqlite.graph_writing import index_statements
 from perdure.store.statements import statements
 
 if TYPE_CHECKING:
@@ -64,15 +75,6 @@ WIDTHS: Final = {
 
 _NUMBERS: Final = {name: number for number, name in enumerate(WIDTHS)}
 _ANY_COUNT: Final = -1
-
-
-class GroupStatement(NamedTuple):
-    """A named statement of a group, with its rows."""
-
-    name: str
-    rows: list[Any]
-    expected: int | None = None
-    """How many rows it must change for the group to fit; `None` if any number will do."""
 
 
 class Connection(apsw.Connection):
@@ -149,6 +151,45 @@ class Connection(apsw.Connection):
         if self._native is not None:
             self._native.close()
         super().close(force)
+
+
+def group_statements(group: Group) -> list[GroupStatement]:
+    """The statements of a group, in order, without those for chunks: their positions depend on stored rows."""
+    written = [
+        GroupStatement("advance_runs", group.head_rows(), len(group.heads)),
+        GroupStatement("close_runs", group.closed_rows()),
+        GroupStatement("append_events", group.event_rows),
+        GroupStatement("post", group.posting_rows()),
+    ]
+    if not group.is_steps_only:
+        written = _among_others(group, written)
+    return [statement for statement in written if statement.rows]
+
+
+def _among_others(group: Group, books: Sequence[GroupStatement]) -> list[GroupStatement]:
+    """The statements for the books, in their places among all others."""
+    advance, close, append, post = books
+    forwarded = forwarded_rows(group)
+    return [
+        GroupStatement("hand_over_keys", handed_rows(group)),
+        GroupStatement("create_runs", created_rows(group), len(group.created)),
+        advance,
+        GroupStatement("publish_again", published_again_rows(group)),
+        GroupStatement(*publishing(group)),
+        GroupStatement("finish_work", group.finished, len(group.finished)),
+        close,
+        GroupStatement("park_runs", list(group.parked.items())),
+        append,
+        post,
+        GroupStatement("enqueue", message_rows(group)),
+        GroupStatement("forward", forwarded),
+        GroupStatement("forget", forwarded),
+        GroupStatement("acknowledge", group.acknowledged),
+        GroupStatement("mark", group.marked),
+        GroupStatement("drop_work", list(group.dropped)),
+        GroupStatement("put_work", work_rows(group)),
+        *(() if group.index is None else index_statements(group.index)),
+    ]
 
 
 def _numbered(statements: Sequence[GroupStatement]) -> list[tuple[int, list[Any], int]]:

@@ -15,13 +15,14 @@ from time import perf_counter
 from perdure.core.errors import StoreUnavailable
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import settle_future
+from perdure.store.commit.group import merge
 from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write
 from perdure.store.sqlite.commit_latency import CommitLatency
-from perdure.store.sqlite.connection import Connection
+from perdure.store.sqlite.connection import Connection, group_statements
 from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.opening import MEMORY
 from perdure.store.sqlite.write_lock import WriteLock
-from perdure.store.sqlite.writing import apply_group, group_statements, try_begin
+from perdure.store.sqlite.writing import apply_group, try_begin
 
 _CHECK_EVERY = 64
 """Number of groups between two checks for a second SQLite library on the file."""
@@ -50,31 +51,45 @@ class GroupWriter:
         self._count += 1
         if self._path != MEMORY and self._count % _CHECK_EVERY == 0:
             descriptors.require_ours(Path(self._path))
-        writing = PendingWrites(bundles)
-        connection = self._writer.idle_connection
-        if connection is not None and not connection.is_checkpointing:
-            if connection.wal_is_long and (self._checkpoint is None or self._checkpoint.done()):
-                self._checkpoint = self._writer.submit(Connection.checkpoint_wal)
-            elif len(bundles) == 1 and self.latency.is_low:
-                self._write_in_place(connection, writing)
         outcomes: asyncio.Future[BundleOutcomes] = asyncio.get_running_loop().create_future()
+        connection = self._own_connection(bundles)
+        if connection is not None and self._write_at_once(connection, bundles):
+            outcomes.set_result([None])
+            return outcomes
+        writing = PendingWrites(bundles)
+        if connection is not None:
+            self._write_in_place(connection, writing)
         if writing.group is None:
             outcomes.set_result(writing.outcomes)
         elif not self._write_natively(writing, outcomes):
             self._write_by_statement(writing, outcomes)
         return outcomes
 
-    def _write_in_place(self, connection: Connection, writing: PendingWrites) -> None:
-        """Commit the group in this thread, unless another process has the file's lock or the group does not fit."""
-        group = writing.group
-        if group is None:
-            return
+    def _own_connection(self, bundles: Sequence[Bundle]) -> Connection | None:
+        """The connection, if these bundles may be written in this thread."""
+        connection = self._writer.idle_connection
+        if connection is None or connection.is_checkpointing:
+            return None
+        if connection.wal_is_long and (self._checkpoint is None or self._checkpoint.done()):
+            self._checkpoint = self._writer.submit(Connection.checkpoint_wal)
+            return None
+        return connection if len(bundles) == 1 and self.latency.is_low else None
+
+    def _write_at_once(self, connection: Connection, bundles: Sequence[Bundle]) -> bool:
+        """Commit a lone bundle in this thread, in one native call. False if it is locked out, or does not fit."""
         began = perf_counter()
-        statements = group_statements(group)
-        if statements is not None and connection.is_native:
-            if connection.write(statements):
-                writing.report({})
-        elif try_begin(connection):
+        group, rejected = merge(bundles)
+        if rejected or group.chunks or not connection.write(group_statements(group)):
+            return False
+        self.latency.record(perf_counter() - began)
+        return True
+
+    def _write_in_place(self, connection: Connection, writing: PendingWrites) -> None:
+        """Write what the native writer can't, in this thread, unless another process has the file's lock."""
+        group, began = writing.group, perf_counter()
+        if group is None or (connection.is_native and not group.chunks):
+            return
+        if try_begin(connection):
             try:
                 write(writing, partial(apply_group, connection))
             finally:
@@ -87,8 +102,9 @@ class GroupWriter:
         self, writing: PendingWrites, outcomes: asyncio.Future[BundleOutcomes]
     ) -> bool:
         """Submit the group to the native writer. False if that is not possible now."""
-        statements = None if writing.group is None else group_statements(writing.group)
-        began = perf_counter()
+        group, began = writing.group, perf_counter()
+        if group is None or group.chunks:
+            return False
 
         def on_written(is_committed: bool) -> None:
             try:
@@ -103,7 +119,7 @@ class GroupWriter:
             else:
                 self._write_by_statement(writing, outcomes)
 
-        return statements is not None and self._writer.write(statements, on_written)
+        return self._writer.write(group_statements(group), on_written)
 
     def _write_by_statement(
         self, writing: PendingWrites, outcomes: asyncio.Future[BundleOutcomes]

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from perdure.store.sqlite.connection import Connection, GroupStatement
+from perdure.store.sqlite.bulk_statements import GroupStatement
+from perdure.store.sqlite.connection import Connection
 
 T = TypeVar("T")
 
@@ -17,7 +18,8 @@ class InlineConnection:
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._connection: Connection | None = None
+        self.idle_connection: Connection | None = None
+        """The connection, which is always idle between two calls."""
 
     async def open(self) -> None:
         """Connect; raises what connecting raises."""
@@ -35,9 +37,9 @@ class InlineConnection:
         """Call `job` with the connection; the returned future is done already."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:
-            if self._connection is None:
-                self._connection = self._connect()
-            outcome.set_result(job(self._connection))
+            if self.idle_connection is None:
+                self.idle_connection = self._connect()
+            outcome.set_result(job(self.idle_connection))
         except Exception as error:
             outcome.set_exception(error)
         return outcome
@@ -49,18 +51,13 @@ class InlineConnection:
 
         Calls `on_written` before it returns, with whether the group was committed.
         """
-        connection = self._connection
+        connection = self.idle_connection
         if connection is None or not connection.is_native:
             return False
         on_written(connection.write(statements))
         return True
 
-    @property
-    def idle_connection(self) -> Connection | None:
-        """The connection, which is always idle between two calls."""
-        return self._connection
-
     async def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
+        if self.idle_connection is not None:
+            self.idle_connection.close()

@@ -23,7 +23,7 @@ from perdure.core.messages import Message
 from perdure.core.runs.description import QueuedWork
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
 from perdure.store.commit.bundle import Bundle
-from perdure.store.commit.committer import Committer, OnDecided
+from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
 from perdure.store.rows.records import Claim, Run, SentMessage, StoredRun
@@ -79,6 +79,7 @@ class SqliteStore(SqliteGraphs):
         self._lock = WriteLock(writer)
         self._groups = GroupWriter(path, self._lock)
         self._committer = Committer(self._groups.write)
+        self.submit = self._committer.submit
         self._closed = False
         self._closing = asyncio.Lock()
 
@@ -118,9 +119,6 @@ class SqliteStore(SqliteGraphs):
 
     def commit(self, bundle: Bundle) -> Awaitable[None]:
         return self._committer.commit(bundle)
-
-    def submit(self, bundle: Bundle, on_decided: OnDecided) -> None:
-        self._committer.submit(bundle, on_decided)
 
     def transaction(self, limit_s: float) -> AbstractAsyncContextManager[SqliteTransaction]:
         self._require_open()

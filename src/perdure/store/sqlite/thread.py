@@ -7,7 +7,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-from perdure.store.sqlite.connection import Connection, GroupStatement
+from perdure.store.sqlite.bulk_statements import GroupStatement
+from perdure.store.sqlite.connection import Connection
 
 T = TypeVar("T")
 
@@ -26,6 +27,8 @@ class ConnectionThread:
         self._connect = connect
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._connection: Connection | None = None
+        self.idle_connection: Connection | None = None
+        """The connection, for use in the event loop's own thread, while this thread is idle."""
         self._unfinished = 0
         self._on_written: Callable[[bool], None] | None = None
         """The callback of the group that is being written."""
@@ -63,7 +66,7 @@ class ConnectionThread:
         """Queue `job`. Once started it is finished, even if the awaiter is cancelled."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._unfinished += 1
+        self._begin()
         self._put((job, future, loop))
         return future
 
@@ -85,14 +88,18 @@ class ConnectionThread:
         connection = self.idle_connection
         if connection is None or not connection.submit(statements):
             return False
-        self._unfinished += 1
+        self._begin()
         self._on_written = on_written
         return True
 
-    @property
-    def idle_connection(self) -> Connection | None:
-        """The connection, for use in the event loop's own thread, while this thread is idle."""
-        return None if self._unfinished else self._connection
+    def _begin(self) -> None:
+        self._unfinished += 1
+        self.idle_connection = None
+
+    def _end(self) -> None:
+        self._unfinished -= 1
+        if not self._unfinished:
+            self.idle_connection = self._connection
 
     async def close(self) -> None:
         """Finish what is queued, then close the connection."""
@@ -137,7 +144,7 @@ class ConnectionThread:
         connection, on_written, sockets = self._connection, self._on_written, self._sockets
         if sockets is None or not sockets[0].recv(1) or connection is None or on_written is None:
             return
-        self._unfinished -= 1
+        self._end()
         self._on_written = None
         try:
             on_written(connection.take_result())
@@ -154,7 +161,7 @@ class ConnectionThread:
         failure: BaseException | None,
     ) -> None:
         def settle() -> None:
-            self._unfinished -= 1
+            self._end()
             if future.done():
                 return
             if failure is not None:

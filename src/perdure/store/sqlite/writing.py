@@ -19,25 +19,13 @@ from perdure.store.commit.rejections import (
 )
 from perdure.store.commit.row_values import (
     chunk_rows,
-    closed_rows,
-    created_rows,
-    event_rows,
-    forwarded_rows,
-    handed_rows,
-    head_rows,
-    message_rows,
-    posting_rows,
-    published_again_rows,
-    publishing,
     stream_rows,
-    work_rows,
 )
 from perdure.store.commit.writer import StatementRefused
 from perdure.store.sqlite.bulk_statements import execute_rows, fetch_rows
-from perdure.store.sqlite.connection import BUSY_MS, GroupStatement
+from perdure.store.sqlite.connection import BUSY_MS, group_statements
 from perdure.store.sqlite.damage import DAMAGE, damaged
 from perdure.store.sqlite.failures import WRITE_ERRORS, cannot_write
-from perdure.store.sqlite.graph_writing import index_statements
 from perdure.store.sqlite.opening import retry_while_locked
 from perdure.store.statements import statements
 
@@ -105,44 +93,12 @@ def apply_in_transaction(
 
 
 def _write(connection: apsw.Connection, group: Group) -> None:
-    for name, rows, expected in _statements(group):
+    for name, rows, expected in group_statements(group):
         changed = execute_rows(connection, _SQL[name], rows)
         if expected is not None and changed != expected:
             raise _Rejected(_REJECTIONS[name](connection, group))
     if group.chunks:
         _append_chunks(connection, group)
-
-
-def group_statements(group: Group) -> list[GroupStatement] | None:
-    """All statements of a group, in order; `None` if it has chunks, whose positions depend on stored rows."""
-    return None if group.chunks else _statements(group)
-
-
-def _statements(group: Group) -> list[GroupStatement]:
-    """The statements of a group, in order, without those for chunks."""
-    forwarded = forwarded_rows(group)
-    written = [
-        GroupStatement("hand_over_keys", handed_rows(group)),
-        GroupStatement("create_runs", created_rows(group), len(group.created)),
-        GroupStatement("advance_runs", head_rows(group), len(group.heads)),
-        GroupStatement("publish_again", published_again_rows(group)),
-        GroupStatement(*publishing(group)),
-        GroupStatement("finish_work", group.finished, len(group.finished)),
-        GroupStatement("close_runs", closed_rows(group)),
-        GroupStatement("park_runs", list(group.parked.items())),
-        GroupStatement("append_events", event_rows(group)),
-        GroupStatement("post", posting_rows(group)),
-        GroupStatement("enqueue", message_rows(group)),
-        GroupStatement("forward", forwarded),
-        GroupStatement("forget", forwarded),
-        GroupStatement("acknowledge", group.acknowledged),
-        GroupStatement("mark", group.marked),
-        GroupStatement("drop_work", list(group.dropped)),
-        GroupStatement("put_work", work_rows(group)),
-    ]
-    if group.index:
-        written += index_statements(group.index)
-    return [statement for statement in written if statement.rows]
 
 
 def _append_chunks(connection: apsw.Connection, group: Group) -> None:
