@@ -101,6 +101,7 @@ def _ask_task(
     kind = PromiseKind.QUEUED if is_queued else PromiseKind.LOCAL
     enter_step(machine, step)
     promise = _promised(machine, begun, step, kind, call)
+    promise.task = task
     promise.input = payload
     scheduled = e.InvokeScheduled(
         step,

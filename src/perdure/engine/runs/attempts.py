@@ -1,4 +1,4 @@
-"""Feeds a run the start and the end of attempts, and decides whether a failed attempt is retried.
+"""Feeds a run the outcomes of attempts, and decides whether a failed attempt is retried.
 
 An outcome counts only while its attempt is the one under way. A duplicate or late outcome has no effect, so a host may
 report the same outcome again after a crash.
@@ -15,25 +15,13 @@ from perdure.core.replay.doubt import reconciled_entry
 from perdure.core.replay.identity import retry_guid
 from perdure.core.replay.retrying import retry_at
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
-from perdure.engine.runs.effects import Acknowledge, Enqueue, Publish, RunEffect
+from perdure.engine.runs.effects import Enqueue, Publish
 from perdure.engine.runs.log_notes import RetryScheduled, StepFailed
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.runs.warm import WarmRun
 
 _CHANCES = 1 << 16
-
-
-def start_attempt(machine: RunMachine, promise: DurablePromise) -> int:
-    """Start the next attempt of a local task; it becomes durable with the next commit. Returns its number."""
-    attempt = promise.attempt + 1
-    effects: tuple[RunEffect, ...] = ()
-    if promise.retry_at_ms:
-        # Acknowledged in the commit that starts the attempt: after a crash one of the two is always there.
-        delay = retry_guid(machine.info.run_id, promise.step, promise.attempt)
-        effects = (Acknowledge(delay),)
-    machine.feed(e.InvokeStarted(promise.step, attempt), *effects)
-    return attempt
 
 
 def running_promise(warm: WarmRun, step: StepId, attempt: int) -> DurablePromise | None:
@@ -56,7 +44,7 @@ def complete_attempt(
     promise = running_promise(warm, step, attempt)
     if promise is None:
         return
-    due = retry_due_ms(machine, promise, outcome)
+    due = None if outcome.ok else retry_due_ms(machine, promise, outcome)
     if due is None:
         if outcome.is_reconciled:
             machine.feed(reconciled_entry(step))

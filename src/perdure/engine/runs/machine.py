@@ -10,8 +10,8 @@ from perdure.core.codec import Codec
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
-from perdure.core.replay.identity import child_run_id
-from perdure.engine.runs.effects import AddHook, RecordedChange, RunEffect
+from perdure.core.replay.identity import child_run_id, retry_guid
+from perdure.engine.runs.effects import Acknowledge, AddHook, RecordedChange, RunEffect
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.patches import Patches
 from perdure.engine.runs.prefetched import NO_MESSAGES
@@ -78,6 +78,17 @@ class RunMachine(ABC):
     @abstractmethod
     def _place(self) -> str:
         """The program's current position, for error texts."""
+
+    def start_attempt(self, promise: DurablePromise) -> int:
+        """Start the next attempt of a local task; it becomes durable with the next commit. Returns its number."""
+        attempt = promise.attempt + 1
+        effects: tuple[RunEffect, ...] = ()
+        if promise.retry_at_ms:
+            # Acknowledged in the commit that starts the attempt: after a crash one of the two is always there.
+            delay = retry_guid(self.info.run_id, promise.step, promise.attempt)
+            effects = (Acknowledge(delay),)
+        self.feed(e.InvokeStarted(promise.step, attempt), *effects)
+        return attempt
 
     # Facts with the same meaning for every program
 

@@ -38,6 +38,9 @@ class PromiseKind(Enum):
     SIGNAL = "signal"
 
 
+_NO_TASK: Any = None
+
+
 class DurablePromise(msgspec.Struct, eq=False):
     """The outcome of one step, settled or open. `attempt` is the last one that started; `is_running`: it has no outcome
     yet."""
@@ -69,6 +72,8 @@ class DurablePromise(msgspec.Struct, eq=False):
     """The retry rule of a child run. A task has its own."""
     input: bytes = b""
     """The encoded arguments, as scheduled."""
+    task: Task[..., Any] = _NO_TASK
+    """The called task. Only LOCAL and QUEUED promises have one."""
     ok: bool = False
     payload: bytes | None = None
     value: Any = None
@@ -90,14 +95,6 @@ class DurablePromise(msgspec.Struct, eq=False):
         """The call of a task or of a program."""
         assert isinstance(self.operation, Call)  # noqa: S101 - the kind implies it
         return self.operation
-
-    @property
-    def task(self) -> Task[..., Any]:
-        """The called task."""
-        assert isinstance(self.operation, Call)  # noqa: S101 - the kind implies it
-        definition = self.operation.definition
-        assert isinstance(definition, Task)  # noqa: S101 - the kind implies it
-        return definition
 
     @property
     def is_begun_task(self) -> bool:

@@ -13,8 +13,6 @@ def await_of(waits: Sequence[Suspension]) -> ExecutionAwaiting:
 
     A coroutine that waits for a branch waits for what the branch waits for.
     """
-    if len(waits) == 1 and waits[0].kind is AwaitKind.SINGLE:  # the usual case
-        return ExecutionAwaiting((waits[0].promises[0].step,))
     blocking = []
     for wait in waits:
         leaves = [

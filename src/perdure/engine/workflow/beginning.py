@@ -46,7 +46,7 @@ def _begin_call(machine: "WorkflowMachine", fiber: Fiber, call: Call[Any]) -> Du
         call.arguments,
         lambda: (
             f"an argument of {definition.noun} {definition.name!r} "
-            f"(step {fiber.next_place} of run {machine.info.run_id!r})"
+            f"(step {machine.next_place(fiber)} of run {machine.info.run_id!r})"
         ),
         limit,
     )
@@ -54,12 +54,13 @@ def _begin_call(machine: "WorkflowMachine", fiber: Fiber, call: Call[Any]) -> Du
         _require_right_arguments(machine, call, payload)
     except InputError:
         # A journal written before this check existed may have the step: the run then resumes as before.
-        if not machine.record.is_scheduled(fiber.next_place, definition.name, payload):
+        if not machine.record.is_scheduled(machine.next_place(fiber), definition.name, payload):
             raise
     if not isinstance(definition, Task):
         return _begin_child(machine, fiber, call, payload)
     kind = PromiseKind.QUEUED if is_queued else PromiseKind.LOCAL
     promise = machine.promise(fiber, kind, call)
+    promise.task = definition
     promise.input = payload
     scheduled = e.InvokeScheduled(
         promise.step,
@@ -83,8 +84,9 @@ def _begin_call(machine: "WorkflowMachine", fiber: Fiber, call: Call[Any]) -> Du
 def _require_right_arguments(machine: "WorkflowMachine", call: Call[Any], payload: bytes) -> None:
     """Refuse a call whose arguments don't match its annotations, before anything of it is journaled."""
     definition = call.definition
-    if isinstance(definition, Program):
-        definition.check_input(machine.codec, payload)
+    if not isinstance(definition, Task):
+        if isinstance(definition, Program):
+            definition.check_input(machine.codec, payload)
         return
     name = definition.signature.contradicted(call.arguments)
     if name is not None:

@@ -88,17 +88,6 @@ class Fiber:
             self.promise.operation.coroutine = _NOTHING
 
     @property
-    def next_place(self) -> StepId:
-        """The fiber's next step id."""
-        return StepId(f"{self.prefix}.{self.next_seq}")
-
-    def take_place(self) -> StepId:
-        """Take the fiber's next step id."""
-        step = StepId(f"{self.prefix}.{self.next_seq}")
-        self.next_seq += 1
-        return step
-
-    @property
     def is_cleaning_up(self) -> bool:
         """Whether this fiber or one above it was interrupted."""
         if self.is_interrupted or self.promise is None:

@@ -289,7 +289,10 @@ class WorkflowMachine(RunMachine):
         """Journal what the run waits for."""
         self._is_waiting = True
         waits = [fiber.wait for fiber in self._fibers if fiber.wait is not None]
-        self.record.emit(await_of(waits))
+        if len(waits) == 1 and waits[0].kind is e.AwaitKind.SINGLE:  # the usual case
+            self.record.emit(e.ExecutionAwaiting((waits[0].promises[0].step,)))
+        else:
+            self.record.emit(await_of(waits))
 
     def _finish(self, fiber: Fiber, value: Any, error: BaseException | None) -> None:
         """Handle a coroutine that returned or raised. It ends when all steps that it began have ended."""
@@ -350,9 +353,14 @@ class WorkflowMachine(RunMachine):
             refuse_more(self.workflow.name, self._decisions, place)
         return self._current
 
-    def _take_place(self) -> StepId:
-        self._last_place = self._require_current().take_place()
-        return self._last_place
+    def next_place(self, fiber: Fiber) -> StepId:
+        """The next step id of a fiber."""
+        return StepId(f"{fiber.prefix}.{fiber.next_seq}")
+
+    def _take_place(self, fiber: Fiber) -> StepId:
+        step = self._last_place = self.next_place(fiber)
+        fiber.next_seq += 1
+        return step
 
     def made(self, operation: DurableOperation[Any]) -> None:
         if self._current is not None and not self._is_closing:
@@ -383,7 +391,8 @@ class WorkflowMachine(RunMachine):
         except TurnTooLong:
             discard(operation)
             raise
-        if (pending := fiber.take_pending()) is not None:
+        if fiber.pending is not None:
+            pending, fiber.pending = fiber.pending, None
             self.used(operation)
             discard(operation)
             raise pending
@@ -393,18 +402,18 @@ class WorkflowMachine(RunMachine):
         self, fiber: Fiber, kind: PromiseKind, operation: DurableOperation[Any]
     ) -> DurablePromise:
         """Open a promise under the fiber's next step id."""
-        step = self._last_place = fiber.take_place()
+        step = self._take_place(fiber)
         promise = DurablePromise(step, kind, operation, fiber, self.codec)
         self.promises[step] = fiber.open[step] = promise
         return promise
 
     def now(self) -> datetime:
-        step = self._take_place()
+        step = self._take_place(self._require_current())
         event = self.record.emit(e.TimeRecorded(step, self.sources.now_ms() * 1000))
         return _EPOCH + timedelta(microseconds=event.time_us)
 
     def draw(self) -> int:
-        step = self._take_place()
+        step = self._take_place(self._require_current())
         value = 0
         if not self.record.is_replaying:
             value = int.from_bytes(self.sources.entropy(8), "big") >> 1
@@ -433,7 +442,7 @@ class WorkflowMachine(RunMachine):
         self.record.attach(AppendChunk(name, number, payload))
 
     def create_set(self) -> SetId:
-        set_id = SetId(self._take_place())
+        set_id = SetId(self._take_place(self._require_current()))
         self.record.emit(e.JoinSetCreated(set_id))
         return set_id
 
@@ -461,7 +470,9 @@ class WorkflowMachine(RunMachine):
         child = promise.child_run
         assert child is not None  # noqa: S101 - for the type checker
         payload = signal.encode(self.codec, value)
-        guid = signal_guid(child, signal.name, f"{self.info.run_id}/{self._take_place()}")
+        guid = signal_guid(
+            child, signal.name, f"{self.info.run_id}/{self._take_place(self._require_current())}"
+        )
         kind, arrival = f"signal:{signal.name}", self.arrival()
         message = Message(child, guid, kind, AT_ONCE, arrival, payload=payload)
         self.record.attach(Enqueue(message))

@@ -292,9 +292,8 @@ class Dispatcher:
     def settle(self, batch: Batch) -> None:
         """The batch is durable: start its attempts, answer its waiters, pass its messages on."""
         listener = self.context.listener
-        note_batch(batch, self.codec)
-        for child in batch.children:
-            child.unpin()
+        if batch.log_notes or batch.endings:
+            note_batch(batch, self.codec)
         for run_id, step in batch.unwanted:
             self._drop(run_id, step)
         for run, promise, attempt in batch.starts:
@@ -303,8 +302,9 @@ class Dispatcher:
             self.cache.remove(run)
             self.watchers.ended(run.run_id, ending)
         self._grown(batch.run)
-        for run in batch.children:
-            self._grown(run)
+        for child in batch.children:
+            child.unpin()
+            self._grown(child)
         for victim in self.cache.excess():
             self.evict(victim)
         if batch.unfinished:

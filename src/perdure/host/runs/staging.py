@@ -8,7 +8,6 @@ from perdure.core.ids import RunId, StepId, new_run_id
 from perdure.core.journal import events as e
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.programs.rebuilding import new_machine
-from perdure.engine.runs.attempts import start_attempt
 from perdure.engine.runs.effects import CreateRun, RecordedChange
 from perdure.engine.runs.log_notes import RunStarted
 from perdure.engine.runs.warm import WarmRun
@@ -93,8 +92,9 @@ class Staging:
         for promise in machine.unstarted:
             if promise.is_settled or promise.is_running:
                 continue
-            if self._waiting.reserve(run.run_id, promise):
-                batch.starts.append((run, promise, start_attempt(machine, promise)))
+            has_slot = not promise.doubts and self._executor.reserve(promise.task)
+            if has_slot or self._waiting.reserve(run.run_id, promise):
+                batch.starts.append((run, promise, machine.start_attempt(promise)))
         machine.unstarted.clear()
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
+from logging import DEBUG
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from perdure.core.errors import NotDone
 from perdure.core.ids import RunId, StepId
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.host.context import HostContext
+from perdure.host.logs import task_log
 from perdure.host.tasks.attempt import Attempt, AttemptGroup
 from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.logs import note_outcome, note_start
@@ -80,11 +82,14 @@ class Executor:
 
     def reserve(self, task: Task[..., Any]) -> bool:
         """Take a slot for an attempt of `task`, if one is free."""
-        if not self.has_slot(task.is_async):
+        if task.is_async:
+            if self._free <= 0 or not self._is_open:
+                return False
+        elif self.free(is_async=False) <= 0:
             return False
-        self._free -= 1
-        if not task.is_async:
+        else:
             self._free_threads -= 1
+        self._free -= 1
         return True
 
     @property
@@ -211,7 +216,9 @@ class Executor:
         try:
             if not self._gate.is_open:
                 await self._gate.wait()
-            note_start(attempt)
+            is_logging = task_log.isEnabledFor(DEBUG)
+            if is_logging:
+                note_start(attempt)
             if not attempt.task.is_transactional:
                 outcome = await self.outcome(attempt)
             elif (failure := await self._transact(attempt)) is not None:
@@ -224,7 +231,8 @@ class Executor:
                 await published
             if attempt.chunks is not None and attempt.chunks.end():
                 outcome = await attempt.chunks.settle(outcome)
-            note_outcome(attempt, outcome, self._codec)
+            if is_logging or not outcome.ok:
+                note_outcome(attempt, outcome, self._codec)
             if (report := attempt.report(attempt, outcome)) is not None:
                 await report
         except Exception as error:  # no caller awaits this task

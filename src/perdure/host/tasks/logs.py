@@ -12,18 +12,17 @@ from perdure.host.tasks.attempt import Attempt
 
 def note_start(attempt: Attempt) -> None:
     """Log that an attempt starts here."""
-    if task_log.isEnabledFor(logging.DEBUG):
-        fields = _attempt_fields(attempt, "attempt_started")
-        task_log.debug("%s started", _named(attempt), extra=fields)
+    fields = _attempt_fields(attempt, "attempt_started")
+    task_log.debug("%s started", _named(attempt), extra=fields)
 
 
 def note_outcome(attempt: Attempt, outcome: AttemptOutcome, codec: Codec) -> None:
     """Log how an attempt ended here."""
-    if not outcome.ok:
-        _note_failed_attempt(attempt, outcome.payload, codec)
-    elif task_log.isEnabledFor(logging.DEBUG):
+    if outcome.ok:
         fields = _attempt_fields(attempt, "attempt_completed")
         task_log.debug("%s completed", _named(attempt), extra=fields)
+    else:
+        _note_failed_attempt(attempt, outcome.payload, codec)
 
 
 def _note_failed_attempt(attempt: Attempt, payload: bytes, codec: Codec) -> None:

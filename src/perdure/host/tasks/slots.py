@@ -59,7 +59,11 @@ class WaitingSteps:
 
     def fill(self) -> bool:
         """Give a free slot to a waiting step. False if no step waits for such a slot."""
-        if not any(queue and self._executor.has_slot(kind) for kind, queue in self._queues.items()):
+        async_steps, sync_steps = self._queues[True], self._queues[False]
+        if not (async_steps or sync_steps):  # as mostly
+            return False
+        has_slot = self._executor.has_slot
+        if not ((async_steps and has_slot(True)) or (sync_steps and has_slot(False))):
             return False
         self._freed += 1
         if self._freed == 1:
