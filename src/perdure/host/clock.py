@@ -30,10 +30,7 @@ class HostSources(Sources):
         self._used = 0
 
     def now_ms(self) -> int:
-        if self._offset_ms is None:
-            now = time.time_ns() // 1_000_000  # noqa: TID251 - this is the clock
-        else:
-            now = elapsed_ms() + self._offset_ms
+        now = _wall_ms() if self._offset_ms is None else elapsed_ms() + self._offset_ms
         if not 0 < self._latest_ms - now < LONGEST_HOLD_MS:
             self._latest_ms = now
         return self._latest_ms
@@ -46,9 +43,7 @@ class HostSources(Sources):
 
     @property
     def skew_ms(self) -> int:
-        if self._offset_ms is None:
-            return 0
-        return time.time_ns() // 1_000_000 - elapsed_ms() - self._offset_ms  # noqa: TID251 - this is the clock
+        return 0 if self._offset_ms is None else _wall_ms() - elapsed_ms() - self._offset_ms
 
     def entropy(self, count: int) -> bytes:
         if count > _BLOCK:
@@ -60,6 +55,10 @@ class HostSources(Sources):
         drawn = self._block[self._used : end]
         self._used = end
         return drawn
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000  # noqa: TID251 - this is the clock
 
 
 def steady_ms() -> int:
