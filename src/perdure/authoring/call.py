@@ -33,7 +33,8 @@ class DurableOperation(Generic[R_co]):
         return self.verb
 
     def __await__(self) -> Generator[Any, Any, R_co]:
-        promise = workflow_context(self.verb).begin(self)
+        context = WORKFLOW.get() or workflow_context(self.verb)
+        promise = context.begin(self)
         if not promise.is_settled:
             yield Suspension((promise,), self.kind)
         result: R_co = promise.outcome()

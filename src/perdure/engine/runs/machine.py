@@ -9,6 +9,7 @@ from perdure.authoring.program import Program
 from perdure.core.codec import Codec
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
+from perdure.core.messages import Message
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import child_run_id, retry_guid
 from perdure.engine.runs.effects import Acknowledge, AddHook, RecordedChange, RunEffect
@@ -155,6 +156,12 @@ class RunMachine(ABC):
     def signal_name(self, topic: str, step: StepId | None) -> str:  # noqa: ARG002 - a graph looks at the step
         """The name under which the journal has a signal."""
         return topic
+
+    def delivery_of(self, message: Message) -> e.SignalDelivered:
+        """The event that delivers a signal to the run now."""
+        name = self.signal_name(message.kind.partition(":")[2], message.step)
+        number = self.next_delivery(name)
+        return e.SignalDelivered(name, number, message.guid, payload=message.payload)
 
     def takes_signal(self, step: StepId | None) -> bool:  # noqa: ARG002 - as above
         """Whether the run still accepts a signal for that step."""

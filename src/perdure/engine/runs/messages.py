@@ -4,7 +4,7 @@ A message that is a duplicate, or that was received after its step ended, is ref
 may deliver the same message again after a crash.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 
 from perdure.authoring.program import Program
@@ -20,18 +20,20 @@ from perdure.engine.runs.doubts import journal_reported_doubts
 from perdure.engine.runs.effects import Acknowledge, Enqueue, PutWork, RunEffect, SpawnChild
 from perdure.engine.runs.handover import pass_to_next_run
 from perdure.engine.runs.machine import RunMachine
-from perdure.engine.runs.prefetched import NO_MESSAGES, PrefetchedMessages, delivery_of
+from perdure.engine.runs.prefetched import NO_MESSAGES, PrefetchedMessages
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.runs.work_payload import work_of
 
 
-def take_messages(warm: WarmRun, first: Message, behind: Iterable[Message]) -> int:
+def take_messages(warm: WarmRun, first: Message, behind: Sequence[Message]) -> int:
     """Feed `first`, then those `behind` it, in order, as long as the turn can take more. Returns how many were taken.
 
     Stops at the first message that `take_message` refuses, so none overtakes another. 0 if that is `first`.
     """
     machine = warm.machine
+    if not behind:
+        return int(take_message(warm, first))
     prefetched = machine.prefetched = PrefetchedMessages(behind, partial(_was_received, warm))
     try:
         if not take_message(warm, first):
@@ -93,14 +95,14 @@ def _was_received(warm: WarmRun, message: Message) -> bool:
 
 def _is_done(warm: WarmRun, message: Message) -> bool:
     """Whether the message's work is done. With stepwise commits a crash may leave its entry without the work."""
-    balance = warm.journal.state.balances.get(message_account(message.guid), 0)
-    return MessageLedger(balance).work_done
+    balance = warm.journal.state.balances.get(message_account(message.guid))
+    return balance is not None and MessageLedger(balance).work_done
 
 
 def _take_signal(machine: RunMachine, message: Message) -> bool:
     if not machine.takes_signal(message.step):
         return False
-    machine.feed(delivery_of(machine, message), Acknowledge(message.guid))
+    machine.feed(machine.delivery_of(message), Acknowledge(message.guid))
     return True
 
 

@@ -50,13 +50,6 @@ class PrefetchedMessages:
 NO_MESSAGES = PrefetchedMessages((), lambda _: True)
 
 
-def delivery_of(machine: "RunMachine", message: Message) -> SignalDelivered:
-    """The event that delivers a signal to the run now."""
-    name = machine.signal_name(message.kind.partition(":")[2], message.step)
-    number = machine.next_delivery(name)
-    return SignalDelivered(name, number, message.guid, payload=message.payload)
-
-
 def next_prefetched_signal(machine: "RunMachine") -> SignalDelivered | None:
     """The signal that is delivered in the middle of this turn, if any: from the journal in replay, else prefetched.
 
@@ -69,6 +62,6 @@ def next_prefetched_signal(machine: "RunMachine") -> SignalDelivered | None:
     message = machine.prefetched.take_signal()
     if message is None:
         return None
-    event = delivery_of(machine, message)
+    event = machine.delivery_of(message)
     record.add(event, (Acknowledge(message.guid),))
     return event

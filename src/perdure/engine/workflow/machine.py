@@ -31,7 +31,7 @@ from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import signal_guid
 from perdure.engine.runs.effects import AppendChunk, Enqueue, Publish, RunEffect
 from perdure.engine.runs.machine import Handlers, RunMachine
-from perdure.engine.runs.prefetched import next_prefetched_signal
+from perdure.engine.runs.prefetched import NO_MESSAGES, next_prefetched_signal
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.runs.record import Diverged
 from perdure.engine.sources import Sources
@@ -199,6 +199,8 @@ class WorkflowMachine(RunMachine):
         """Settle the promise with a buffered or prefetched signal, or let it wait for one."""
         if self.signals.expect(promise, name) is not None:
             self.settle(promise)
+        if self.prefetched is NO_MESSAGES and not self.record.is_replaying:
+            return
         # Signals of other names may be ahead in the queue, and other promises may wait longer for this name.
         while not promise.is_settled and (event := next_prefetched_signal(self)) is not None:
             self._on_delivered(event)

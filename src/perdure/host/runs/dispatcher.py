@@ -178,21 +178,16 @@ class Dispatcher:
             raise
 
     async def _try_to_advance(self, run_id: RunId, act: Act, *, may_cut_in: bool) -> bool:
-        backoff = Backoff(self.context.outage)
+        backoff: Backoff | None = None
         while True:
-            run = self.cache.get(run_id)
             try:
-                if run is None:
-                    run = await self.loader.load(run_id)
+                run = self.cache.get(run_id) or await self.loader.load(run_id)
                 if run is None:
                     self.executor.cancel_run(run_id)
-                    backoff.renew()
-                    return False
-                if _must_wait(run, act, may_cut_in=may_cut_in):
-                    await self.transitions.wait(run)
-                elif await self._act(run, act):
-                    backoff.renew()
-                    return True
+                if run is None or await self._try_to_act(run, act, may_cut_in=may_cut_in):
+                    if backoff is not None:
+                        backoff.renew()
+                    return run is not None
             except (StaleFence, RunExists):
                 # Another host owns the run, or owned it and started its children: the next load shows it.
                 pass
@@ -201,8 +196,16 @@ class Dispatcher:
             except (StoreError, CommitRejected) as error:
                 if self.context.stopping.is_set() or isinstance(error, BundleRefused):
                     raise
+                backoff = backoff or Backoff(self.context.outage)
                 backoff.blame(error, f"run {run_id}")
                 await backoff.wait(self.context.stopping)
+
+    async def _try_to_act(self, run: WarmRun, act: Act, *, may_cut_in: bool) -> bool:
+        """False if the run had to finish a transition first, or left memory meanwhile."""
+        if _must_wait(run, act, may_cut_in=may_cut_in):
+            await self.transitions.wait(run)
+            return False
+        return await self._act(run, act)
 
     async def _act(self, run: WarmRun, act: Act) -> bool:
         """False if the run left memory meanwhile."""

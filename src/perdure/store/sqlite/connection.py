@@ -1,7 +1,7 @@
 """A SQLite connection, and the native writer that commits groups on it where that module is compiled."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
@@ -155,41 +155,50 @@ class Connection(apsw.Connection):
 
 def group_statements(group: Group) -> list[GroupStatement]:
     """The statements of a group, in order, without those for chunks: their positions depend on stored rows."""
-    written = [
-        GroupStatement("advance_runs", group.head_rows(), len(group.heads)),
-        GroupStatement("close_runs", group.closed_rows()),
-        GroupStatement("append_events", group.event_rows),
-        GroupStatement("post", group.posting_rows()),
-    ]
-    if not group.is_steps_only:
-        written = _among_others(group, written)
-    return [statement for statement in written if statement.rows]
+    tables = _BOOKS if group.is_steps_only else _TABLES
+    statements = []
+    for name, (part, rows_of, is_counted) in tables.items():
+        written = getattr(group, part)
+        if written and (rows := rows_of(group)):
+            statements.append(GroupStatement(name, rows, len(written) if is_counted else None))
+    if group.index:
+        statements += [each for each in index_statements(group.index) if each.rows]
+    return statements
 
 
-def _among_others(group: Group, books: Sequence[GroupStatement]) -> list[GroupStatement]:
-    """The statements for the books, in their places among all others."""
-    advance, close, append, post = books
-    forwarded = forwarded_rows(group)
-    return [
-        GroupStatement("hand_over_keys", handed_rows(group)),
-        GroupStatement("create_runs", created_rows(group), len(group.created)),
-        advance,
-        GroupStatement("publish_again", published_again_rows(group)),
-        GroupStatement(*publishing(group)),
-        GroupStatement("finish_work", group.finished, len(group.finished)),
-        close,
-        GroupStatement("park_runs", list(group.parked.items())),
-        append,
-        post,
-        GroupStatement("enqueue", message_rows(group)),
-        GroupStatement("forward", forwarded),
-        GroupStatement("forget", forwarded),
-        GroupStatement("acknowledge", group.acknowledged),
-        GroupStatement("mark", group.marked),
-        GroupStatement("drop_work", list(group.dropped)),
-        GroupStatement("put_work", work_rows(group)),
-        *(() if group.index is None else index_statements(group.index)),
-    ]
+def _published(statement: str) -> Callable[[Group], list[Any]]:
+    def rows_of(group: Group) -> list[Any]:
+        name, rows = publishing(group)
+        return rows if name == statement else []
+
+    return rows_of
+
+
+_TABLES: Final[dict[str, tuple[str, Callable[[Group], list[Any]], bool]]] = {
+    "hand_over_keys": ("created", handed_rows, False),
+    "create_runs": ("created", created_rows, True),
+    "advance_runs": ("heads", Group.head_rows, True),
+    "publish_again": ("published_again", published_again_rows, False),
+    "publish": ("published", _published("publish"), False),
+    "publish_by": ("published", _published("publish_by"), False),
+    "finish_work": ("finished", lambda group: group.finished, True),
+    "close_runs": ("heads", Group.closed_rows, False),
+    "park_runs": ("parked", lambda group: list(group.parked.items()), False),
+    "append_events": ("event_rows", lambda group: group.event_rows, False),
+    "post": ("postings", Group.posting_rows, False),
+    "enqueue": ("messages", message_rows, False),
+    "forward": ("forwarded", forwarded_rows, False),
+    "forget": ("forwarded", forwarded_rows, False),
+    "acknowledge": ("acknowledged", lambda group: group.acknowledged, False),
+    "mark": ("marked", lambda group: group.marked, False),
+    "drop_work": ("dropped", lambda group: list(group.dropped), False),
+    "put_work": ("work", work_rows, False),
+}
+"""By statement, in order: the part of a group that it writes, the rows, and whether it must change one row for each."""
+
+_BOOKS: Final = {
+    name: _TABLES[name] for name in ("advance_runs", "close_runs", "append_events", "post")
+}
 
 
 def _numbered(statements: Sequence[GroupStatement]) -> list[tuple[int, list[Any], int]]:
