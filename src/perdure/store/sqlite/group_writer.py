@@ -53,9 +53,11 @@ class GroupWriter:
             descriptors.require_ours(Path(self._path))
         outcomes: asyncio.Future[BundleOutcomes] = asyncio.get_running_loop().create_future()
         connection = self._own_connection(bundles)
-        if connection is not None and self._write_at_once(connection, bundles):
-            outcomes.set_result([None])
-            return outcomes
+        if connection is not None:
+            decided = self._write_at_once(connection, bundles)
+            if decided is not None:
+                outcomes.set_result(decided)
+                return outcomes
         writing = PendingWrites(bundles)
         if connection is not None:
             self._write_in_place(connection, writing)
@@ -75,14 +77,18 @@ class GroupWriter:
             return None
         return connection if len(bundles) == 1 and self.latency.is_low else None
 
-    def _write_at_once(self, connection: Connection, bundles: Sequence[Bundle]) -> bool:
-        """Commit a lone bundle in this thread, in one native call. False if it is locked out, or does not fit."""
+    def _write_at_once(
+        self, connection: Connection, bundles: Sequence[Bundle]
+    ) -> BundleOutcomes | None:
+        """Commit a lone bundle in this thread, in one native call. `None` if it can't be, or does not fit."""
         began = perf_counter()
         group, rejected = merge(bundles)
-        if rejected or group.chunks or not connection.write(group_statements(group)):
-            return False
+        if rejected:
+            return [rejected[0]]
+        if group.chunks or not connection.write(group_statements(group)):
+            return None
         self.latency.record(perf_counter() - began)
-        return True
+        return [None]
 
     def _write_in_place(self, connection: Connection, writing: PendingWrites) -> None:
         """Write what the native writer can't, in this thread, unless another process has the file's lock."""
