@@ -54,8 +54,8 @@ graphs = App(
 app.command(graphs)
 for _name, _function, _help in (
     ("check", "check_graphs", "Print all problems of graphs, with file, line and column."),
-    ("deploy", "deploy_graphs", "Deploy the graphs of a file to a store."),
-    ("activate", "activate_graph", "Select the deployed version that new runs of a graph use."),
+    ("deploy", "deploy", "Deploy the graphs of a file to a store."),
+    ("activate", "activate", "Select the deployed version that new runs of a graph use."),
     ("list", "list_graphs", "List the graphs that are deployed to a store."),
     ("draw", "draw_graph", "Draw a graph as text, Mermaid or SVG."),
 ):

@@ -31,7 +31,7 @@ def check_graphs(*sources: SourceArgument) -> int:
     return _run(lambda: checking.check_all(sources))
 
 
-def deploy_graphs(source: SourceArgument, /, *, store: Url) -> int:
+def deploy(source: SourceArgument, /, *, store: Url) -> int:
     """Deploy the graphs of a file to a store. Engines on the store can run them once they are activated.
 
     Versions are immutable: deploying the same graph again changes nothing, and a different graph with the same name
@@ -40,7 +40,7 @@ def deploy_graphs(source: SourceArgument, /, *, store: Url) -> int:
     return _run(lambda: asyncio.run(deploying.deploy_source(source, store)))
 
 
-def activate_graph(name: str, version: str, /, *, store: Url) -> int:
+def activate(name: str, version: str, /, *, store: Url) -> int:
     """Select the version that new runs of a graph use. Open runs keep their version."""
     return _run(lambda: asyncio.run(deploying.activate_version(name, version, store)))
 
