@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from perdure import Engine, Handle, RunStatus, Settings
+from perdure import Engine, Handle, RunStatus, Settings, SyncEngine
 from perdure.core.journal import events as e
+from perdure.testing.probe import Probe
 
 E = TypeVar("E", bound=e.Event)
 
@@ -41,7 +42,7 @@ async def killed(
         yield engine
         await assert_sound(engine)
     finally:
-        await engine._abort()
+        await Probe(engine).abort()
 
 
 async def journal(engine: Engine, handle: Handle[Any]) -> list[e.Event]:
@@ -54,9 +55,8 @@ async def recorded(engine: Engine, handle: Handle[Any], kind: type[E]) -> list[E
     return [event for event in await journal(engine, handle) if isinstance(event, kind)]
 
 
-def store_of(engine: Engine) -> Any:
-    assert engine._host is not None
-    return engine._host.dispatcher.store
+def store_of(engine: Engine | SyncEngine) -> Any:
+    return Probe(engine).store
 
 
 async def until(what: Callable[[], bool]) -> None:

@@ -9,8 +9,9 @@ import perdure
 from perdure import Settings, Signal, task, workflow
 from perdure.core.journal import events as e
 from perdure.host import clock
+from perdure.testing.probe import Probe
 from tests.client.engines import opened, recorded, until_recorded, until_store
-from tests.client.messages.test_order_between_hosts import HOUR_MS, host_of, set_clock
+from tests.client.messages.test_order_between_hosts import HOUR_MS, set_clock
 
 PATIENCE_S = 30
 CLOSE_MS = 60_000
@@ -52,11 +53,10 @@ async def test_work_that_a_host_with_a_wrong_clock_gives_back_is_claimed_at_once
     async with opened(shared_url) as owner:
         async with opened(shared_url, Settings(concurrency=1), ("clocks",)) as wrong:
             set_clock(wrong, monkeypatch, ahead_ms)
-            assert wrong._host is not None
-            wrong._host.worker.pause()
+            Probe(wrong).host.worker.pause()
             run = await owner.start(posting("a"))
-            claimed = await host_of(wrong).store.claim_work(
-                host_of(wrong).host_id, ["clocks"], "t", host_of(owner).sources.now_ms(), 1000, 1
+            claimed = await Probe(wrong).store.claim_work(
+                Probe(wrong).host_id, ["clocks"], "t", Probe(owner).now_ms, 1000, 1
             )
             assert len(claimed) == 1
         async with opened(shared_url, queues=("clocks",)):
@@ -72,7 +72,7 @@ async def test_timers_follow_the_clock_of_postgres(
         monkeypatch.setattr(clock, "_wall_ms", lambda: wall_ms() + HOUR_MS)
         async with opened(fresh_postgres) as engine:
             assert abs(engine.clock_skew * 1000 - HOUR_MS) < CLOSE_MS
-            assert abs(host_of(engine).sources.now_ms() - wall_ms()) < CLOSE_MS
+            assert abs(Probe(engine).now_ms - wall_ms()) < CLOSE_MS
             run = await engine.start(sleeping(0.01))
             await run.result(PATIENCE_S)
             (timer,) = await recorded(engine, run, e.TimerScheduled)

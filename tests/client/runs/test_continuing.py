@@ -28,6 +28,7 @@ from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
 from perdure.store.commit.bundle import Bundle
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     opened,
     store_of,
@@ -94,8 +95,7 @@ async def until_chain(handle: Handle[Any], length: int) -> None:
 
 async def send_to(engine: Engine, run_id: RunId, value: int, sender: str) -> None:
     """A tick to this run of the chain, even if it is over."""
-    assert engine._host is not None
-    now = engine._host.dispatcher.sources.now_ms()
+    now = Probe(engine).now_ms
     guid = signal_guid(run_id, tick.name, sender)
     payload = str(value).encode()
     bundle = Bundle()
@@ -660,9 +660,8 @@ async def test_a_thousand_continuations(engine_url: str, kind: str) -> None:
         run = await engine.start(call(0, 1000))
         assert await run.result(120) == 1000
         assert len(await run.runs()) == {"counting": 1000, "spinning": 1001}[kind]
-        host = engine._host.dispatcher  # type: ignore[union-attr]
-        await until(lambda: not host.tasks)
-        assert len(host.cache) == 0
+        await until(lambda: not Probe(engine).host.dispatcher.tasks)
+        assert Probe(engine).warm_runs == set()
 
 
 async def test_memory_does_not_grow_with_the_chain(tmp_path: Path) -> None:

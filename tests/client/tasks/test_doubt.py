@@ -24,6 +24,7 @@ from perdure.authoring import registry
 from perdure.core.journal import events as e
 from perdure.core.replay.doubt import MOST_DOUBTS, doubt_entry
 from perdure.engine.runs import doubts
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     assert_sound,
     journal,
@@ -273,8 +274,7 @@ async def test_an_effect_that_is_not_found_is_brought_about_in_the_same_attempt(
 
 
 def assert_slots_are_free(engine: Engine) -> None:
-    assert engine._host is not None
-    assert engine._host.executor.free_slots() == 1
+    assert Probe(engine).free_slots == 1
 
 
 async def test_a_thread_keeps_its_slot_from_the_question_to_the_end_of_the_task(
@@ -445,7 +445,7 @@ async def die_over(
     await dying.open()
     run = await owner.start(catching(made.name))
     await until(begun)
-    await dying._abort()
+    await Probe(dying).abort()
     return run
 
 
@@ -583,14 +583,10 @@ async def test_host_that_claims_its_own_work_again_continues_it(shared_url: str)
     async with opened(shared_url, SHORT_LEASE, ("doubtful",)) as engine:
         run = await engine.start(catching("waits_there"))
         await until(lambda: world.begun == [1])
-        assert engine._host is not None
-        worker = engine._host.worker
-        pulse = engine._host.membership._heartbeat
-        assert pulse is not None
-        assert pulse._renewal is not None
-        pulse._renewal._claims = lambda: ()
-        (first,) = worker._claims.values()
-        await until(lambda: list(worker._claims.values()) != [first])
+        probe = Probe(engine)
+        probe.stop_renewing_leases()
+        (first,) = probe.host.worker.held()
+        await until(lambda: probe.host.worker.held() != (first,))
         release.set()
         assert await run.result(60) == 7
         assert await attempts_of(engine, run) == ["started 1", "completed 1"]

@@ -12,6 +12,7 @@ from perdure import Engine, Settings, Signal, task, workflow
 from perdure.core.errors import BundleRefused, StoreUnavailable
 from perdure.host import backoff as patience
 from perdure.store.commit.bundle import Bundle
+from perdure.testing.probe import Probe
 from tests.client.engines import opened, store_of, until, until_store
 from tests.store.builders import raw
 
@@ -100,8 +101,7 @@ async def test_unwritable_value_is_reported_and_blocks_nothing(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[BaseException] = []
-    assert engine._host is not None
-    monkeypatch.setattr(engine._host, "failed", reported.append)
+    monkeypatch.setattr(Probe(engine).host, "failed", reported.append)
 
     @task
     async def says_two_things() -> None:
