@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from perdure.engine.graph.index import index_of
 from perdure.testing import assert_sound
 from perdure.testing.probe import Probe
 from perdure.testing.workflows import explore_workflow
+from tests.engine.catching import Record
 from tests.engine.graph import flowing
 from tests.engine.graph.building import START, Case, add, chain, graph, out
 from tests.engine.graph.test_explored import CASES, check
@@ -84,7 +84,7 @@ async def test_crash_between_two_parts_of_a_transition(name: str) -> None:
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("name", LONG_CASES)
 async def test_crash_between_two_parts_of_a_transition_in_every_mode(
-    name: str, record_property: Callable[[str, object], None]
+    name: str, record_property: Record
 ) -> None:
     case = LONG_CASES[name]
     explored = await explore_workflow(
