@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from perdure import Engine, Handle, RunStatus, Settings, SyncEngine
+import pytest
+
+from perdure import Engine, Handle, RunCancelled, RunStatus, Settings, SyncEngine
 from perdure.core.journal import events as e
 from perdure.testing.probe import Probe
 
@@ -45,6 +47,12 @@ async def killed(
         await Probe(engine).abort()
 
 
+async def assert_cancelled(handle: Handle[Any]) -> None:
+    """Wait until the run is over: it must end as cancelled."""
+    with pytest.raises(RunCancelled):
+        await handle.result(60)
+
+
 async def journal(engine: Engine, handle: Handle[Any]) -> list[e.Event]:
     """The durable events of a run."""
     return [entry.event for entry in await store_of(engine).entries(handle.run_id)]
@@ -78,6 +86,15 @@ async def until_store(ask: Callable[[], Awaitable[bool]]) -> None:
 async def until_status(handle: Handle[Any], status: RunStatus) -> None:
     async def ask() -> bool:
         return await handle.status() is status
+
+    await until_store(ask)
+
+
+async def until_published(handle: Handle[Any], **values: Any) -> None:
+    """Wait until these are the published values of the run."""
+
+    async def ask() -> bool:
+        return await handle.published() == values
 
     await until_store(ask)
 

@@ -1,7 +1,6 @@
 """Hosts whose wall clocks differ: messages due at once are due for all hosts, and timers follow one clock."""
 
 import logging
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,7 @@ from perdure import Settings, Signal, task, workflow
 from perdure.core.journal import events as e
 from perdure.host import clock
 from perdure.testing.probe import Probe
-from tests.client.engines import opened, recorded, until_recorded, until_store
+from tests.client.engines import opened, recorded, until_published, until_recorded
 from tests.client.messages.test_order_between_hosts import HOUR_MS, set_clock
 
 PATIENCE_S = 30
@@ -118,18 +117,14 @@ async def test_value_published_after_the_clock_was_set_back_is_the_newest(
 ) -> None:
     async with opened(shared_url) as engine:
         run = await engine.start(reporting(is_task))
-        await until_store(lambda: is_published(run, "before"))
+        await until_published(run, progress="before")
         if not is_new_process:
             set_clock(engine, monkeypatch, -HOUR_MS)
             await run.signal(go_on, None)
-            await until_store(lambda: is_published(run, "after"))
+            await until_published(run, progress="after")
     if is_new_process:
         async with opened(shared_url) as engine:
             set_clock(engine, monkeypatch, -HOUR_MS)
             run = engine.handle(run.run_id)
             await run.signal(go_on, None)
-            await until_store(lambda: is_published(run, "after"))
-
-
-async def is_published(run: perdure.Handle[Any], value: str) -> bool:
-    return await run.published() == {"progress": value}
+            await until_published(run, progress="after")

@@ -8,14 +8,22 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Engine, Retry, RunCancelled, Settings, Signal, task, workflow
+from perdure import Engine, Retry, Settings, Signal, task, workflow
 from perdure.core.errors import OutsideRun
 from perdure.core.ids import HostId
 from perdure.core.journal import events as e
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.tasks.published import Publisher
 from perdure.testing.probe import Probe
-from tests.client.engines import AT_ONCE, opened, recorded, store_of, until, until_store
+from tests.client.engines import (
+    AT_ONCE,
+    assert_cancelled,
+    opened,
+    recorded,
+    store_of,
+    until,
+    until_published,
+)
 
 end = Signal("publishing.end", int)
 
@@ -48,17 +56,13 @@ async def test_a_thread_whose_attempt_has_timed_out_publishes_nothing(engine: En
         await end.receive()
 
     run = await engine.start(publishing_from_a_thread())
-    await until_store(lambda: is_published(run, {"progress": 2}))
+    await until_published(run, progress=2)
     over.set()
     await until(lambda: bool(heard))
     assert "'progress' is published when attempt 1 of task" in heard[0]
     await run.signal(end, 1)
     await run.result(60)
     assert await run.published() == {"progress": 2}
-
-
-async def is_published(run: perdure.Handle[Any], values: dict[str, Any]) -> bool:
-    return await run.published() == values
 
 
 async def until_sent(engine: Engine, run: perdure.Handle[Any]) -> None:
@@ -97,7 +101,7 @@ async def test_leftover_coroutine_of_a_task_publishes_nothing(
         await end.receive()
 
     run = await engine.start(publishing_from_what_is_left())
-    await until_store(lambda: is_published(run, {"progress": "in time"}))
+    await until_published(run, progress="in time")
     returned.set()
     assert "is over" in await left[0]
     await run.signal(end, 1)
@@ -122,7 +126,7 @@ async def test_a_host_that_has_lost_a_run_publishes_nothing_of_it(shared_url: st
     async with opened(shared_url, AT_ONCE) as engine:
         run = await engine.start(taken_away())
         await began.wait()
-        await until_store(lambda: is_published(run, {"owner": "first"}))
+        await until_published(run, owner="first")
         probe, store = Probe(engine), store_of(engine)
         assert await store.take_over(probe.host_id, HostId("another"), 10)
         lost.set()
@@ -157,7 +161,7 @@ async def test_value_published_while_the_run_is_lost_comes_with_the_accepted_out
     async with opened(shared_url) as engine:
         run = await engine.start(taken_and_given_back())
         await began.wait()
-        await until_store(lambda: is_published(run, {"progress": "had"}))
+        await until_published(run, progress="had")
         host, store = Probe(engine).host_id, store_of(engine)
         load, seen = store.load_all, []
 
@@ -198,7 +202,7 @@ async def test_value_published_while_the_host_changes_its_id_is_published_again(
     async with opened(shared_url, Settings(heartbeat=0.05)) as engine:
         run = await engine.start(kept())
         await began.wait()
-        await until_store(lambda: is_published(run, {"progress": "before"}))
+        await until_published(run, progress="before")
         store = store_of(engine)
         take_over = store.take_over
 
@@ -213,7 +217,7 @@ async def test_value_published_while_the_host_changes_its_id_is_published_again(
         await until_sent(engine, run)
         assert await run.published() == {"progress": "before"}
         had_back.set()
-        await until_store(lambda: is_published(run, {"progress": "meanwhile"}))
+        await until_published(run, progress="meanwhile")
         enough.set()
         await run.result(60)
         assert await run.published() == {"progress": "meanwhile"}
@@ -256,7 +260,7 @@ async def test_value_published_while_work_is_lost_is_accepted_with_the_outcome(
     ):
         run = await engine.start(sending_and_losing())
         await began.wait()
-        await until_store(lambda: is_published(run, {"progress": "had"}))
+        await until_published(run, progress="had")
         store, other = store_of(worker), HostId("another")
         # Due long after the test: so that no other host claims it.
         assert await store.return_work(Probe(worker).host_id, FAR_MS) == 1
@@ -268,7 +272,7 @@ async def test_value_published_while_work_is_lost_is_accepted_with_the_outcome(
         assert await store.return_work(other, 0) == 1
         await until(lambda: bool(returned))
         if is_said_at_once:
-            await until_store(lambda: is_published(run, {"progress": "lost"}))
+            await until_published(run, progress="lost")
         had_back.set()
         await run.result(60)
         assert await run.published() == {"progress": "lost"}
@@ -299,10 +303,9 @@ async def test_queued_task_publishes_while_its_run_awaits_it(shared_url: str) ->
     ):
         run = await engine.start(sending_far_away())
         await began.wait()
-        await until_store(lambda: is_published(run, {"progress": "first"}))
+        await until_published(run, progress="first")
         await run.cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
         cancelled.set()
         await until(lambda: not Probe(worker).is_executing)
         # Its host does not know yet: the store does.

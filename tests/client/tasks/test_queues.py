@@ -7,11 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 import perdure
-from perdure import Engine, Retry, RunCancelled, Settings, task, workflow
+from perdure import Engine, Retry, Settings, task, workflow
 from perdure.authoring import registry
 from perdure.core.journal import events as e
 from perdure.testing.probe import Probe
 from tests.client.engines import (
+    assert_cancelled,
     journal,
     opened,
     recorded,
@@ -284,8 +285,7 @@ async def test_a_cancelled_run_takes_its_tasks_off_their_queue(engine_url: str) 
     async with opened(engine_url) as engine:
         run = await engine.start(posting("never"))
         await run.cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
         assert await store_of(engine).next_work(["mail"]) is None
 
 
@@ -308,8 +308,7 @@ async def test_a_cancelled_run_stops_its_task_in_another_engine(shared_url: str)
         run = await owner.start(waiting())
         await until(lambda: seen == ["began"])
         await run.cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
         await until(lambda: seen == ["began", "stopped"])
 
 

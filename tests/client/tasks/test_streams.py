@@ -17,7 +17,6 @@ from perdure import (
     Handle,
     InputError,
     Retry,
-    RunCancelled,
     Settings,
     Signal,
     SyncEngine,
@@ -40,6 +39,7 @@ from perdure.store.commit.bundle import Bundle
 from perdure.testing.probe import Probe
 from tests.client.engines import (
     ALWAYS_REPLAY,
+    assert_cancelled,
     opened,
     recorded,
     store_of,
@@ -339,8 +339,7 @@ async def test_cancelled_run_abandons_its_running_attempts(engine: Engine) -> No
     reader = run.stream("tokens", of=str)
     assert isinstance(await anext(reader), Chunk)
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert shown([item async for item in reader]) == [[0], ("cleaned up", COMPLETED)]
 
 
