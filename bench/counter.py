@@ -7,6 +7,7 @@ from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.writer import BundleOutcomes
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.sqlite.store import SqliteStore
+from perdure.testing.probe import Probe
 
 
 class Counter:
@@ -15,7 +16,7 @@ class Counter:
     def __init__(self, engine: Engine) -> None:
         self.bundles = 0
         self.groups = 0
-        store = engine._store
+        store = Probe(engine).store
         assert isinstance(store, SqliteStore | PostgresStore)
         self._write = store._committer._write
         store._committer._write = self._count

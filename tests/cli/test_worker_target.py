@@ -7,6 +7,7 @@ import pytest
 
 from perdure import Engine, InputError
 from perdure.cli.worker.target import load_engine
+from perdure.testing.probe import Probe
 from tests.cli import worker_app
 
 APP = "tests.cli.worker_app"
@@ -62,7 +63,7 @@ def test_failing_module_and_missing_module_raise_different_errors(
 def test_an_engine_is_replaced_by_one_with_other_queues_and_settings() -> None:
     engine = Engine("sqlite:///:memory:", queues=["a"])
     other = engine.replace(queues=["b"])
-    assert (engine._queues, other._queues) == (("a",), ("b",))
+    assert (engine.queues, other.queues) == (("a",), ("b",))
     assert other.settings is engine.settings
     with pytest.raises(InputError, match="pass a sequence"):
         engine.replace(queues="ab")
@@ -72,5 +73,5 @@ async def test_replaced_copy_of_an_open_engine_is_not_open(tmp_path: Path) -> No
     async with Engine(f"sqlite:///{tmp_path}/one.db") as engine:
         other = engine.replace()
         async with other:
-            assert other._host is not engine._host
+            assert Probe(other).host_id != Probe(engine).host_id
         assert (await engine.audit()).is_clean

@@ -4,6 +4,7 @@ from perdure import Engine
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.store import Store
+from perdure.testing.probe import Probe
 from tests.store.builders import TABLES, raw
 
 
@@ -11,11 +12,7 @@ class Till:
     """Every bundle that is committed through the engine's store from now on."""
 
     def __init__(self, engine: Engine | Store) -> None:
-        if isinstance(engine, Engine):
-            assert engine._host is not None
-            self.store: Store = engine._host.dispatcher.store
-        else:
-            self.store = engine
+        self.store: Store = Probe(engine).store if isinstance(engine, Engine) else engine
         self.bundles: list[Bundle] = []
         self._commit, self._submit = self.store.commit, self.store.submit
         self.store.commit = self.commit  # type: ignore[method-assign]

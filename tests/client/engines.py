@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from perdure import Engine, Handle, RunStatus, Settings
+import pytest
+
+from perdure import Engine, Handle, RunCancelled, RunStatus, Settings, SyncEngine
 from perdure.core.journal import events as e
+from perdure.testing.probe import Probe
 
 E = TypeVar("E", bound=e.Event)
 
@@ -41,7 +44,13 @@ async def killed(
         yield engine
         await assert_sound(engine)
     finally:
-        await engine._abort()
+        await Probe(engine).abort()
+
+
+async def assert_cancelled(handle: Handle[Any]) -> None:
+    """Wait until the run is over: it must end as cancelled."""
+    with pytest.raises(RunCancelled):
+        await handle.result(60)
 
 
 async def journal(engine: Engine, handle: Handle[Any]) -> list[e.Event]:
@@ -54,9 +63,8 @@ async def recorded(engine: Engine, handle: Handle[Any], kind: type[E]) -> list[E
     return [event for event in await journal(engine, handle) if isinstance(event, kind)]
 
 
-def store_of(engine: Engine) -> Any:
-    assert engine._host is not None
-    return engine._host.dispatcher.store
+def store_of(engine: Engine | SyncEngine) -> Any:
+    return Probe(engine).store
 
 
 async def until(what: Callable[[], bool]) -> None:
@@ -78,6 +86,15 @@ async def until_store(ask: Callable[[], Awaitable[bool]]) -> None:
 async def until_status(handle: Handle[Any], status: RunStatus) -> None:
     async def ask() -> bool:
         return await handle.status() is status
+
+    await until_store(ask)
+
+
+async def until_published(handle: Handle[Any], **values: Any) -> None:
+    """Wait until these are the published values of the run."""
+
+    async def ask() -> bool:
+        return await handle.published() == values
 
     await until_store(ask)
 

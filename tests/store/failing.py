@@ -122,6 +122,11 @@ class SlowCommit:
         self.ended = asyncio.create_task(end())
         raise LOST
 
+    async def wait_ended(self) -> None:
+        """Wait until the server has ended the commit, which must have begun."""
+        assert self.ended is not None
+        await self.ended
+
 
 def fail_once(store: PostgresStore, end: Callable[[Failing, Any], Any]) -> None:
     """The next transaction of the store's committing connection ends like this."""

@@ -260,8 +260,7 @@ async def test_chunks_whose_commit_is_cut_off_are_there_exactly_once(
         fail_once(store, end)  # type: ignore[arg-type]
         await store.commit(appending(chunk(run_id, 1), chunk(run_id, 2)))
         if isinstance(end, SlowCommit):
-            assert end.ended is not None
-            await end.ended
+            await end.wait_ended()
         await store.commit(appending(chunk(run_id, 3)))
         assert await payloads(store, run_id) == [b"1-0"] * len(before) + [b"1-1", b"1-2", b"1-3"]
     finally:

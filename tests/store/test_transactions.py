@@ -67,6 +67,33 @@ async def seq_of(store: Store, run: Driven) -> int:
     return found.seq
 
 
+async def test_preparations_are_awaited_in_order_before_the_transaction_begins(shop: Store) -> None:
+    awaited: list[str] = []
+
+    async def prepare(name: str) -> None:
+        awaited.append(name)
+
+    async with shop.transaction(LIMIT_S) as tx:
+        tx.before_begin(lambda: prepare("first"))
+        tx.before_begin(lambda: prepare("second"))
+        await asyncio.sleep(0)
+        assert awaited == []
+        await tx.execute(INSERT, 1, "one")
+        await tx.execute(INSERT, 2, "two")
+        assert awaited == ["first", "second"]
+
+
+async def test_transaction_whose_preparation_fails_does_not_begin(shop: Store) -> None:
+    async def refuse() -> None:
+        raise LookupError("the run is lost")
+
+    async with shop.transaction(LIMIT_S) as tx:
+        tx.before_begin(refuse)
+        with pytest.raises(LookupError, match="the run is lost"):
+            await tx.execute(INSERT, 1, "one")
+    assert await orders(shop) == []
+
+
 async def test_rows_and_a_bundle_commit_together(shop: Store) -> None:
     run = await begun(shop)
     async with shop.transaction(LIMIT_S) as tx:

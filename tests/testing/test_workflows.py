@@ -12,6 +12,7 @@ from perdure.core.journal.events import TimerFired
 from perdure.core.journal.state import Status
 from perdure.testing import After, Ended, Tables, explore_workflow, workflows
 from perdure.testing.explorer import ScheduleFailed
+from perdure.testing.probe import Probe
 
 
 @task(name="exploring.echo")
@@ -193,7 +194,7 @@ async def test_a_script_after_some_commits_comes_after_a_sleep() -> None:
     slept: list[int] = []
 
     async def look(run: Handle[Any]) -> None:
-        journal = await run._host.dispatcher.store.entries(run.run_id)
+        journal = await Probe.host_of(run).context.store.entries(run.run_id)
         slept.append(sum(isinstance(entry.event, TimerFired) for entry in journal))
         await run.signal(approval, True)
 

@@ -25,17 +25,18 @@ class Outage:
         self._clock = clock
         self._began_s: float | None = None
         self._reasons: set[str] = set()
-        self._attempts = 0
+        self.attempts = 0
+        """Attempts that failed in the current or the last outage."""
         self._next_reminder_s = 0.0
         self._reminder_s = FIRST_REMINDER_S
 
     def note(self, error: StoreError, what: str) -> None:
         """An attempt failed. `what` names the part that retries, such as "run r_1"."""
         now, reason = self._clock(), str(error)
-        self._attempts += 1
+        self.attempts += 1
         if self._began_s is None:
             self._began_s, self._reminder_s = now, FIRST_REMINDER_S
-            self._reasons, self._attempts = set(), 1
+            self._reasons, self.attempts = set(), 1
         if reason not in self._reasons and len(self._reasons) < MAX_REASONS:
             self._reasons.add(reason)
             log.warning(
@@ -45,7 +46,7 @@ class Outage:
         elif now >= self._next_reminder_s:
             log.warning(
                 "%s has failed for %.0f s, at %d attempts: %s",
-                *(self._store, now - self._began_s, self._attempts, error),
+                *(self._store, now - self._began_s, self.attempts, error),
             )
         else:
             return

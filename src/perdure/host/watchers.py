@@ -62,6 +62,11 @@ class Watchers:
             if not followers:
                 self._followers.pop(topic, None)
 
+    @property
+    def followed(self) -> set[Topic]:
+        """The journals and streams that have followers in this process."""
+        return set(self._followers)
+
     def grown(self, topic: Topic) -> None:
         for event in self._followers.get(topic, ()):
             event.set()

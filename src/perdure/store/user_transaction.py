@@ -167,13 +167,16 @@ class OpenTransaction(UserTransaction):
 
     def __init__(self, limit_s: float) -> None:
         super().__init__()
-        self.prepare: Callable[[], Awaitable[object]] | None = None
-        """Awaited before it begins."""
+        self._preparations: list[Callable[[], Awaitable[object]]] = []
         self._limit_s = limit_s
         self._clock: asyncio.Timeout | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._ending: asyncio.Future[None] | None = None
         self._is_begun = False
+
+    def before_begin(self, prepare: Callable[[], Awaitable[object]]) -> None:
+        """Await `prepare` before the transaction begins, after those added earlier. If it raises, none begins."""
+        self._preparations.append(prepare)
 
     async def flush(self) -> None:
         """Send the changes that an adopted session has buffered, before the commit locks a run."""
@@ -237,8 +240,8 @@ class OpenTransaction(UserTransaction):
     async def _begun(self) -> None:
         if self._is_begun:
             return
-        if self.prepare is not None:
-            await self.prepare()
+        for prepare in self._preparations:
+            await prepare()
         await self._begin()
         self._is_begun = True
         if self._clock is not None and self._ending is None:

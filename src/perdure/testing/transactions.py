@@ -31,20 +31,11 @@ class FaultyTransaction:
         self._simulation = simulation
         self._store = store
         self._real = real
-        self._prepare: Callable[[], Awaitable[object]] | None = None
         self._is_cut_off = False
-        real.prepare = self._begin
+        real.before_begin(self._begin)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
-
-    @property
-    def prepare(self) -> Callable[[], Awaitable[object]] | None:
-        return self._prepare
-
-    @prepare.setter
-    def prepare(self, prepare: Callable[[], Awaitable[object]]) -> None:
-        self._prepare = prepare
 
     @property
     def is_cut_off(self) -> bool:
@@ -55,8 +46,6 @@ class FaultyTransaction:
         if await self._store.choose_fault("a transaction", options) == "connection lost":
             self._is_cut_off = True
             raise TransactionInterrupted("the connection was lost", "begin it again")
-        if self._prepare is not None:
-            await self._prepare()
 
     async def commit(self, bundles: Bundles) -> None:
         may_lose = not self._real.is_exclusive

@@ -10,6 +10,7 @@ from perdure.client.engine import Engine
 from perdure.core.errors import InputError
 from perdure.host.host import Host
 from perdure.testing.explorer import VirtualSources
+from perdure.testing.probe import Probe
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ async def simulated(engine: Engine) -> AsyncIterator[Clock]:
     differ must not share a store.
     """
     sources = VirtualSources()
-    host = await engine._open(sources)
+    host = await Probe(engine).open(sources)
     try:
         yield Clock(host, sources, host.worker.queues)
     finally:

@@ -12,6 +12,7 @@ import pytest
 from perdure import Engine, Transaction, task, workflow
 from perdure.core.errors import StoreUnavailable
 from perdure.store.sqlite.store import SqliteStore
+from perdure.testing.probe import Probe
 from tests.client.engines import opened, store_of, until
 from tests.store.builders import raw
 
@@ -83,9 +84,7 @@ async def test_outage_is_reported_once_and_runs_resume_when_there_is_space(
         runs = [await engine.start(filling(100_000, 2)) for _ in range(5)]
         make_space = await fill_disk(engine)
         go.set()
-        assert engine._host is not None
-        outage = engine._host.context.outage
-        await until(lambda: outage._attempts >= 12)
+        await until(lambda: Probe(engine).host.context.outage.attempts >= 12)
         (report,) = reports(caplog)
         name = shared_url.rpartition("/")[2]
         assert name in report
@@ -129,6 +128,7 @@ LIMITED = """
 import asyncio, logging, resource, sys
 logging.basicConfig(level=logging.WARNING)
 from perdure import Engine, task, workflow
+from perdure.testing.probe import Probe
 
 @task
 async def fill(size: int) -> str:
@@ -145,7 +145,7 @@ async def main(url: str) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
         runs = [await engine.start(filling(10)) for _ in range(3)]
-        while engine._host.context.outage._attempts < 9:
+        while Probe(engine).host.context.outage.attempts < 9:
             await asyncio.sleep(0.01)
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         print(sum([await run.result(60) for run in runs]))

@@ -23,6 +23,7 @@ from perdure.store.postgres.opening import Address
 from perdure.store.rows.hosts import HostScope
 from perdure.store.sqlite import opening
 from perdure.store.sqlite.heartbeat_connection import SqliteHeartbeatConnection
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     opened,
     recorded,
@@ -86,13 +87,11 @@ async def napping() -> str:
 
 
 def host_of(engine: Engine) -> HostId:
-    assert engine._host is not None
-    return engine._host.dispatcher.host_id
+    return Probe(engine).host_id
 
 
 def bodies_of(engine: Engine) -> int:
-    assert engine._host is not None
-    return len(engine._host.executor.runs)
+    return len(Probe(engine).host.executor.runs)
 
 
 async def rows(engine: Engine) -> list[str]:
@@ -178,8 +177,8 @@ async def lost(url: str, settings: Settings = QUICK, **kinds: Any) -> AsyncItera
     try:
         yield engine
     finally:
-        if engine._host is not None:
-            engine._host.membership.kill()
+        if Probe(engine).is_open:
+            Probe(engine).stop_heartbeat()
 
 
 async def test_runs_of_a_silent_host_are_taken_over_and_its_late_commits_rejected(
@@ -199,7 +198,7 @@ async def test_runs_of_a_silent_host_are_taken_over_and_its_late_commits_rejecte
         assert len(await recorded(heir, mine, e.InvokeCompleted)) == 1
         assert len(await recorded(heir, mine, e.InvokeStarted)) == 2
         await until_alone(heir)
-        assert silent._host is not None
+        assert Probe(silent).is_open
         await silent.close()
 
 
@@ -222,7 +221,7 @@ async def test_a_host_on_this_machine_that_is_gone_is_succeeded_at_once(shared_u
     handle = await gone.start(lingering())
     await until(lambda: len(begun) == 1)
     async with opened(shared_url, patient) as heir:
-        await gone._abort()
+        await Probe(gone).abort()
         await until(lambda: len(begun) == 2)
         released.set()
         mine: Handle[str] = heir.handle(handle.run_id)
@@ -301,8 +300,7 @@ async def test_host_that_lost_its_runs_stops_their_tasks_and_waiters_get_the_end
         former = host_of(slow)
         taken = await store_of(heir).take_over(former, host_of(heir), 10)
         await store_of(heir).remove_host(former)
-        assert heir._host is not None
-        await heir._host.dispatcher.resume(taken)
+        await Probe(heir).host.dispatcher.resume(taken)
         await until(lambda: host_of(slow) != former)
         await until(lambda: bodies_of(slow) == 0)
         released.set()

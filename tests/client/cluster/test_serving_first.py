@@ -14,6 +14,7 @@ from perdure.core.hosts import sharing
 from perdure.core.journal import events as e
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.sqlite.store import SqliteStore
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     AT_ONCE,
     assert_sound,
@@ -109,8 +110,7 @@ async def test_a_new_run_completes_while_the_takeover_is_held_back(
     async with asyncio.timeout(60), opened(shared_url) as engine:
         assert await (await engine.start(adding())).result(60) == 3
         await until(lambda: hold.held > 0)
-        assert engine._host is not None
-        assert engine._host.dispatcher.host_id not in await owners(engine, runs)
+        assert Probe(engine).host_id not in await owners(engine, runs)
         hold.released.set()
         await go_on(engine, runs)
 
@@ -124,8 +124,7 @@ async def test_run_that_a_caller_reads_is_taken_over_first(
     hold.released.clear()
     async with asyncio.timeout(60), opened(shared_url) as engine:
         await go_on(engine, [first])
-        assert engine._host is not None
-        assert engine._host.dispatcher.host_id not in await owners(engine, others)
+        assert Probe(engine).host_id not in await owners(engine, others)
         hold.released.set()
         await go_on(engine, others)
 
@@ -141,8 +140,7 @@ async def test_a_signal_to_a_run_that_is_not_taken_up_yet_arrives_when_it_is(
         async with engine.transaction():  # no run is taken up before its turn inside a transaction
             assert await handle.status() is RunStatus.BLOCKED
             await handle.signal(go, 1)
-        assert engine._host is not None
-        assert engine._host.dispatcher.host_id not in await owners(engine, [run_id])
+        assert Probe(engine).host_id not in await owners(engine, [run_id])
         hold.released.set()
         assert await handle.result(60) == 2
 
@@ -206,8 +204,7 @@ async def test_a_host_that_dies_over_the_run_that_a_caller_asked_for_leaves_it_t
             for kind in (SqliteStore, PostgresStore):
                 patch.setattr(kind, "take_run", deadly(kind.take_run))
             async with killed(shared_url) as engine:
-                assert engine._host is not None
-                dead = engine._host.dispatcher.host_id
+                dead = Probe(engine).host_id
                 asking = asyncio.ensure_future(engine.handle(run_id).result())
                 await is_reached.wait()
                 assert (await owners(engine, [run_id]) == {dead}) is is_committed
@@ -263,8 +260,7 @@ async def test_a_takeover_that_fails_is_logged_and_tried_again(
     async with asyncio.timeout(60), Engine(shared_url) as engine:
 
         async def are_all_taken() -> bool:
-            assert engine._host is not None
-            return await owners(engine, runs) == {engine._host.dispatcher.host_id}
+            return await owners(engine, runs) == {Probe(engine).host_id}
 
         await until_store(are_all_taken)
         logged = [record for record in caplog.records if record.levelno >= logging.WARNING]

@@ -7,6 +7,7 @@ import pytest
 from perdure import Engine, GraphBuilder, RunInterrupted, Signal, task
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.testing import assert_sound
+from perdure.testing.probe import Probe
 
 go = Signal("go", int)
 
@@ -47,8 +48,7 @@ async def test_job_data_is_published_as_it_changes(shared_url: str) -> None:
         last = {"job": {"step": "ended", "sum": 3}}
         assert await ended(engine, persisting) == (RunInterrupted, last)
         assert await ended(engine, forgetting) == (RunInterrupted, {})
-        assert engine._store is not None
-        await assert_sound(engine._store)
+        await assert_sound(Probe(engine).store)
 
 
 async def test_interrupt_whose_job_data_fails_fails_as_an_activity(shared_url: str) -> None:
@@ -56,5 +56,4 @@ async def test_interrupt_whose_job_data_fails_fails_as_an_activity(shared_url: s
         kind, published = await ended(engine, stumbling)
         assert kind is ZeroDivisionError
         assert published["job"] == {"step": "added", "sum": 3}
-        assert engine._store is not None
-        await assert_sound(engine._store)
+        await assert_sound(Probe(engine).store)

@@ -3,6 +3,7 @@
 from perdure import Engine, GraphBuilder
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.testing import assert_sound
+from perdure.testing.probe import Probe
 
 LONGEST = 480
 
@@ -18,5 +19,4 @@ async def test_a_path_of_480_activities_runs(shared_url: str) -> None:
     async with Engine(shared_url) as engine:
         run = await engine.start(long_path())
         assert await run.result(timeout=120) == "there"
-        assert engine._store is not None
-        await assert_sound(engine._store)
+        await assert_sound(Probe(engine).store)

@@ -9,14 +9,17 @@ import pytest
 from perdure import Engine, GraphProgram, Handle, ProgramCall, Signal, task
 from perdure.core.codec import JsonCodec
 from perdure.core.graph import model as m
+from perdure.core.ids import RunId
 from perdure.engine.graph.index import index_of
 from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.programs.rebuilding import program_for, rebuild
 from perdure.store.commit.fence import Fence
 from perdure.store.rows.records import ReadinessRow
+from perdure.store.store import Store
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import VirtualSources
+from perdure.testing.probe import Probe
 
 pytestmark = pytest.mark.asyncio
 
@@ -76,7 +79,7 @@ Case = tuple[Callable[[], ProgramCall[Any]], list[int]]
 async def _waiting(engine: Engine, case: Case) -> Handle[Any]:
     """A run whose join waits only for a signal."""
     handle = await engine.start(case[0]())
-    store = handle._host.dispatcher.store
+    store = Probe(engine).store
 
     rows: list[ReadinessRow] = []
     while [row.required - row.completed for row in rows] != [1]:
@@ -85,9 +88,8 @@ async def _waiting(engine: Engine, case: Case) -> Handle[Any]:
     return handle
 
 
-async def _drop_rows(handle: Handle[Any]) -> None:
-    store = handle._host.dispatcher.store
-    run = await store.run(handle.run_id)
+async def _drop_rows(store: Store, run_id: RunId) -> None:
+    run = await store.run(run_id)
     assert run is not None
     await store.rebuild_index(Fence(run.run_id, run.epoch), [], [])
     assert not await store.readiness(run.run_id)
@@ -101,10 +103,10 @@ async def test_lost_rows_are_rebuilt_from_the_journal_and_the_run_resumes(
     case = CASES[name]
     async with Engine(shared_url) as engine:
         handle = await _waiting(engine, case)
-        store = handle._host.dispatcher.store
+        store = Probe(engine).store
         before = await store.readiness(handle.run_id), await store.inbox(handle.run_id)
         assert before[1]
-        await _drop_rows(handle)
+        await _drop_rows(store, handle.run_id)
         run = await store.run(handle.run_id)
         assert run is not None
         entries = await store.entries(run.run_id, 0, run.seq)
@@ -119,7 +121,7 @@ async def test_lost_rows_are_rebuilt_from_the_journal_and_the_run_resumes(
         again = engine.handle(handle.run_id)
         await again.signal(GO, 7)
         assert await again.result(timeout=60) == case[1]
-        await assert_sound(again._host.dispatcher.store)
+        await assert_sound(Probe(engine).store)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -129,11 +131,11 @@ async def test_lost_rows_are_found_and_the_run_does_not_need_them(
     case = CASES[name]
     async with Engine(shared_url) as engine:
         handle = await _waiting(engine, case)
-        await _drop_rows(handle)
+        await _drop_rows(Probe(engine).store, handle.run_id)
         with pytest.raises(AssertionError, match="has the rows"):
-            await assert_sound(handle._host.dispatcher.store)
+            await assert_sound(Probe(engine).store)
     async with Engine(shared_url) as engine:
         again = engine.handle(handle.run_id)
         await again.signal(GO, 7)
         assert await again.result(timeout=60) == case[1]
-        await assert_sound(again._host.dispatcher.store)
+        await assert_sound(Probe(engine).store)

@@ -1,7 +1,6 @@
 """Hosts whose wall clocks differ: messages due at once are due for all hosts, and timers follow one clock."""
 
 import logging
-from typing import Any
 
 import pytest
 
@@ -9,8 +8,9 @@ import perdure
 from perdure import Settings, Signal, task, workflow
 from perdure.core.journal import events as e
 from perdure.host import clock
-from tests.client.engines import opened, recorded, until_recorded, until_store
-from tests.client.messages.test_order_between_hosts import HOUR_MS, host_of, set_clock
+from perdure.testing.probe import Probe
+from tests.client.engines import opened, recorded, until_published, until_recorded
+from tests.client.messages.test_order_between_hosts import HOUR_MS, set_clock
 
 PATIENCE_S = 30
 CLOSE_MS = 60_000
@@ -52,11 +52,10 @@ async def test_work_that_a_host_with_a_wrong_clock_gives_back_is_claimed_at_once
     async with opened(shared_url) as owner:
         async with opened(shared_url, Settings(concurrency=1), ("clocks",)) as wrong:
             set_clock(wrong, monkeypatch, ahead_ms)
-            assert wrong._host is not None
-            wrong._host.worker.pause()
+            Probe(wrong).host.worker.pause()
             run = await owner.start(posting("a"))
-            claimed = await host_of(wrong).store.claim_work(
-                host_of(wrong).host_id, ["clocks"], "t", host_of(owner).sources.now_ms(), 1000, 1
+            claimed = await Probe(wrong).store.claim_work(
+                Probe(wrong).host_id, ["clocks"], "t", Probe(owner).now_ms, 1000, 1
             )
             assert len(claimed) == 1
         async with opened(shared_url, queues=("clocks",)):
@@ -72,7 +71,7 @@ async def test_timers_follow_the_clock_of_postgres(
         monkeypatch.setattr(clock, "_wall_ms", lambda: wall_ms() + HOUR_MS)
         async with opened(fresh_postgres) as engine:
             assert abs(engine.clock_skew * 1000 - HOUR_MS) < CLOSE_MS
-            assert abs(host_of(engine).sources.now_ms() - wall_ms()) < CLOSE_MS
+            assert abs(Probe(engine).now_ms - wall_ms()) < CLOSE_MS
             run = await engine.start(sleeping(0.01))
             await run.result(PATIENCE_S)
             (timer,) = await recorded(engine, run, e.TimerScheduled)
@@ -118,18 +117,14 @@ async def test_value_published_after_the_clock_was_set_back_is_the_newest(
 ) -> None:
     async with opened(shared_url) as engine:
         run = await engine.start(reporting(is_task))
-        await until_store(lambda: is_published(run, "before"))
+        await until_published(run, progress="before")
         if not is_new_process:
             set_clock(engine, monkeypatch, -HOUR_MS)
             await run.signal(go_on, None)
-            await until_store(lambda: is_published(run, "after"))
+            await until_published(run, progress="after")
     if is_new_process:
         async with opened(shared_url) as engine:
             set_clock(engine, monkeypatch, -HOUR_MS)
             run = engine.handle(run.run_id)
             await run.signal(go_on, None)
-            await until_store(lambda: is_published(run, "after"))
-
-
-async def is_published(run: perdure.Handle[Any], value: str) -> bool:
-    return await run.published() == {"progress": value}
+            await until_published(run, progress="after")

@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from perdure import Engine, GraphProgram, RunCancelled, Settings
+from perdure import Engine, GraphProgram, Settings
 from perdure.core.graph import model as m
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
-from tests.client.engines import opened, recorded, store_of, until_recorded, until_store
+from perdure.testing.probe import Probe
+from tests.client.engines import (
+    assert_cancelled,
+    opened,
+    recorded,
+    store_of,
+    until_recorded,
+    until_store,
+)
 
 COUNT = 40
 
@@ -131,14 +139,12 @@ async def test_a_run_that_is_over_keeps_no_signal(
     """The signal is matched to its hook, and the run is cancelled before the host delivers it."""
     async with opened(shared_url, SELDOM) as engine:
         first = await engine.start(hears_or_not(k="k", t=20.0))
-        assert engine._host is not None
-        monkeypatch.setattr(engine._host, "message_sent", lambda _: None)
+        monkeypatch.setattr(Probe(engine).host, "message_sent", lambda _: None)
         await engine.send("turn", "k", "heard", id="once")
         await until_store(lambda: has_signal(engine, first.run_id))
         monkeypatch.undo()
         await first.cancel()
-        with pytest.raises(RunCancelled):
-            await first.result(60)
+        await assert_cancelled(first)
         second = await engine.start(hears_or_not(k="k", t=20.0))
         assert await second.result(60) == "heard"
         assert not await has_signal(engine, first.run_id)

@@ -10,7 +10,7 @@ import perdure
 from perdure import Engine, GraphProgram, Handle, RunCancelled, Settings, Signal, task, workflow
 from perdure.core.graph import model as m
 from perdure.core.journal import events as e
-from perdure.host.runs.dispatcher import Dispatcher
+from perdure.testing.probe import Probe
 from tests.client.engines import opened, store_of, until_recorded
 
 HOUR_MS = 3_600_000
@@ -47,27 +47,11 @@ async def chain(heard: list[str]) -> list[str]:
     return await perdure.continue_as_new(chain(heard))
 
 
-def host_of(engine: Engine) -> Dispatcher:
-    assert engine._host is not None
-    return engine._host.dispatcher
-
-
 def set_clock(engine: Engine, monkeypatch: pytest.MonkeyPatch, ahead_ms: int) -> None:
     """Let the host's wall clock be wrong."""
-    sources = host_of(engine).sources
+    sources = Probe(engine).host.context.sources
     now_ms = sources.now_ms
     monkeypatch.setattr(sources, "now_ms", lambda: now_ms() + ahead_ms)
-
-
-def stop_looking(engine: Engine) -> None:
-    """From now on the host polls only when the test lets it, and gets its own messages at once."""
-    assert engine._host is not None
-    engine._host.poller.kill()
-
-
-async def look(engine: Engine) -> None:
-    assert engine._host is not None
-    await engine._host.poller.poll()
 
 
 @asynccontextmanager
@@ -75,8 +59,8 @@ async def two_engines(url: str) -> AsyncIterator[tuple[Engine, Engine]]:
     """The first engine owns the runs, and polls only when a test lets it."""
     calm = Settings(heartbeat=20, stale_after=120)
     async with opened(url, calm) as owner, opened(url, calm) as other:
-        stop_looking(owner)
-        stop_looking(other)
+        Probe(owner).stop_polling()
+        Probe(other).stop_polling()
         yield owner, other
 
 
@@ -116,7 +100,7 @@ async def test_one_senders_signals_keep_their_order_over_a_takeover(
     await mine.signal(word, "1")
     await mine.signal(word, "2")
     # As a takeover does, before the new owner looks for what is due.
-    await store_of(other).take_over(host_of(owner).host_id, host_of(other).host_id, 10)
+    await store_of(other).take_over(Probe(owner).host_id, Probe(other).host_id, 10)
     await mine.signal(word, "3")
     assert await mine.result(PATIENCE_S) == ["1", "2", "3"]
 
@@ -168,7 +152,7 @@ async def test_a_durable_signal_beats_a_later_timeout(
     await until_recorded(owner, run, e.TimerScheduled)
     await seen_by(other, run).signal(word, "in time")
     set_clock(owner, monkeypatch, HOUR_MS)
-    await look(owner)
+    await Probe(owner).poll()
     assert await run.result(PATIENCE_S) == "in time"
 
 

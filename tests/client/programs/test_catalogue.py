@@ -19,6 +19,7 @@ from perdure import (
 from perdure.core.graph import model as m
 from perdure.core.graph.model import Graph
 from perdure.testing import assert_sound
+from perdure.testing.probe import Probe
 from tests.client.engines import killed, opened, store_of, until_status, until_store
 from tests.client.programs.deployable import adding, graph, quick, until_waiting
 from tests.store.builders import raw
@@ -80,8 +81,7 @@ async def test_a_pair_that_a_dead_host_left_meets_elsewhere(
         run = await here.start_graph("order", {"x": 1, "k": "a"})
         await until_waiting(run)
         async with killed(shared_url) as there:
-            assert there._host is not None
-            monkeypatch.setattr(there._host, "hooks_changed", lambda: None)
+            monkeypatch.setattr(Probe(there).host, "hooks_changed", lambda: None)
             await there.send("go", "a")
         assert await run.result(60) == 2
 
@@ -153,8 +153,7 @@ async def test_a_run_waits_for_a_host_that_has_its_tasks(shared_url: str) -> Non
         await until_status(run, RunStatus.PARKED)
         with pytest.raises(TimeoutError, match=f"it is parked: unknown-name: .*{name}"):
             await run.result(0.2)
-        assert engine._host is not None
-        assert "order" not in engine._host.dispatcher.programs.names()
+        assert "order" not in Probe(engine).host.dispatcher.programs.names()
         stored = await store_of(engine).run(run.run_id)
         assert stored is not None
         assert stored.owner is None
@@ -282,8 +281,7 @@ async def test_run_of_an_unknown_graph_resumes_when_the_graph_is_deployed(
     model = adding(f"order-{uuid4().hex}")
     program = GraphProgram[..., int](model, is_registered=False)
     async with killed(shared_url) as engine:
-        assert engine._host is not None
-        engine._host.dispatcher.programs.add(program)
+        Probe(engine).host.dispatcher.programs.add(program)
         run = await engine.start(program(x=1, k="a"))
         await until_waiting(run)
     async with opened(shared_url) as engine:

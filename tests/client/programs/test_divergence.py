@@ -22,6 +22,7 @@ from perdure import (
 )
 from perdure.authoring import registry
 from perdure.core.journal import events as e
+from perdure.testing.probe import Probe
 from tests.client.engines import journal, opened, until_recorded, until_status
 
 word = Signal("word", str)
@@ -344,7 +345,7 @@ async def _crash(url: str, call: Any) -> str:
     await crashed.open()
     run = await crashed.start(call)
     await until_status(run, RunStatus.BLOCKED)
-    await crashed._abort()
+    await Probe(crashed).abort()
     return run.run_id
 
 
@@ -373,16 +374,16 @@ async def test_a_parked_run_does_not_keep_its_engine_busy(
     with_another_step()
     async with opened(shared_url) as engine:
         await engine.handle(run_id).signal(word, "nobody takes this")
-        assert engine._host is not None
-        polls = 0
-        poll = engine._host.poller._deliver_due
+        worker, polls = Probe(engine).host.worker, 0
+        poll = worker.poll
 
-        async def counted(now: int) -> None:
+        async def counted() -> None:
             nonlocal polls
             polls += 1
-            await poll(now)
+            await poll()
 
-        monkeypatch.setattr(engine._host.poller, "_deliver_due", counted)
+        # Each poll that finds something due ends with the queues.
+        monkeypatch.setattr(worker, "poll", counted)
         await asyncio.sleep(0.5)
     assert polls <= 2
 

@@ -21,6 +21,7 @@ from perdure import (
 from perdure.core.journal import events as e
 from perdure.core.replay.patching import marker_of
 from perdure.store.commit.bundle import Bundle
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     ALWAYS_REPLAY,
     journal,
@@ -305,8 +306,7 @@ async def test_random_value_is_drawn_after_a_marker_of_a_removed_patch(
 
     crashed = Engine(shared_url, settings=Settings(stepwise=True))
     await crashed.open()
-    assert crashed._host is not None
-    store, host = store_of(crashed), crashed._host
+    store, host = store_of(crashed), Probe(crashed).host
     commit = store.commit
 
     def crash_behind_the_marker(bundle: Bundle) -> Any:
@@ -320,7 +320,7 @@ async def test_random_value_is_drawn_after_a_marker_of_a_removed_patch(
     run = await crashed.start(code(False)())
     assert await until_recorded(crashed, run, e.Posted) == TAX
     assert (await journal(crashed, run))[-1] == TAX
-    await crashed._abort()
+    await Probe(crashed).abort()
     code(True)
     async with opened(shared_url) as engine:
         again = engine.handle(run.run_id)

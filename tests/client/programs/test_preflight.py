@@ -435,7 +435,7 @@ def test_a_script_checks_with_or_without_opening_its_engine(shared_url: str) -> 
 
 
 def list_of(engine: SyncEngine, run_id: str) -> list[Any]:
-    return engine.wait_for(store_of(engine._engine).entries(run_id))
+    return engine.wait_for(store_of(engine).entries(run_id))
 
 
 async def test_preflight_gives_way_to_others(engine_url: str) -> None:

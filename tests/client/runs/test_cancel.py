@@ -19,6 +19,7 @@ from perdure import (
 from perdure.core.journal import events as e
 from tests.client.engines import (
     ALWAYS_REPLAY,
+    assert_cancelled,
     journal,
     opened,
     recorded,
@@ -43,12 +44,23 @@ async def note(what: str) -> None:
     done.append(what)
 
 
-async def test_a_cancelled_run_has_no_result(engine: Engine) -> None:
-    @workflow
-    async def waiting() -> None:
-        await perdure.sleep(3600)
+@workflow(name="cancel.sleeping")
+async def sleeping() -> None:
+    await perdure.sleep(3600)
 
-    run = await engine.start(waiting())
+
+@workflow(name="cancel.refunding")
+async def refunding() -> None:
+    """Cleans up when a signal comes."""
+    try:
+        await perdure.sleep(3600)
+    finally:
+        await word.receive()
+        await note("refunded")
+
+
+async def test_a_cancelled_run_has_no_result(engine: Engine) -> None:
+    run = await engine.start(sleeping())
     await run.cancel("not needed")
     text = f"^run '{run.run_id}' was cancelled: not needed$"
     with pytest.raises(RunCancelled, match=text) as caught:
@@ -59,16 +71,10 @@ async def test_a_cancelled_run_has_no_result(engine: Engine) -> None:
     assert asked.reason == "not needed"
 
 
-async def test_cancel_reason_survives_restart(
-    shared_url: str,
-) -> None:
-    @workflow
-    async def waiting() -> None:
-        await perdure.sleep(3600)
-
+async def test_cancel_reason_survives_restart(shared_url: str) -> None:
     async with opened(shared_url) as engine:
-        run = await engine.start(waiting())
-        other = await engine.start(waiting())
+        run = await engine.start(sleeping())
+        other = await engine.start(sleeping())
         await run.cancel("not needed")
         await other.cancel()
         await until_status(run, RunStatus.CANCELLED)
@@ -82,21 +88,12 @@ async def test_cancel_reason_survives_restart(
 
 
 async def test_a_run_is_cancelling_while_it_cleans_up(engine: Engine) -> None:
-    @workflow
-    async def waiting() -> None:
-        try:
-            await perdure.sleep(3600)
-        finally:
-            await word.receive()
-            await note("refunded")
-
-    run = await engine.start(waiting())
+    run = await engine.start(refunding())
     await run.cancel()
     await until_status(run, RunStatus.CANCELLING)
     assert done == []
     await run.signal(word, "go on")
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert done == ["refunded"]
 
 
@@ -117,8 +114,7 @@ async def test_clean_up_runs_once_though_the_run_leaves_memory_at_every_wait(
         run = await engine.start(waiting())
         await until_recorded(engine, run, e.TimerScheduled)
         await run.cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
     assert done == ["charged", "refunded", "told"]
 
 
@@ -138,8 +134,7 @@ async def test_clean_up_with_branches_leaves_memory_without_a_trace(engine_url: 
         run = await engine.start(waiting())
         await until_recorded(engine, run, e.TimerScheduled)
         await run.cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
     assert done[0] == "charged"
     assert sorted(done[1:]) == ["one", "three", "two"]
 
@@ -175,8 +170,7 @@ async def test_except_exception_does_not_swallow_a_cancellation(engine: Engine) 
 
     run = await engine.start(waiting())
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
 
 
 async def test_a_workflow_that_catches_cancelled_and_returns_is_completed(
@@ -231,8 +225,7 @@ async def test_an_async_task_under_way_is_cancelled(engine: Engine) -> None:
     run = await engine.start(waiting())
     await until(lambda: seen == ["began"])
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     await until(lambda: seen == ["began", "cancelled"])
 
 
@@ -258,8 +251,7 @@ async def test_the_outcome_of_a_task_that_ignores_its_cancellation_is_dropped(
     run = await engine.start(waiting())
     await until(lambda: seen == ["began"])
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     await until(lambda: len(seen) == 2)
     (outcome,) = await recorded(engine, run, e.InvokeCompleted)
     assert not outcome.ok
@@ -280,8 +272,7 @@ async def test_a_task_that_waits_for_a_retry_is_not_tried_again(engine: Engine) 
     run = await engine.start(waiting())
     await until_recorded(engine, run, e.InvokeRetrying)
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     await asyncio.sleep(0.15)
     assert attempts == [1]
     assert await store_of(engine).messages(run.run_id) == []
@@ -303,29 +294,19 @@ async def test_every_branch_cleans_up_before_the_body_does(engine: Engine) -> No
 
     run = await engine.start(waiting())
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert sorted(done[:2]) == ["left", "right"]
     assert done[2:] == ["body"]
 
 
 async def test_a_second_cancellation_changes_nothing(engine: Engine) -> None:
-    @workflow
-    async def waiting() -> None:
-        try:
-            await perdure.sleep(3600)
-        finally:
-            await word.receive()
-            await note("cleaned up")
-
-    run = await engine.start(waiting())
+    run = await engine.start(refunding())
     await run.cancel("first")
     await until_status(run, RunStatus.CANCELLING)
     await run.cancel("second")
     await run.signal(word, "go on")
-    with pytest.raises(RunCancelled):
-        await run.result(60)
-    assert done == ["cleaned up"]
+    await assert_cancelled(run)
+    assert done == ["refunded"]
     assert [each.reason for each in await recorded(engine, run, e.CancelRequested)] == ["first"]
 
 
@@ -351,8 +332,7 @@ async def test_a_branch_that_cleans_up_already_is_not_disturbed_by_a_cancellatio
     await run.cancel()
     await until_recorded(engine, run, e.CancelRequested)
     await run.signal(word, "go on")
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert done == ["winner", "loser", "body"]
 
 
@@ -379,8 +359,7 @@ async def test_the_branches_of_a_clean_up_are_not_disturbed_by_a_cancellation(
     await until_recorded(engine, run, e.CancelRequested)
     await run.signal(word, "go on")
     await run.signal(word, "go on")
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert sorted(done[1:]) == ["one", "two"]
 
 
@@ -391,8 +370,7 @@ async def test_a_run_that_waits_for_a_signal_can_be_cancelled(engine: Engine) ->
 
     run = await engine.start(asking())
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert await store_of(engine).messages(run.run_id) == []
 
 
@@ -401,17 +379,12 @@ async def test_a_cancelled_run_leaves_no_step_open(engine: Engine) -> None:
     async def busy() -> None:
         members = perdure.join_set()
         members.submit(perdure.sleep(3600))
-        await perdure.start(forever())
-        await perdure.gather(perdure.sleep(3600), word.receive(), forever())
-
-    @workflow
-    async def forever() -> None:
-        await perdure.sleep(3600)
+        await perdure.start(sleeping())
+        await perdure.gather(perdure.sleep(3600), word.receive(), sleeping())
 
     run = await engine.start(busy())
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert isinstance((await journal(engine, run))[-1], e.ExecutionCancelled)
 
 
@@ -428,15 +401,10 @@ async def test_a_run_that_is_over_cant_be_cancelled(engine: Engine) -> None:
 
 
 async def test_a_run_of_another_engine_can_be_cancelled(shared_url: str) -> None:
-    @workflow
-    async def waiting() -> None:
-        await perdure.sleep(3600)
-
     async with opened(shared_url) as owner, opened(shared_url) as other:
-        run = await owner.start(waiting())
+        run = await owner.start(sleeping())
         await other.handle(run.run_id).cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
 
 
 async def test_a_task_that_waits_for_a_slot_is_never_begun(engine_url: str) -> None:
@@ -458,8 +426,7 @@ async def test_a_task_that_waits_for_a_slot_is_never_begun(engine_url: str) -> N
         holder = await engine.start(first_one())
         run = await engine.start(second_one())
         await run.cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
         word_of_release.set()
         await holder.result(60)
     assert done == []

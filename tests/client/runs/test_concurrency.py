@@ -10,6 +10,7 @@ from perdure import Engine, StepCancelled, task, workflow
 from perdure.core.errors import InputError, JoinSetClosed
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
+from perdure.testing.probe import Probe
 from tests.client.engines import ALWAYS_REPLAY, journal, opened, recorded
 
 NOTHING: tuple[str, ...] = ()
@@ -142,8 +143,7 @@ async def test_due_messages_are_read_in_batches(monkeypatch: pytest.MonkeyPatch)
         return len(await perdure.gather(*map(child, range(1_200))))
 
     async with opened("sqlite:///:memory:") as engine:
-        assert engine._host is not None
-        store, asked = engine._host.dispatcher.store, 0
+        store, asked = Probe(engine).store, 0
         due_messages = store.due_messages
 
         async def counted(*args: Any) -> list[Message]:

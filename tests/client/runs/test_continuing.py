@@ -13,7 +13,6 @@ from perdure import (
     Engine,
     Handle,
     InputError,
-    RunCancelled,
     RunClosed,
     RunStatus,
     Settings,
@@ -28,7 +27,9 @@ from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
 from perdure.store.commit.bundle import Bundle
+from perdure.testing.probe import Probe
 from tests.client.engines import (
+    assert_cancelled,
     opened,
     store_of,
     until,
@@ -94,8 +95,7 @@ async def until_chain(handle: Handle[Any], length: int) -> None:
 
 async def send_to(engine: Engine, run_id: RunId, value: int, sender: str) -> None:
     """A tick to this run of the chain, even if it is over."""
-    assert engine._host is not None
-    now = engine._host.dispatcher.sources.now_ms()
+    now = Probe(engine).now_ms
     guid = signal_guid(run_id, tick.name, sender)
     payload = str(value).encode()
     bundle = Bundle()
@@ -535,8 +535,7 @@ async def test_cancel_reaches_the_last_run_of_the_chain(engine: Engine) -> None:
     await run.signal(tick, 1)
     await until_chain(run, 2)
     await run.cancel("enough")
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert list((await run.runs()).values()) == [RunStatus.CONTINUED, RunStatus.CANCELLED]
 
 
@@ -548,8 +547,7 @@ async def test_a_cancel_that_was_sent_to_the_run_before_is_forwarded(engine: Eng
     now = 1
     bundle.enqueue(Message(run.run_id, cancel_guid(run.run_id), "cancel", now, now, payload=b"so"))
     await store_of(engine).commit(bundle)
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
 
 
 async def test_a_run_that_is_cancelled_does_not_continue(engine: Engine) -> None:
@@ -563,8 +561,7 @@ async def test_a_run_that_is_cancelled_does_not_continue(engine: Engine) -> None
     run = await engine.start(persistent(0))
     await until_status(run, RunStatus.BLOCKED)
     await run.cancel("enough")
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert list((await run.runs()).values()) == [RunStatus.CANCELLED]
 
 
@@ -579,8 +576,7 @@ async def test_a_cancel_on_the_way_out_is_heard(engine: Engine) -> None:
     run = await engine.start(slow_to_leave(0))
     await until_status(run, RunStatus.BLOCKED)
     await run.cancel("enough")
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert len(await run.runs()) == 1
 
 
@@ -643,10 +639,8 @@ async def test_a_parent_that_is_cancelled_cancels_what_its_child_became(engine: 
     child = engine.handle((await run.published())["child"])
     await until_chain(child, 2)
     await run.cancel("enough")
-    with pytest.raises(RunCancelled):
-        await run.result(60)
-    with pytest.raises(RunCancelled):
-        await child.result(60)
+    await assert_cancelled(run)
+    await assert_cancelled(child)
     assert list((await child.runs()).values()) == [RunStatus.CONTINUED, RunStatus.CANCELLED]
 
 
@@ -660,9 +654,8 @@ async def test_a_thousand_continuations(engine_url: str, kind: str) -> None:
         run = await engine.start(call(0, 1000))
         assert await run.result(120) == 1000
         assert len(await run.runs()) == {"counting": 1000, "spinning": 1001}[kind]
-        host = engine._host.dispatcher  # type: ignore[union-attr]
-        await until(lambda: not host.tasks)
-        assert len(host.cache) == 0
+        await until(lambda: not Probe(engine).host.dispatcher.tasks)
+        assert Probe(engine).warm_runs == set()
 
 
 async def test_memory_does_not_grow_with_the_chain(tmp_path: Path) -> None:
@@ -692,8 +685,7 @@ async def test_a_loop_that_never_waits_leaves_the_host_to_others(engine: Engine)
     spin = await engine.start(spinning(0, 10**9))
     assert await (await engine.start(counting(0, 3))).result(60) == 3
     await spin.cancel()
-    with pytest.raises(RunCancelled):
-        await spin.result(60)
+    await assert_cancelled(spin)
 
 
 async def test_a_loop_that_never_waits_is_handed_back_when_the_engine_stops(
@@ -707,5 +699,4 @@ async def test_a_loop_that_never_waits_is_handed_back_when_the_engine_stops(
         before = len(await again.runs())
         await until_chain(again, before + 3)
         await again.cancel()
-        with pytest.raises(RunCancelled):
-            await again.result(60)
+        await assert_cancelled(again)

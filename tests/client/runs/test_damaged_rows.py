@@ -13,6 +13,7 @@ from perdure.core.graph import model as m
 from perdure.core.ids import message_guid
 from perdure.core.journal import events as e
 from perdure.store.sqlite.store import SqliteStore
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     ALWAYS_REPLAY,
     assert_sound,
@@ -86,7 +87,7 @@ async def _tamper(engine: Engine, statement: str) -> None:
     if isinstance(store, SqliteStore):
         await raw(store, statement)
         return
-    connection = await asyncpg.connect(engine._url)
+    connection = await asyncpg.connect(Probe(engine).url)
     try:
         await connection.execute(statement.format("perdure."))
     finally:
@@ -372,9 +373,8 @@ async def test_a_message_with_a_damaged_guid_does_not_stop_its_host(shared_url: 
     update = f"SET guid = 'damaged', due_at_ms = 1 WHERE run_id = '{run.run_id}'"
     async with Engine(shared_url) as engine, asyncio.timeout(60):
         await _tamper(engine, f"UPDATE {{}}message {update}")
-        assert engine._host is not None
         for _ in range(3):  # each look finds the damaged message
-            await engine._host.poller.look()
+            await Probe(engine).host.poller.look()
         assert await (await engine.start(sleeping())).result(10) == "slept"
 
 

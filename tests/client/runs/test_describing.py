@@ -30,6 +30,7 @@ from perdure.core.graph.model import Edge, Graph
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.runs.waits import format_time
+from perdure.testing.probe import Probe
 from tests.client.engines import killed, opened, until, until_store
 from tests.client.programs.deployable import asking, until_waiting
 
@@ -192,11 +193,7 @@ async def test_a_queued_task_names_its_queue_and_the_host_that_claimed_it(shared
         async with opened(shared_url, NO_GRACE, ("describing",)) as worker:
             await until(lambda: begun == ["there"])
             wait = await only(run, TaskWait)
-            assert worker._host is not None
-            assert (wait.state, wait.host) == (
-                TaskState.RUNNING,
-                worker._host.dispatcher.host_id,
-            )
+            assert (wait.state, wait.host) == (TaskState.RUNNING, Probe(worker).host_id)
             assert (await run.waits()).tasks == [wait]
 
 

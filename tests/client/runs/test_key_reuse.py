@@ -15,7 +15,6 @@ from perdure import (
     InputError,
     KeyReused,
     KeySpent,
-    RunCancelled,
     RunStatus,
     Signal,
     SyncEngine,
@@ -24,7 +23,7 @@ from perdure import (
 )
 from perdure.core.journal import events as e
 from perdure.testing.explorer import Killed, World, explore
-from tests.client.engines import opened, until_status
+from tests.client.engines import assert_cancelled, opened, until_status
 from tests.store.builders import HOST, Driven
 
 proceed = Signal("keys.proceed", bool)
@@ -139,8 +138,7 @@ async def test_cancelled_run_is_rerun_and_an_open_one_is_not(engine: Engine) -> 
         same = await engine.start(waiting(), key="k", if_ended=policy)
         assert same.run_id == run.run_id
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     with pytest.raises(KeySpent, match="which was cancelled"):
         await engine.start(waiting(), key="k", if_ended="raise")
     again = await engine.start(waiting(), key="k", if_ended="rerun")

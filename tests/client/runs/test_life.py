@@ -28,6 +28,7 @@ from perdure.core.ids import new_run_id
 from perdure.core.journal import events as e
 from perdure.core.ledger import step_account
 from perdure.engine.runs.warm import WarmRun
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     ALWAYS_REPLAY,
     AT_ONCE,
@@ -363,7 +364,7 @@ async def test_a_crash_is_noticed_by_the_next_engine_of_the_machine(shared_url: 
     crashed = Engine(shared_url)
     await crashed.open()
     run = await crashed.start(listening())
-    await crashed._abort()
+    await Probe(crashed).abort()
     async with opened(shared_url) as engine:
         again = engine.handle(run.run_id)
         await again.signal(word, "still here")
@@ -568,7 +569,6 @@ async def test_no_message_is_left_of_runs_that_are_over(engine: Engine) -> None:
     run: Handle[None] = await engine.start(everything())
     await run.signal(word, "go")
     await run.result(60)
-    assert engine._host is not None
-    async for books in engine._host.dispatcher.store.books():
-        assert await engine._host.dispatcher.store.messages(books.run_id) == []
+    async for books in Probe(engine).store.books():
+        assert await Probe(engine).store.messages(books.run_id) == []
     assert isinstance((await journal(engine, run))[-1], e.ExecutionCompleted)

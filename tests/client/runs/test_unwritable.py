@@ -21,7 +21,9 @@ from perdure import (
     workflow,
 )
 from perdure.core.journal import events as e
+from perdure.engine.programs.rebuilding import Rebuilding
 from perdure.store.commit.bundle import Bundle
+from perdure.testing.probe import Probe
 from tests.client.engines import ALWAYS_REPLAY, opened, recorded, until
 
 pytestmark = pytest.mark.asyncio
@@ -110,9 +112,7 @@ async def assert_parked(run: Handle[Any]) -> None:
 
 
 async def until_idle(engine: Engine) -> None:
-    assert engine._host is not None
-    bodies = engine._host.executor
-    await until(lambda: not bodies.tasks)
+    await until(lambda: not Probe(engine).is_executing)
 
 
 @pytest.mark.parametrize("settings", MODES)
@@ -204,17 +204,14 @@ async def test_its_engine_leaves_it_alone(shared_url: str, monkeypatch: pytest.M
         await run.signal(word, "hello")
         await assert_parked(run)
         await run.signal(word, "again")
-        assert engine._host is not None
-        host = engine._host.dispatcher
         tried = 0
 
-        async def count(*_: object) -> None:
+        def count(*_: object) -> None:
             nonlocal tried
             tried += 1
             raise AssertionError
 
-        monkeypatch.setattr(host, "_replay", count)
-        monkeypatch.setattr(host.loader, "_replay", count)
+        monkeypatch.setattr(Rebuilding, "advance", count)
         await asyncio.sleep(1.3)  # a census, and with it all messages that are due
         await assert_parked(run)
     assert tried == 0

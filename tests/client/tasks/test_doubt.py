@@ -24,6 +24,7 @@ from perdure.authoring import registry
 from perdure.core.journal import events as e
 from perdure.core.replay.doubt import MOST_DOUBTS, doubt_entry
 from perdure.engine.runs import doubts
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     assert_sound,
     journal,
@@ -46,6 +47,21 @@ class World:
         self.begun: list[int] = []
         self.asked: list[str] = []
 
+    async def hang(self) -> None:
+        """Note the attempt. It never ends."""
+        self.begun.append(perdure.info().attempt)
+        await asyncio.sleep(3600)
+
+    async def hang_first(self) -> None:
+        """Note the attempt. The first never ends."""
+        self.begun.append(perdure.info().attempt)
+        if len(self.begun) == 1:
+            await asyncio.sleep(3600)
+
+    def has_begun(self) -> bool:
+        """Whether the first attempt has begun, and no other."""
+        return self.begun == [1]
+
     def act(self) -> int:
         self.effects[perdure.key()] = self.effects.get(perdure.key(), 0) + 1
         return len(self.effects)
@@ -55,6 +71,11 @@ class World:
         if key not in self.effects:
             raise NotDone
         return 100
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
 
 
 @workflow(name="doubt.calling")
@@ -103,17 +124,13 @@ async def attempts_of(engine: Engine, run: Handle[Any]) -> list[str]:
 # Retry
 
 
-async def test_by_default_the_step_is_begun_again(shared_url: str) -> None:
-    world = World()
-
+async def test_by_default_the_step_is_begun_again(shared_url: str, world: World) -> None:
     @task
     async def first_hangs() -> int:
-        world.begun.append(perdure.info().attempt)
-        if len(world.begun) == 1:
-            await asyncio.sleep(3600)
+        await world.hang_first()
         return 7
 
-    run = await crash_over(shared_url, first_hangs, lambda: world.begun == [1])
+    run = await crash_over(shared_url, first_hangs, world.has_begun)
     async with opened(shared_url) as engine:
         again = engine.handle(run.run_id)
         assert await again.result(60) == 7
@@ -126,10 +143,8 @@ async def test_by_default_the_step_is_begun_again(shared_url: str) -> None:
 
 
 async def test_journal_without_doubt_policies_still_replays(
-    shared_url: str, monkeypatch: pytest.MonkeyPatch
+    shared_url: str, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
-    world = World()
-
     @task
     async def twice_hangs() -> int:
         world.begun.append(perdure.info().attempt)
@@ -137,7 +152,7 @@ async def test_journal_without_doubt_policies_still_replays(
             await asyncio.sleep(3600)
         return 7
 
-    run = await crash_over(shared_url, twice_hangs, lambda: world.begun == [1])
+    run = await crash_over(shared_url, twice_hangs, world.has_begun)
     with monkeypatch.context() as before:
         before.setattr(
             doubts, "doubt_entry", lambda *said: e.Posted("in doubt", doubt_entry(*said).postings)
@@ -154,15 +169,12 @@ async def test_journal_without_doubt_policies_still_replays(
 # Fail
 
 
-async def test_a_step_that_fails_in_doubt_is_not_begun_again(shared_url: str) -> None:
-    world = World()
-
+async def test_a_step_that_fails_in_doubt_is_not_begun_again(shared_url: str, world: World) -> None:
     @task(on_doubt="fail", retry=Retry(attempts=5, first=0))
     async def hanging() -> None:
-        world.begun.append(perdure.info().attempt)
-        await asyncio.sleep(3600)
+        await world.hang()
 
-    run = await crash_over(shared_url, hanging, lambda: world.begun == [1])
+    run = await crash_over(shared_url, hanging, world.has_begun)
     async with opened(shared_url) as engine:
         again = engine.handle(run.run_id)
         assert "root.0 (hanging) was under way when its host died" in await again.result(60)
@@ -170,17 +182,14 @@ async def test_a_step_that_fails_in_doubt_is_not_begun_again(shared_url: str) ->
     assert world.begun == [1]
 
 
-async def test_uncaught_doubt_fails_the_run(shared_url: str) -> None:
-    world = World()
-
+async def test_uncaught_doubt_fails_the_run(shared_url: str, world: World) -> None:
     @task(on_doubt="fail")
     async def hanging_alone() -> None:
-        world.begun.append(1)
-        await asyncio.sleep(3600)
+        await world.hang()
 
     async with killed(shared_url) as engine:
         run = await engine.start(calling(hanging_alone.name))
-        await until(lambda: world.begun == [1])
+        await until(world.has_begun)
     async with opened(shared_url) as engine:
         with pytest.raises(StepInDoubt):
             await engine.handle(run.run_id).result(60)
@@ -228,11 +237,12 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_effect_that_is_found_is_the_result(shared_url: str, kind: str) -> None:
-    world = World()
+async def test_an_effect_that_is_found_is_the_result(
+    shared_url: str, kind: str, world: World
+) -> None:
     _, made = kinds_of_bodies(world)[kind]
     registry.register(made)
-    run = await crash_over(shared_url, made, lambda: world.begun == [1])
+    run = await crash_over(shared_url, made, world.has_begun)
     async with opened(shared_url, Settings(threads=1, concurrency=1)) as engine:
         again = engine.handle(run.run_id)
         assert await again.result(60) == 100
@@ -251,12 +261,11 @@ async def test_an_effect_that_is_found_is_the_result(shared_url: str, kind: str)
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_effect_that_is_not_found_is_brought_about_in_the_same_attempt(
-    shared_url: str, kind: str
+    shared_url: str, kind: str, world: World
 ) -> None:
-    world = World()
     _, made = kinds_of_bodies(world)[kind]
     registry.register(made)
-    run = await crash_over(shared_url, made, lambda: world.begun == [1])
+    run = await crash_over(shared_url, made, world.has_begun)
     world.effects.clear()
     async with opened(shared_url, Settings(threads=1, concurrency=1)) as engine:
         again = engine.handle(run.run_id)
@@ -273,14 +282,13 @@ async def test_an_effect_that_is_not_found_is_brought_about_in_the_same_attempt(
 
 
 def assert_slots_are_free(engine: Engine) -> None:
-    assert engine._host is not None
-    assert engine._host.executor.free_slots() == 1
+    assert Probe(engine).free_slots == 1
 
 
 async def test_a_thread_keeps_its_slot_from_the_question_to_the_end_of_the_task(
     shared_url: str,
+    world: World,
 ) -> None:
-    world = World()
     at_once: list[int] = []
     inside: list[int] = []
     may_end = threading.Event()
@@ -317,8 +325,7 @@ async def test_a_thread_keeps_its_slot_from_the_question_to_the_end_of_the_task(
     assert set(at_once) == {1}
 
 
-async def test_the_question_gets_the_arguments_of_the_step(shared_url: str) -> None:
-    world = World()
+async def test_the_question_gets_the_arguments_of_the_step(shared_url: str, world: World) -> None:
     asked: list[tuple[Any, ...]] = []
 
     def find(key: str, order: int, note: str, *, by: str) -> str:
@@ -347,9 +354,8 @@ async def test_the_question_gets_the_arguments_of_the_step(shared_url: str) -> N
 
 async def test_a_question_that_fails_is_a_failed_attempt_and_is_asked_again_in_the_next(
     shared_url: str,
+    world: World,
 ) -> None:
-    world = World()
-
     async def find(key: str) -> int:
         found = world.find(key)
         if len(world.asked) == 1:
@@ -358,12 +364,11 @@ async def test_a_question_that_fails_is_a_failed_attempt_and_is_asked_again_in_t
 
     @task(on_doubt=find, retry=Retry(attempts=2, first=0))
     async def hanging_once_more() -> int:
-        world.begun.append(perdure.info().attempt)
         world.act()
-        await asyncio.sleep(3600)
+        await world.hang()
         return 0
 
-    run = await crash_over(shared_url, hanging_once_more, lambda: world.begun == [1])
+    run = await crash_over(shared_url, hanging_once_more, world.has_begun)
     async with opened(shared_url) as engine:
         again = engine.handle(run.run_id)
         assert await again.result(60) == 100
@@ -382,27 +387,25 @@ async def test_a_question_that_fails_is_a_failed_attempt_and_is_asked_again_in_t
 
 async def test_a_question_that_fails_too_often_fails_the_step_with_what_it_raised(
     shared_url: str,
+    world: World,
 ) -> None:
-    world = World()
-
     def find(key: str) -> int:
         raise LookupError(f"no word of {len(key)}")
 
     @task(on_doubt=find)
     async def hanging_unasked() -> int:
-        world.begun.append(1)
-        await asyncio.sleep(3600)
+        await world.hang()
         return 0
 
-    run = await crash_over(shared_url, hanging_unasked, lambda: world.begun == [1])
+    run = await crash_over(shared_url, hanging_unasked, world.has_begun)
     async with opened(shared_url) as engine:
         with pytest.raises(LookupError, match="no word of 64"):
             await engine.handle(run.run_id).result(60)
 
 
-async def test_the_timeout_is_for_the_question_and_the_task_together(shared_url: str) -> None:
-    world = World()
-
+async def test_the_timeout_is_for_the_question_and_the_task_together(
+    shared_url: str, world: World
+) -> None:
     async def find(key: str) -> int:
         await asyncio.sleep(0.2)
         return world.find(key)
@@ -413,16 +416,16 @@ async def test_the_timeout_is_for_the_question_and_the_task_together(shared_url:
         await asyncio.sleep(0.2 if len(world.begun) > 1 else 3600)
         return 0
 
-    run = await crash_over(shared_url, slow_after_the_question, lambda: world.begun == [1])
+    run = await crash_over(shared_url, slow_after_the_question, world.has_begun)
     async with opened(shared_url) as engine:
         with pytest.raises(TimeoutError, match="attempt 2 of task 'slow_after_the_question'"):
             await engine.handle(run.run_id).result(60)
     assert world.begun == [1, 2]
 
 
-async def test_a_step_that_was_never_in_doubt_is_not_asked_about(engine: Engine) -> None:
-    world = World()
-
+async def test_a_step_that_was_never_in_doubt_is_not_asked_about(
+    engine: Engine, world: World
+) -> None:
     @task(on_doubt=world.find, retry=Retry(attempts=2, first=0))
     async def second_time_lucky() -> int:
         if perdure.info().attempt == 1:
@@ -445,22 +448,18 @@ async def die_over(
     await dying.open()
     run = await owner.start(catching(made.name))
     await until(begun)
-    await dying._abort()
+    await Probe(dying).abort()
     return run
 
 
-async def test_queued_work_that_a_dead_host_had_is_in_doubt(shared_url: str) -> None:
-    world = World()
-
+async def test_queued_work_that_a_dead_host_had_is_in_doubt(shared_url: str, world: World) -> None:
     @task(queue="doubtful")
     async def first_hangs_there() -> int:
-        world.begun.append(perdure.info().attempt)
-        if len(world.begun) == 1:
-            await asyncio.sleep(3600)
+        await world.hang_first()
         return 7
 
     async with opened(shared_url) as owner:
-        run = await die_over(shared_url, owner, first_hangs_there, lambda: world.begun == [1])
+        run = await die_over(shared_url, owner, first_hangs_there, world.has_begun)
         async with opened(shared_url, SHORT_LEASE, ("doubtful",)):
             assert await run.result(60) == 7
         assert await attempts_of(owner, run) == ["in doubt: retry", "started 1", "completed 1"]
@@ -469,16 +468,14 @@ async def test_queued_work_that_a_dead_host_had_is_in_doubt(shared_url: str) -> 
 
 async def test_queued_work_in_doubt_that_is_to_fail_is_not_executed_again(
     shared_url: str,
+    world: World,
 ) -> None:
-    world = World()
-
     @task(queue="doubtful", on_doubt="fail", retry=Retry(attempts=5, first=0))
     async def hangs_there() -> None:
-        world.begun.append(perdure.info().attempt)
-        await asyncio.sleep(3600)
+        await world.hang()
 
     async with opened(shared_url) as owner:
-        run = await die_over(shared_url, owner, hangs_there, lambda: world.begun == [1])
+        run = await die_over(shared_url, owner, hangs_there, world.has_begun)
         async with opened(shared_url, SHORT_LEASE, ("doubtful",)):
             assert "root.0 (hangs_there) was under way" in await run.result(60)
         assert await attempts_of(owner, run) == ["in doubt: fail", "started 1", "failed 1"]
@@ -487,9 +484,8 @@ async def test_queued_work_in_doubt_that_is_to_fail_is_not_executed_again(
 
 async def test_queued_work_in_doubt_is_asked_about_in_every_later_attempt(
     shared_url: str,
+    world: World,
 ) -> None:
-    world = World()
-
     def find(key: str) -> int:
         found = world.find(key)
         if len(world.asked) == 1:
@@ -498,13 +494,12 @@ async def test_queued_work_in_doubt_is_asked_about_in_every_later_attempt(
 
     @task(queue="doubtful", on_doubt=find, retry=Retry(attempts=2, first=0))
     async def acts_there() -> int:
-        world.begun.append(perdure.info().attempt)
         world.act()
-        await asyncio.sleep(3600)
+        await world.hang()
         return 0
 
     async with opened(shared_url) as owner:
-        run = await die_over(shared_url, owner, acts_there, lambda: world.begun == [1])
+        run = await die_over(shared_url, owner, acts_there, world.has_begun)
         async with opened(shared_url, SHORT_LEASE, ("doubtful",)):
             assert await run.result(60) == 100
         assert await attempts_of(owner, run) == [
@@ -519,18 +514,16 @@ async def test_queued_work_in_doubt_is_asked_about_in_every_later_attempt(
     assert world.asked == [*world.effects, *world.effects]
 
 
-async def test_a_doubt_in_a_queue_neither_gives_nor_takes_a_retry(shared_url: str) -> None:
-    world = World()
-
+async def test_a_doubt_in_a_queue_neither_gives_nor_takes_a_retry(
+    shared_url: str, world: World
+) -> None:
     @task(queue="doubtful", retry=Retry(attempts=2, first=0))
     async def unlucky_there() -> None:
-        world.begun.append(perdure.info().attempt)
-        if len(world.begun) == 1:
-            await asyncio.sleep(3600)
+        await world.hang_first()
         raise ValueError("bad luck")
 
     async with opened(shared_url) as owner:
-        run = await die_over(shared_url, owner, unlucky_there, lambda: world.begun == [1])
+        run = await die_over(shared_url, owner, unlucky_there, world.has_begun)
         async with opened(shared_url, SHORT_LEASE, ("doubtful",)):
             with pytest.raises(ValueError, match="bad luck"):
                 await run.result(60)
@@ -554,24 +547,22 @@ async def test_a_claim_that_was_given_back_unbegun_is_no_doubt(
         assert await attempts_of(engine, run) == ["started 1", "completed 1"]
 
 
-async def test_queued_work_that_a_stop_cut_short_is_in_doubt(shared_url: str) -> None:
-    world = World()
-
+async def test_queued_work_that_a_stop_cut_short_is_in_doubt(shared_url: str, world: World) -> None:
     @task(queue="doubtful", on_doubt="fail")
     async def outlasts_the_grace() -> None:
-        world.begun.append(1)
-        await asyncio.sleep(3600)
+        await world.hang()
 
     async with opened(shared_url) as owner:
         async with opened(shared_url, Settings(grace=0.05, lease=3600), ("doubtful",)):
             run = await owner.start(catching("outlasts_the_grace"))
-            await until(lambda: world.begun == [1])
+            await until(world.has_begun)
         async with opened(shared_url, queues=("doubtful",)):
             assert "was under way" in await run.result(60)
 
 
-async def test_host_that_claims_its_own_work_again_continues_it(shared_url: str) -> None:
-    world = World()
+async def test_host_that_claims_its_own_work_again_continues_it(
+    shared_url: str, world: World
+) -> None:
     release = asyncio.Event()
 
     @task(queue="doubtful", on_doubt="fail")
@@ -582,28 +573,21 @@ async def test_host_that_claims_its_own_work_again_continues_it(shared_url: str)
 
     async with opened(shared_url, SHORT_LEASE, ("doubtful",)) as engine:
         run = await engine.start(catching("waits_there"))
-        await until(lambda: world.begun == [1])
-        assert engine._host is not None
-        worker = engine._host.worker
-        pulse = engine._host.membership._heartbeat
-        assert pulse is not None
-        assert pulse._renewal is not None
-        pulse._renewal._claims = lambda: ()
-        (first,) = worker._claims.values()
-        await until(lambda: list(worker._claims.values()) != [first])
+        await until(world.has_begun)
+        probe = Probe(engine)
+        probe.stop_renewing_leases()
+        (first,) = probe.host.worker.held()
+        await until(lambda: probe.host.worker.held() != (first,))
         release.set()
         assert await run.result(60) == 7
         assert await attempts_of(engine, run) == ["started 1", "completed 1"]
     assert world.begun == [1]
 
 
-async def test_queued_work_that_was_in_doubt_too_often_fails(shared_url: str) -> None:
-    world = World()
-
+async def test_queued_work_that_was_in_doubt_too_often_fails(shared_url: str, world: World) -> None:
     @task(queue="doubtful")
     async def always_hangs_there() -> None:
-        world.begun.append(1)
-        await asyncio.sleep(3600)
+        await world.hang()
 
     limited = Settings(grace=0, lease=3600, max_doubts=1)
     async with opened(shared_url) as owner:
@@ -665,15 +649,12 @@ async def test_the_key_is_the_same_in_retries_doubts_and_claims_and_in_no_other_
 # The limit
 
 
-async def test_a_limit_of_no_doubts_fails_the_first(shared_url: str) -> None:
-    world = World()
-
+async def test_a_limit_of_no_doubts_fails_the_first(shared_url: str, world: World) -> None:
     @task
     async def hanging_in_vain() -> None:
-        world.begun.append(1)
-        await asyncio.sleep(3600)
+        await world.hang()
 
-    run = await crash_over(shared_url, hanging_in_vain, lambda: world.begun == [1])
+    run = await crash_over(shared_url, hanging_in_vain, world.has_begun)
     async with opened(shared_url, Settings(max_doubts=0)) as engine:
         again = engine.handle(run.run_id)
         assert "was under way once" in await again.result(60)

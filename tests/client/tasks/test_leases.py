@@ -8,6 +8,7 @@ import perdure
 from perdure import Settings, task, workflow
 from perdure.core.journal import events as e
 from perdure.core.replay.doubt import resolution_of
+from perdure.testing.probe import Probe
 from tests.client.engines import journal, opened, store_of, until, until_store
 from tests.store.builders import raw
 
@@ -82,8 +83,7 @@ async def test_host_taken_for_dead_continues_its_task_if_no_other_host_claimed_i
     ):
         run = await owner.start(waiting())
         await until(lambda: bool(executions))
-        assert worker._host is not None
-        former = worker._host.dispatcher.host_id
+        former = Probe(worker).host_id
         store = store_of(owner)
         assert await store.return_work(former, 0) == 1
         await store.remove_host(former)
@@ -119,8 +119,7 @@ async def test_result_is_accepted_after_its_task_was_returned_to_the_queue(share
     async with opened(shared_url) as owner, opened(shared_url, rarely, ("lost",)) as worker:
         run = await owner.start(waiting())
         await until(lambda: bool(executions))
-        assert worker._host is not None
-        assert await store_of(owner).return_work(worker._host.dispatcher.host_id, 0) == 1
+        assert await store_of(owner).return_work(Probe(worker).host_id, 0) == 1
         release.set()
         assert await run.result(60) == "done"
         assert await doubts(owner, run) == []

@@ -15,6 +15,7 @@ import perdure
 from perdure import Engine, Retry, Settings, Signal, task, workflow
 from perdure.authoring import registry
 from perdure.store.commit.bundle import Bundle
+from perdure.testing.probe import Probe
 from tests.client.engines import AT_ONCE, opened, store_of, until, until_status, until_store
 from tests.paths import ROOT
 from tests.store.builders import raw
@@ -137,7 +138,7 @@ async def take_over(url: str) -> None:
     await crashed.open()
     run = await crashed.start(holding(SECRET))
     await until_started(crashed)
-    await crashed._abort()
+    await Probe(crashed).abort()
     async with opened(url) as engine:
         await engine.handle(run.run_id).result(60)
         # The dead host is taken over in the background, and has no row when that is done.
@@ -149,9 +150,8 @@ async def is_alone(engine: Engine) -> bool:
 
 
 async def until_started(engine: Engine) -> None:
-    assert engine._host is not None
-    bodies = engine._host.executor
-    await until(lambda: bool(bodies.under_way) and bodies.under_way[0].has_begun)
+    probe = Probe(engine)
+    await until(lambda: bool(probe.attempts) and probe.attempts[0].has_begun)
 
 
 @makes("run_parked", "run_unparked")
@@ -239,23 +239,19 @@ async def lose_a_lease(url: str) -> None:
         store.regain_work = regain_nothing
         await engine.start(going(SECRET))
         await until_started(engine)
-        bodies = engine._host.executor if engine._host is not None else None
-        assert bodies is not None
-        first = bodies.under_way[0]
-        assert engine._host is not None
-        host = engine._host.dispatcher
-        await store.return_work(host.host_id, host.sources.now_ms())
-        await until(lambda: first not in bodies.under_way)
+        probe = Probe(engine)
+        first = probe.attempts[0]
+        await store.return_work(probe.host_id, probe.now_ms)
+        await until(lambda: first not in probe.attempts)
 
 
 @makes("host_replaced")
 async def be_taken_for_dead(url: str) -> None:
     quick = Settings(heartbeat=0.1, stale_after=1, transaction_timeout=0.5)
     async with opened(url, quick) as engine:
-        assert engine._host is not None
-        host, former = engine._host.dispatcher, engine._host.dispatcher.host_id
+        former = Probe(engine).host_id
         await store_of(engine).remove_host(former)
-        await until(lambda: host.host_id != former)
+        await until(lambda: Probe(engine).host_id != former)
 
 
 @pytest.fixture
@@ -355,9 +351,7 @@ async def test_a_stop_names_the_tasks_that_it_waits_for(
 ) -> None:
     async with opened(engine_url, AT_ONCE) as engine:
         runs = [await engine.start(holding(str(number))) for number in range(5)]
-        assert engine._host is not None
-        bodies = engine._host.executor
-        await until(lambda: len(bodies.under_way) == 5)
+        await until(lambda: len(Probe(engine).attempts) == 5)
     (stopping,) = events_of(logged)["host_stopping"]
     assert f"5 tasks (logging.hold of run {runs[0].run_id}" in stopping.getMessage()
     assert "and 2 more)" in stopping.getMessage()

@@ -162,12 +162,12 @@ class Rounded(BaseModel):
 
 class WithPrivate(BaseModel):
     name: str
-    _mark: int = PrivateAttr(default=0)
+    _seal: int = PrivateAttr(default=0)
 
 
 def marked() -> WithPrivate:
     value = WithPrivate(name="ann")
-    value._mark = 1
+    value._seal = 1
     return value
 
 

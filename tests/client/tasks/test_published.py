@@ -8,13 +8,22 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Engine, Retry, RunCancelled, Settings, Signal, task, workflow
+from perdure import Engine, Retry, Settings, Signal, task, workflow
 from perdure.core.errors import OutsideRun
 from perdure.core.ids import HostId
 from perdure.core.journal import events as e
-from perdure.host.host import Host
 from perdure.host.tasks.attempt import Attempt
-from tests.client.engines import AT_ONCE, opened, recorded, store_of, until, until_store
+from perdure.host.tasks.published import Publisher
+from perdure.testing.probe import Probe
+from tests.client.engines import (
+    AT_ONCE,
+    assert_cancelled,
+    opened,
+    recorded,
+    store_of,
+    until,
+    until_published,
+)
 
 end = Signal("publishing.end", int)
 
@@ -47,7 +56,7 @@ async def test_a_thread_whose_attempt_has_timed_out_publishes_nothing(engine: En
         await end.receive()
 
     run = await engine.start(publishing_from_a_thread())
-    await until_store(lambda: is_published(run, {"progress": 2}))
+    await until_published(run, progress=2)
     over.set()
     await until(lambda: bool(heard))
     assert "'progress' is published when attempt 1 of task" in heard[0]
@@ -56,13 +65,9 @@ async def test_a_thread_whose_attempt_has_timed_out_publishes_nothing(engine: En
     assert await run.published() == {"progress": 2}
 
 
-async def is_published(run: perdure.Handle[Any], values: dict[str, Any]) -> bool:
-    return await run.published() == values
-
-
-async def until_sent(host: Host, run: perdure.Handle[Any]) -> None:
+async def until_sent(engine: Engine, run: perdure.Handle[Any]) -> None:
     """Wait until the store has accepted or refused all values published so far."""
-    if (sent := host.publisher.settle(run.run_id)) is not None:
+    if (sent := Probe(engine).host.publisher.settle(run.run_id)) is not None:
         await sent
 
 
@@ -96,7 +101,7 @@ async def test_leftover_coroutine_of_a_task_publishes_nothing(
         await end.receive()
 
     run = await engine.start(publishing_from_what_is_left())
-    await until_store(lambda: is_published(run, {"progress": "in time"}))
+    await until_published(run, progress="in time")
     returned.set()
     assert "is over" in await left[0]
     await run.signal(end, 1)
@@ -121,16 +126,16 @@ async def test_a_host_that_has_lost_a_run_publishes_nothing_of_it(shared_url: st
     async with opened(shared_url, AT_ONCE) as engine:
         run = await engine.start(taken_away())
         await began.wait()
-        await until_store(lambda: is_published(run, {"owner": "first"}))
-        assert engine._host is not None
-        host, store = engine._host.dispatcher, store_of(engine)
-        assert await store.take_over(host.host_id, HostId("another"), 10)
+        await until_published(run, owner="first")
+        probe, store = Probe(engine), store_of(engine)
+        assert await store.take_over(probe.host_id, HostId("another"), 10)
         lost.set()
         # The outcome comes behind what was published, and tells that the run is lost.
-        await host._quiet(10)
-        assert host.cache.get(run.run_id) is None
+        async with asyncio.timeout(10):
+            await probe.host.dispatcher.quiesce()
+        assert run.run_id not in probe.warm_runs
         assert await run.published() == {"owner": "first"}
-        assert await store.take_over(HostId("another"), host.host_id, 10)
+        assert await store.take_over(HostId("another"), probe.host_id, 10)
     async with opened(shared_url) as engine:
         await engine.handle(run.run_id).result(60)
         assert await run_values(engine, run.run_id) == {"owner": "the host that lost it"}
@@ -156,9 +161,8 @@ async def test_value_published_while_the_run_is_lost_comes_with_the_accepted_out
     async with opened(shared_url) as engine:
         run = await engine.start(taken_and_given_back())
         await began.wait()
-        await until_store(lambda: is_published(run, {"progress": "had"}))
-        assert engine._host is not None
-        host, store = engine._host.dispatcher.host_id, store_of(engine)
+        await until_published(run, progress="had")
+        host, store = Probe(engine).host_id, store_of(engine)
         load, seen = store.load_all, []
 
         async def give_back_and_load(run_ids: Any) -> Any:
@@ -198,9 +202,8 @@ async def test_value_published_while_the_host_changes_its_id_is_published_again(
     async with opened(shared_url, Settings(heartbeat=0.05)) as engine:
         run = await engine.start(kept())
         await began.wait()
-        await until_store(lambda: is_published(run, {"progress": "before"}))
-        assert engine._host is not None
-        host, store = engine._host, store_of(engine)
+        await until_published(run, progress="before")
+        store = store_of(engine)
         take_over = store.take_over
 
         async def wait_and_take_over(*wanted: Any) -> Any:
@@ -209,12 +212,12 @@ async def test_value_published_while_the_host_changes_its_id_is_published_again(
             return await take_over(*wanted)
 
         monkeypatch.setattr(store, "take_over", wait_and_take_over)
-        await store.remove_host(host.dispatcher.host_id)
+        await store.remove_host(Probe(engine).host_id)
         await said.wait()
-        await until_sent(host, run)
+        await until_sent(engine, run)
         assert await run.published() == {"progress": "before"}
         had_back.set()
-        await until_store(lambda: is_published(run, {"progress": "meanwhile"}))
+        await until_published(run, progress="meanwhile")
         enough.set()
         await run.result(60)
         assert await run.published() == {"progress": "meanwhile"}
@@ -241,6 +244,15 @@ async def test_value_published_while_work_is_lost_is_accepted_with_the_outcome(
     async def sending_and_losing() -> None:
         await far_away()
 
+    returned: list[Attempt] = []
+    publish_again = Publisher.publish_again
+
+    def note(publisher: Publisher, attempt: Attempt) -> None:
+        returned.append(attempt)
+        if is_said_at_once:
+            publish_again(publisher, attempt)
+
+    monkeypatch.setattr(Publisher, "publish_again", note)
     settings = Settings(heartbeat=0.05, lease=120)
     async with (
         opened(shared_url) as engine,
@@ -248,29 +260,19 @@ async def test_value_published_while_work_is_lost_is_accepted_with_the_outcome(
     ):
         run = await engine.start(sending_and_losing())
         await began.wait()
-        await until_store(lambda: is_published(run, {"progress": "had"}))
-        assert worker._host is not None
-        host, store, other = worker._host, store_of(worker), HostId("another")
-        returned: list[Attempt] = []
-        publish_again = host.publisher.publish_again
-
-        def note(body: Attempt) -> None:
-            returned.append(body)
-            if is_said_at_once:
-                publish_again(body)
-
-        monkeypatch.setattr(host.worker, "_on_regained", note)
+        await until_published(run, progress="had")
+        store, other = store_of(worker), HostId("another")
         # Due long after the test: so that no other host claims it.
-        assert await store.return_work(host.dispatcher.host_id, FAR_MS) == 1
+        assert await store.return_work(Probe(worker).host_id, FAR_MS) == 1
         assert await store.claim_work(other, ["publishing"], "token", FAR_MS, 1000, 1)
         lost.set()
         await said.wait()
-        await until_sent(host, run)
+        await until_sent(worker, run)
         assert await run.published() == {"progress": "had"}
         assert await store.return_work(other, 0) == 1
         await until(lambda: bool(returned))
         if is_said_at_once:
-            await until_store(lambda: is_published(run, {"progress": "lost"}))
+            await until_published(run, progress="lost")
         had_back.set()
         await run.result(60)
         assert await run.published() == {"progress": "lost"}
@@ -301,12 +303,11 @@ async def test_queued_task_publishes_while_its_run_awaits_it(shared_url: str) ->
     ):
         run = await engine.start(sending_far_away())
         await began.wait()
-        await until_store(lambda: is_published(run, {"progress": "first"}))
+        await until_published(run, progress="first")
         await run.cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
         cancelled.set()
-        await until(lambda: not worker._host.executor.tasks)  # type: ignore[union-attr]
+        await until(lambda: not Probe(worker).is_executing)
         # Its host does not know yet: the store does.
         assert said == ["published"]
         assert await run.published() == {"progress": "first"}

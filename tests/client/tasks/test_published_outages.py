@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,8 @@ from perdure import Engine, Settings, Signal, task, workflow
 from perdure.core.errors import BundleRefused, StoreUnavailable
 from perdure.host import backoff as patience
 from perdure.store.commit.bundle import Bundle
-from tests.client.engines import opened, store_of, until, until_store
+from perdure.testing.probe import Probe
+from tests.client.engines import opened, store_of, until, until_published
 from tests.store.builders import raw
 
 go_on = Signal("outages.go_on", int)
@@ -46,10 +46,6 @@ def unavailable() -> StoreUnavailable:
     return StoreUnavailable("the disk is full", "make room")
 
 
-async def is_published(run: perdure.Handle[Any], values: dict[str, Any]) -> bool:
-    return await run.published() == values
-
-
 async def test_a_value_waits_for_its_store_and_the_outcome_waits_for_the_value(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +60,7 @@ async def test_a_value_waits_for_its_store_and_the_outcome_waits_for_the_value(
 
     outage = Outage(engine, monkeypatch, lambda _: unavailable() if len(outage.tried) < 4 else None)
     run = await engine.start(saying_in_an_outage())
-    await until_store(lambda: is_published(run, {"progress": "said"}))
+    await until_published(run, progress="said")
     assert outage.tried == [{"progress": b'"said"'}] * 4
     await run.signal(go_on, 1)
     await run.result(60)
@@ -100,8 +96,7 @@ async def test_unwritable_value_is_reported_and_blocks_nothing(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[BaseException] = []
-    assert engine._host is not None
-    monkeypatch.setattr(engine._host, "failed", reported.append)
+    monkeypatch.setattr(Probe(engine).host, "failed", reported.append)
 
     @task
     async def says_two_things() -> None:

@@ -7,10 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 import perdure
-from perdure import Engine, Retry, RunCancelled, Settings, task, workflow
+from perdure import Engine, Retry, Settings, task, workflow
 from perdure.authoring import registry
 from perdure.core.journal import events as e
+from perdure.testing.probe import Probe
 from tests.client.engines import (
+    assert_cancelled,
     journal,
     opened,
     recorded,
@@ -203,7 +205,7 @@ async def test_a_task_whose_engine_died_is_executed_by_another_once_its_lease_en
         await dying.open()
         run = await owner.start(waiting())
         await until(lambda: len(begun) == 1)
-        await dying._abort()
+        await Probe(dying).abort()
         async with opened(shared_url, SHORT_LEASE, ("mail",)):
             assert await run.result(60) == "by the second"
     assert len(begun) == 2
@@ -269,11 +271,7 @@ async def test_an_outcome_that_comes_twice_completes_the_step_once(shared_url: s
         await sleepy.open()
         run = await owner.start(waiting())
         await until(lambda: len(begun) == 1)
-        assert sleepy._host is not None
-        pulse = sleepy._host.membership._heartbeat
-        assert pulse is not None
-        assert pulse._renewal is not None
-        pulse._renewal._claims = lambda: ()
+        Probe(sleepy).stop_renewing_leases()
         async with opened(shared_url, SHORT_LEASE, ("mail",)):
             await until_recorded(owner, run, e.InvokeCompleted)
             release.set()
@@ -287,8 +285,7 @@ async def test_a_cancelled_run_takes_its_tasks_off_their_queue(engine_url: str) 
     async with opened(engine_url) as engine:
         run = await engine.start(posting("never"))
         await run.cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
         assert await store_of(engine).next_work(["mail"]) is None
 
 
@@ -311,8 +308,7 @@ async def test_a_cancelled_run_stops_its_task_in_another_engine(shared_url: str)
         run = await owner.start(waiting())
         await until(lambda: seen == ["began"])
         await run.cancel()
-        with pytest.raises(RunCancelled):
-            await run.result(60)
+        await assert_cancelled(run)
         await until(lambda: seen == ["began", "stopped"])
 
 
@@ -324,7 +320,7 @@ async def test_a_task_that_an_engine_does_not_have_is_left_for_others(
             patched.delitem(registry._known, ("task", "queues.post"))
             run = await engine.start(posting("later"))
             await asyncio.sleep(0.1)
-            await engine._host.worker.poll()  # type: ignore[union-attr]
+            await Probe(engine).host.worker.poll()
             assert await recorded(engine, run, e.InvokeStarted) == []
         due = await store_of(engine).next_work(["mail"])
         assert due is not None

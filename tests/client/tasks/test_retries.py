@@ -11,7 +11,8 @@ import perdure
 from perdure import Engine, Info, Retry, RunStatus, Settings, task, workflow
 from perdure.core.journal import events as e
 from perdure.engine.runs.warm import WarmRun
-from perdure.host.messages.polling import Poller
+from perdure.host.tasks.queues import QueueWorker
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     ALWAYS_REPLAY,
     journal,
@@ -320,7 +321,7 @@ async def test_a_retry_delay_that_is_over_before_the_next_engine_opens_is_not_wa
     await asyncio.sleep(0.1)
     async with opened(shared_url) as engine:
         assert await engine.handle(run.run_id).result(60) == [1, 2]
-        assert not await engine._host.dispatcher.store.messages(run.run_id)  # type: ignore[union-attr]
+        assert not await Probe(engine).store.messages(run.run_id)
 
 
 async def test_a_run_needs_no_memory_while_it_waits_for_a_retry(engine_url: str) -> None:
@@ -421,12 +422,13 @@ async def test_a_retry_that_waits_for_a_slot_does_not_keep_its_engine_busy(
     engine_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    deliver_due = Poller._deliver_due
+    poll = QueueWorker.poll
 
-    async def counted(poller: Poller, now: int) -> None:
+    async def counted(worker: QueueWorker) -> None:
+        # Each poll that finds something due ends with the queues.
         nonlocal looks
         looks += 1
-        await deliver_due(poller, now)
+        await poll(worker)
 
     @task(retry=Retry(attempts=2, first=0.02, jitter=0))
     async def flaky() -> None:
@@ -441,7 +443,7 @@ async def test_a_retry_that_waits_for_a_slot_does_not_keep_its_engine_busy(
     async def trying() -> None:
         await perdure.gather(flaky(), holding())
 
-    monkeypatch.setattr(Poller, "_deliver_due", counted)
+    monkeypatch.setattr(QueueWorker, "poll", counted)
     async with opened(engine_url, Settings(concurrency=1)) as engine:
         await (await engine.start(trying())).result(60)
     assert looks < 10

@@ -17,7 +17,6 @@ from perdure import (
     Handle,
     InputError,
     Retry,
-    RunCancelled,
     Settings,
     Signal,
     SyncEngine,
@@ -37,8 +36,10 @@ from perdure.core.journal import events as e
 from perdure.core.limits import MAX_PAYLOAD_BYTES
 from perdure.host.tasks import streams as streaming
 from perdure.store.commit.bundle import Bundle
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     ALWAYS_REPLAY,
+    assert_cancelled,
     opened,
     recorded,
     store_of,
@@ -138,13 +139,13 @@ async def test_stream_values_are_read_as_the_requested_type(engine: Engine) -> N
     run = await engine.start(appending())
     assert await counting(run, "values") == [None, 1, [1.5], {"a": "b"}, "x"]
     found = run.stream("values", of=int, start=1)
-    assert (await anext(found)) == Chunk(1, 1, *await details(run, 1))
+    assert (await anext(found)) == Chunk(1, 1, *await details(engine, run, 1))
     with pytest.raises(NotDecodable, match="chunk 2 of stream 'values': payload is not a int"):
         await anext(found)
 
 
-async def details(run: Handle[Any], offset: int) -> tuple[Any, ...]:
-    (chunk,) = await run._store.chunks(run.run_id, "values", offset, 1)
+async def details(engine: Engine, run: Handle[Any], offset: int) -> tuple[Any, ...]:
+    (chunk,) = await Probe(engine).store.chunks(run.run_id, "values", offset, 1)
     return chunk.origin.step, chunk.origin.attempt, COMPLETED, chunk.at_ms
 
 
@@ -338,8 +339,7 @@ async def test_cancelled_run_abandons_its_running_attempts(engine: Engine) -> No
     reader = run.stream("tokens", of=str)
     assert isinstance(await anext(reader), Chunk)
     await run.cancel()
-    with pytest.raises(RunCancelled):
-        await run.result(60)
+    await assert_cancelled(run)
     assert shown([item async for item in reader]) == [[0], ("cleaned up", COMPLETED)]
 
 
@@ -483,9 +483,7 @@ async def test_two_readers_get_the_same_chunks_and_one_may_stop(engine: Engine) 
     few, one, two = await readers
     assert left(few) == ["a", "b", "c"]
     assert left(one) == left(two) == [*"abcdef", 7]
-    host = engine._host
-    assert host is not None
-    assert host.dispatcher.watchers._followers == {}
+    assert Probe(engine).host.context.watchers.followed == set()
 
 
 async def test_a_reader_in_another_engine_follows_by_polling(shared_url: str) -> None:
@@ -531,7 +529,7 @@ async def test_an_attempt_that_was_in_doubt_is_taken_back(shared_url: str) -> No
     async with opened(shared_url) as reading, asyncio.timeout(60):
         reader = reading.handle(run.run_id).stream("tokens", of=str)
         items: Items = [await anext(reader)]
-        await dying._abort()
+        await Probe(dying).abort()
         items += [item async for item in reader]
         assert shown(items)[:2] == [("attempt 1", PENDING), [0]]
         assert left(items) == await counting(reading.handle(run.run_id)) == ["attempt 2"]
@@ -667,12 +665,8 @@ async def test_chunks_of_the_host_that_holds_the_lease_are_valid(
         run = await owner.start(sending())
         reader = run.stream("tokens", of=str)
         items: Items = [await anext(reader)]
-        assert sleepy._host is not None
-        sleepy._host.worker.close()
-        pulse = sleepy._host.membership._heartbeat
-        assert pulse is not None
-        assert pulse._renewal is not None
-        pulse._renewal._claims = lambda: ()
+        Probe(sleepy).host.worker.close()
+        Probe(sleepy).stop_renewing_leases()
         async with opened(shared_url, SHORT_LEASE, ("streams",)):
             await until(lambda: len(begun) == 2)
             begun[1].set()

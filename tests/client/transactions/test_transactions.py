@@ -25,6 +25,8 @@ from perdure import (
 from perdure.core.errors import RunExists
 from perdure.core.ids import new_run_id
 from perdure.core.journal import events as e
+from perdure.host.runs.batch import RunStart
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     assert_sound,
     journal,
@@ -467,11 +469,7 @@ async def test_a_run_that_was_lost_leaves_nothing_of_its_transaction(
         run = await loser.start(tx_gated(1))
         await until(lambda: entered == 1)
         taking = asyncio.ensure_future(
-            store_of(loser).take_over(
-                loser._host.dispatcher.host_id,  # type: ignore[union-attr]
-                "elsewhere",
-                10,
-            )
+            store_of(loser).take_over(Probe(loser).host_id, "elsewhere", 10)
         )
         await asyncio.sleep(0.05)
         closed_gate.set()
@@ -647,11 +645,7 @@ async def test_a_key_that_is_taken_meanwhile_rolls_everything_back(fresh_postgre
 
 async def start_apart(engine: Engine) -> None:
     """As another host does: outside any transaction."""
-    assert engine._host is not None
-    host = engine._host.dispatcher
-    from perdure.host.runs.batch import RunStart  # noqa: PLC0415
-
-    await host.start(RunStart(tx_plain, b"{}", "k"))
+    await Probe(engine).host.dispatcher.start(RunStart(tx_plain, b"{}", "k"))
 
 
 async def test_a_block_that_takes_too_long_is_interrupted(engine_url: str) -> None:

@@ -18,6 +18,7 @@ from perdure.core.ids import StepId
 from perdure.core.messages import Message
 from perdure.core.replay.identity import signal_guid
 from perdure.store.commit.bundle import Bundle
+from perdure.testing.probe import Probe
 from perdure.testing.script import After, ScriptFunction
 
 Edges = Iterable[m.Edge | tuple[str, str]]
@@ -172,16 +173,16 @@ def to_topic(topic: str, key: str, value: Any, code: int = 200, after_s: int = 0
 
 
 def _payload(run: Handle[Any], value: Any, code: int) -> bytes:
-    return run._host.dispatcher.codec.encode(value if code == 200 else Response(value, code))
+    return Probe.host_of(run).context.codec.encode(value if code == 200 else Response(value, code))
 
 
 async def _send(run: Handle[Any], message: Message, after_s: int) -> None:
-    host = run._host.dispatcher
-    now = host.sources.now_ms()
+    context = Probe.host_of(run).context
+    now = context.sources.now_ms()
     bundle = Bundle()
     due = now + 1000 * after_s
     bundle.enqueue(msgspec.structs.replace(message, due_at_ms=due, arrival=due))
-    await host.store.commit(bundle)
+    await context.store.commit(bundle)
 
 
 def json_of(value: Any) -> str:

@@ -1,15 +1,12 @@
 """Every kind of activity, in every variant, under every schedule of one fault."""
 
-from collections.abc import Callable
-
 import pytest
 
 from perdure.testing.workflows import Check, Ended, Race, explore_workflow
+from tests.engine.catching import Record
 from tests.engine.graph import flowing, staying, waiting, working
 from tests.engine.graph.building import Case
 from tests.engine.workflow.emptied import emptied
-
-Record = Callable[[str, object], None]
 
 CASES = working.CASES | waiting.CASES | staying.CASES | flowing.CASES
 

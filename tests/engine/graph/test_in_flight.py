@@ -10,6 +10,7 @@ from perdure.core.ids import StepId
 from perdure.core.journal.state import Status
 from perdure.core.replay.identity import child_run_id
 from perdure.testing import assert_sound
+from perdure.testing.probe import Probe
 from tests.client.engines import until_store
 from tests.engine.graph import building
 from tests.engine.graph.flowing import in_flight
@@ -21,8 +22,7 @@ async def test_failure_cancels_what_is_in_flight(tmp_path: Path) -> None:
         run = await engine.start(in_flight())
         with pytest.raises(ValueError, match="no 2"):
             await run.result(timeout=60)
-        store = engine._store
-        assert store is not None
+        store = Probe(engine).store
         kid = child_run_id(run.run_id, StepId("kid,0,0"))
         while (child := await store.run(kid)) is not None and child.closed_at_ms is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,9 @@ from perdure.engine.graph import machine as machines
 from perdure.engine.graph import pending_transition
 from perdure.engine.graph.index import index_of
 from perdure.testing import assert_sound
+from perdure.testing.probe import Probe
 from perdure.testing.workflows import explore_workflow
+from tests.engine.catching import Record
 from tests.engine.graph import flowing
 from tests.engine.graph.building import START, Case, add, chain, graph, out
 from tests.engine.graph.test_explored import CASES, check
@@ -83,7 +84,7 @@ async def test_crash_between_two_parts_of_a_transition(name: str) -> None:
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("name", LONG_CASES)
 async def test_crash_between_two_parts_of_a_transition_in_every_mode(
-    name: str, record_property: Callable[[str, object], None]
+    name: str, record_property: Record
 ) -> None:
     case = LONG_CASES[name]
     explored = await explore_workflow(
@@ -137,8 +138,7 @@ async def test_event_loop_runs_between_two_parts_of_a_transition(
         assert await waiting == 20_000
         assert len(parts) > 5
         assert max(parts.values()) <= 3
-        assert engine._store is not None
-        await assert_sound(engine._store)
+        await assert_sound(Probe(engine).store)
 
 
 async def test_run_can_be_cancelled_while_it_computes(
@@ -159,8 +159,7 @@ async def test_run_can_be_cancelled_while_it_computes(
         replayed = machine_of(long_walk, events)
         replayed.replay()
         assert not replayed.take_changes()
-        assert engine._store is not None
-        await assert_sound(engine._store)
+        await assert_sound(Probe(engine).store)
 
 
 async def test_another_host_completes_a_long_transition_after_a_crash(
@@ -172,11 +171,10 @@ async def test_another_host_completes_a_long_transition_after_a_crash(
         async with Engine(url) as engine:
             run = await engine.start(long_walk())
             run_id = run.run_id
-            await engine._abort()
+            await Probe(engine).abort()
     async with Engine(url) as engine:
         assert await engine.handle(run_id).result(timeout=120) == 20_000
-        assert engine._store is not None
-        await assert_sound(engine._store)
+        await assert_sound(Probe(engine).store)
 
 
 def test_fact_between_two_parts_of_a_turn_is_replayed_there(

@@ -1,7 +1,6 @@
 """Random graphs on the real engine, through crashes, against what the oracle says that they do."""
 
 from collections import Counter
-from collections.abc import Callable
 from random import Random
 from typing import Any, get_args
 
@@ -12,12 +11,11 @@ from hypothesis import strategies as st
 from perdure.core.graph.checking import problems_of
 from perdure.core.graph.model import AnyNode, Graph
 from perdure.testing.workflows import MODES
+from tests.engine.catching import Record
 from tests.engine.graph.oracle import Expected, Oracle, TooLarge
 from tests.engine.graph.ordeal import undergo
 from tests.engine.graph.random_graphs import PROGRAMS, random_graph, random_input
 from tests.engine.workflow.emptied import emptied
-
-Record = Callable[[str, object], None]
 
 SIZES = st.integers(3, 20)
 SEEDS = st.integers(0, 2**32)

@@ -12,6 +12,7 @@ from perdure.engine.programs.parked import ParkedRun
 from perdure.store.store import Store
 from perdure.testing import assert_sound
 from perdure.testing.explorer import VirtualSources
+from perdure.testing.probe import Probe
 from tests.engine.graph.flowing import joins_late
 
 
@@ -31,8 +32,7 @@ async def cancel_as_parked(store: Store, run_id: RunId) -> None:
 async def test_cancelled_without_its_program(tmp_path: Path) -> None:
     async with Engine(f"sqlite:///{tmp_path / 'runs.db'}") as engine:
         run = await engine.start(joins_late(x=1))
-        store = engine._store
-        assert store is not None
+        store = Probe(engine).store
         while not await store.inbox(run.run_id):  # noqa: ASYNC110 - nothing notifies of it
             await asyncio.sleep(0.01)
         await cancel_as_parked(store, run.run_id)

@@ -5,13 +5,13 @@ from pathlib import Path
 from perdure import Engine
 from perdure.core.journal.state import Status
 from perdure.testing import assert_sound
+from perdure.testing.probe import Probe
 from tests.engine.graph.working import keyed, keyed_with_child
 
 
 async def test_trigger_publishes_and_is_found_by_its_keys(tmp_path: Path) -> None:
     async with Engine(f"sqlite:///{tmp_path / 'runs.db'}") as engine:
-        store = engine._store
-        assert store is not None
+        store = Probe(engine).store
         for call in (keyed(c="red"), keyed_with_child(c="blue")):
             run = await engine.start(call)
             color = call.arguments["c"]

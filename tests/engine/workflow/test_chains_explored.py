@@ -1,17 +1,13 @@
 """Chains under every schedule of one fault, spoken to at every moment of their lives."""
 
-from collections.abc import Callable
-
 import pytest
 
-from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.script import After
 from perdure.testing.workflows import explore_workflow
+from tests.engine.catching import Record, catching
 from tests.engine.workflow.chain_bugs import BUGS
 from tests.engine.workflow.chains import PROGRAMS
 from tests.engine.workflow.emptied import emptied
-
-Record = Callable[[str, object], None]
 
 MOMENTS = range(0, 9, 2)
 """Commits after which a client sends a signal: the longest of these programs takes about ten."""
@@ -70,9 +66,7 @@ async def test_chain_survives_any_two_faults(name: str, record_property: Record)
 async def test_explorer_catches(name: str, record_property: Record) -> None:
     bug = BUGS[name]
     program = PROGRAMS[bug.program]
-    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+    with bug.seed(), catching(f"bug {name}", bug.symptom, record_property):
         await explore_workflow(
             program.call, script=After(bug.moment, program.script), check=program.check
         )
-    schedule = str(caught.value).rpartition("schedule\n")[2]
-    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")

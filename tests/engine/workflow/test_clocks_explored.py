@@ -1,15 +1,11 @@
 """Order and timeouts hold whatever the clocks of hosts and senders say; the explorer catches what breaks that."""
 
-from collections.abc import Callable
-
 import pytest
 
-from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.workflows import WRONG_CLOCKS, explore_workflow
+from tests.engine.catching import Record, catching
 from tests.engine.workflow.clock_bugs import BUGS
 from tests.engine.workflow.clocks import hearing, speak
-
-Record = Callable[[str, object], None]
 
 
 async def test_signals_arrive_in_order_and_in_time_despite_clock_skew(
@@ -29,8 +25,5 @@ async def test_signals_arrive_in_order_and_in_time_despite_clock_skew(
 
 @pytest.mark.parametrize("name", BUGS)
 async def test_explorer_catches(name: str, record_property: Record) -> None:
-    with BUGS[name](), pytest.raises(ScheduleFailed, match="without faults it ends") as caught:
+    with BUGS[name](), catching(f"bug {name}", "without faults it ends", record_property):
         await explore_workflow(hearing, script=speak, queues=["elsewhere"], modes=[WRONG_CLOCKS])
-    schedule = str(caught.value).rpartition("schedule\n")[2]
-    assert schedule.strip()
-    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")

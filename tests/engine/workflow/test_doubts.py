@@ -1,7 +1,5 @@
 """The policies of doubt under every schedule: reconciled effects happen once, those that fail in doubt at most once."""
 
-from collections.abc import Callable
-
 import pytest
 from msgspec.structs import replace
 
@@ -10,10 +8,9 @@ from perdure.engine.runs.promise import DurablePromise
 from perdure.host.tasks.quarantine import Quarantine
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.workflows import MODES, explore_workflow
+from tests.engine.catching import Record, catching
 from tests.engine.workflow.doubts import BUGS, PROGRAMS, turn_not_passed_on
 from tests.engine.workflow.emptied import emptied
-
-Record = Callable[[str, object], None]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -117,7 +114,7 @@ async def test_effects_happen_as_often_as_the_policy_says_under_two_faults(
 async def test_explorer_catches(name: str, record_property: Record) -> None:
     bug = BUGS[name]
     program = PROGRAMS[bug.program]
-    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+    with bug.seed(), catching(f"bug {name}", bug.symptom, record_property):
         await explore_workflow(
             program.call,
             queues=["elsewhere"],
@@ -125,6 +122,3 @@ async def test_explorer_catches(name: str, record_property: Record) -> None:
             modes=[bug.mode],
             check=program.check,
         )
-    schedule = str(caught.value).rpartition("schedule\n")[2]
-    assert schedule.strip()
-    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")

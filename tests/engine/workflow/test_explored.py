@@ -1,14 +1,11 @@
 """Every program under every schedule of one fault, and some under two."""
 
-from collections.abc import Callable
-
 import pytest
 
 from perdure.testing.workflows import explore_workflow
+from tests.engine.catching import Record
 from tests.engine.workflow.emptied import emptied
 from tests.engine.workflow.programs import PROGRAMS
-
-Record = Callable[[str, object], None]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

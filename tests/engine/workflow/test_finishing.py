@@ -13,6 +13,7 @@ from perdure.engine.workflow import cancelling
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.script import After
 from perdure.testing.workflows import Race, explore_workflow
+from tests.engine.catching import Record
 from tests.engine.workflow.emptied import emptied
 from tests.engine.workflow.finishing import (
     begin,
@@ -24,8 +25,6 @@ from tests.engine.workflow.finishing import (
     ship,
     shipping_graph,
 )
-
-Record = Callable[[str, object], None]
 
 PROGRAMS: dict[str, Callable[[], ProgramCall[str]]] = {
     "local": lambda: ordering("local"),

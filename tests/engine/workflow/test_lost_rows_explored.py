@@ -3,16 +3,13 @@
 Under two faults the host that does so dies, too: just before or just after each of its commits.
 """
 
-from collections.abc import Callable
-
 import pytest
 
-from perdure.testing.explorer import ScheduleFailed, memory_store
+from perdure.testing.explorer import memory_store
 from perdure.testing.workflows import explore_workflow
+from tests.engine.catching import Record, catching
 from tests.engine.workflow.emptied import emptied
 from tests.engine.workflow.lost_rows import BUGS, CASES, LOSSES, PROGRAMS, losing, repairs_allowed
-
-Record = Callable[[str, object], None]
 
 
 async def _explore(name: str, loss: str, max_faults: int) -> str:
@@ -79,7 +76,7 @@ async def test_explorer_catches(name: str, record_property: Record) -> None:
     with (
         repairs_allowed(),
         bug.seed(),
-        pytest.raises(ScheduleFailed, match=bug.symptom) as caught,
+        catching(f"bug {name}", bug.symptom, record_property),
     ):
         await explore_workflow(
             program.call,
@@ -88,6 +85,3 @@ async def test_explorer_catches(name: str, record_property: Record) -> None:
             open_store=losing(LOSSES[bug.loss], memory_store),
             check=program.check,
         )
-    schedule = str(caught.value).rpartition("schedule\n")[2]
-    assert schedule.strip()
-    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")

@@ -1,17 +1,13 @@
 """Programs that find signals at hand, under every schedule of one fault, spoken to at every moment of their lives."""
 
-from collections.abc import Callable
-
 import pytest
 
-from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.script import After
 from perdure.testing.workflows import explore_workflow
+from tests.engine.catching import Record, catching
 from tests.engine.workflow.emptied import emptied
 from tests.engine.workflow.message_bugs import BUGS
 from tests.engine.workflow.messages import PROGRAMS
-
-Record = Callable[[str, object], None]
 
 MOMENTS = range(4)
 """Commits after which a client sends signals: before and after the first results are on their way."""
@@ -69,13 +65,10 @@ async def test_signals_are_received_once_with_any_two_faults(
 async def test_explorer_catches(name: str, record_property: Record) -> None:
     bug = BUGS[name]
     program = PROGRAMS[bug.program]
-    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+    with bug.seed(), catching(f"bug {name}", bug.symptom, record_property):
         await explore_workflow(
             program.call,
             script=After(bug.moment, program.script),
             queues=["elsewhere"],
             check=program.check,
         )
-    schedule = str(caught.value).rpartition("schedule\n")[2]
-    assert schedule.strip()
-    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")

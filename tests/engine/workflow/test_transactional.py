@@ -1,16 +1,12 @@
 """What transactional steps write is there once, under every schedule of faults."""
 
-from collections.abc import Callable
-
 import asyncpg
 import pytest
 
-from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.workflows import explore_workflow
+from tests.engine.catching import Record, catching
 from tests.engine.workflow.emptied import emptied
 from tests.engine.workflow.transactional import BUGS, MAKE, PROGRAMS
-
-Record = Callable[[str, object], None]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -51,12 +47,10 @@ async def test_rows_are_there_once_after_any_one_fault_on_postgres(
 async def test_explorer_catches(name: str, record_property: Record) -> None:
     bug = BUGS[name]
     program = PROGRAMS[bug.program]
-    with bug.seed(), pytest.raises(ScheduleFailed, match=bug.symptom) as caught:
+    with bug.seed(), catching(f"bug {name}", bug.symptom, record_property):
         await explore_workflow(
             program.call, script=program.script, modes=["warm"], check=lambda _: None
         )
-    schedule = str(caught.value).rpartition("schedule\n")[2]
-    record_property("explored", f"bug {name}: {' '.join(schedule.split())}")
 
 
 async def empty_effects(url: str) -> None:

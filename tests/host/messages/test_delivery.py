@@ -18,6 +18,7 @@ from perdure.host import host as hosting
 from perdure.host.messages.delivery import Delivery
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
+from perdure.testing.probe import Probe
 from tests.client.engines import assert_sound, journal, store_of
 
 TIMEOUT_S = 60
@@ -56,8 +57,7 @@ class Offers(list[int]):
 
 
 def delivery_of(engine: Engine) -> Delivery:
-    assert engine._host is not None
-    return engine._host.poller._delivery
+    return Probe(engine).host.poller.delivery
 
 
 async def write_words(engine: Engine, run: Handle[Any], *words: str) -> list[Message]:

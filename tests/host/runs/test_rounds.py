@@ -78,12 +78,16 @@ async def test_failed_turn_gets_its_error_and_the_others_continue(phase: str) ->
     assert not {f"{each} b" for each in later} & {*staging.log}
 
 
-async def test_interrupt_is_raised_after_the_other_turns() -> None:
+def test_interrupt_is_raised_after_the_other_turns() -> None:
     interrupt = KeyboardInterrupt()
     staging = RecordingStaging(begin_a=interrupt)
-    rounds = staging.rounds("a", "b")
-    with pytest.raises(KeyboardInterrupt):
-        rounds._take()
+
+    async def take_turns() -> None:
+        staging.rounds("a", "b")
+        await asyncio.sleep(0)
+
+    with asyncio.Runner() as runner, pytest.raises(KeyboardInterrupt):
+        runner.run(take_turns())
     assert staging.decided == {"a": interrupt, "b": None}
 
 

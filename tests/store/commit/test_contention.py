@@ -206,8 +206,7 @@ async def test_what_is_in_doubt_and_waits_is_there_exactly_once(
     await asyncio.sleep(0.3)
     await goes_on(store, other)
     assert not starting.done()
-    assert slow.ended is not None
-    await slow.ended
+    await slow.wait_ended()
     async with asyncio.timeout(SOON_S):
         await starting
         await store.commit(run.first_step())

@@ -88,6 +88,31 @@ async def end_connections(url: str) -> int:
     return len(ended)
 
 
+async def assert_stored(store: PostgresStore, run: Driven) -> None:
+    """The store has all entries that the run was driven through, and no others."""
+    found = await store.run(run.run_id)
+    assert found is not None
+    assert (found.seq, found.head) == (run.journal.seq, run.journal.head)
+
+
+async def begun_with_claimed_work(store: PostgresStore, token: str) -> Driven:
+    """A run whose queued work `HOST` has claimed under this token."""
+    run = await begun(store)
+    putting = Bundle()
+    putting.put_work(run.fence, run.work())
+    await store.commit(putting)
+    await store.claim_work(HOST, ["gpu"], token, NOW, 1000, 1)
+    return run
+
+
+def result_of(run: Driven, token: str, kind: str = "") -> Bundle:
+    """A worker's bundle: the result of the run's work, under the token of its claim."""
+    message = run.message("result")
+    bundle = sending(msgspec.structs.replace(message, kind=kind) if kind else message)
+    bundle.finish_work(run.run_id, run.work().step, token)
+    return bundle
+
+
 async def test_a_connection_that_ends_between_commits_loses_nothing(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
@@ -95,9 +120,7 @@ async def test_a_connection_that_ends_between_commits_loses_nothing(
     await postgres.run(run.run_id)
     assert await end_connections(fresh_postgres) == 2
     await postgres.commit(run.step())
-    found = await postgres.run(run.run_id)
-    assert found is not None
-    assert found.head == run.journal.head
+    await assert_stored(postgres, run)
 
 
 @pytest.mark.parametrize("part", ["migrate", "require_migrated"])
@@ -163,8 +186,7 @@ async def test_a_take_whose_commit_still_ends_is_waited_for(postgres: PostgresSt
     slow = SlowCommit(0.3)
     await fail_asking_once(postgres, slow)
     taken = await postgres.take_over(HOST, OTHER_HOST, 2)
-    assert slow.ended is not None
-    await slow.ended
+    await slow.wait_ended()
     assert [run.run_id for run in taken] == runs[:2]
     assert taken == await postgres.open_runs(OTHER_HOST)
 
@@ -185,9 +207,7 @@ async def test_connections_that_end_during_commits_lose_nothing_and_do_nothing_t
         await end_connections(fresh_postgres)
     await driving
     for run in runs:
-        found = await postgres.run(run.run_id)
-        assert found is not None
-        assert (found.seq, found.head) == (run.journal.seq, run.journal.head)
+        await assert_stored(postgres, run)
 
 
 async def test_a_crashed_server_decides_every_commit_rightly(
@@ -209,9 +229,9 @@ async def test_a_crashed_server_decides_every_commit_rightly(
     async with asyncio.timeout(60):
         await driving
     for run in runs:
+        await assert_stored(store, run)
         found = await store.run(run.run_id)
         assert found is not None
-        assert (found.seq, found.head) == (run.journal.seq, run.journal.head)
         assert found.closed_at_ms is not None
     await assert_books_balance(store)
     await store.close()
@@ -228,9 +248,8 @@ async def test_an_append_whose_commit_fails_is_there_exactly_once(
         postgres.commit(other.step()),
     )
     for driven in (run, other):
-        found = await postgres.run(driven.run_id)
-        assert found is not None
-        assert (found.seq, found.head) == (9, driven.journal.head)
+        assert driven.journal.seq == 9
+        await assert_stored(postgres, driven)
     assert len(await postgres.messages(other.run_id)) == 1
     await postgres.commit(run.step())
 
@@ -253,15 +272,9 @@ async def test_a_result_whose_commit_fails_is_there_exactly_once(
     postgres: PostgresStore, end: End
 ) -> None:
     """A worker's bundle: it appends nothing, so that no head tells what became of it."""
-    run = await begun(postgres)
-    putting = Bundle()
-    putting.put_work(run.fence, run.work())
-    await postgres.commit(putting)
-    await postgres.claim_work(HOST, ["gpu"], "token", NOW, 1000, 1)
-    result = sending(run.message("result"))
-    result.finish_work(run.run_id, run.work().step, "token")
+    run = await begun_with_claimed_work(postgres, "token")
     fail_once(postgres, end)
-    await postgres.commit(result)
+    await postgres.commit(result_of(run, "token"))
     assert len(await postgres.messages(run.run_id)) == 1
     assert await raw(postgres, "SELECT * FROM {}work") == []
 
@@ -270,17 +283,11 @@ async def test_a_result_whose_commit_fails_is_there_exactly_once(
 async def test_a_result_that_is_too_late_is_refused_after_a_loss_too(
     postgres: PostgresStore, end: End
 ) -> None:
-    run = await begun(postgres)
-    putting = Bundle()
-    putting.put_work(run.fence, run.work())
-    await postgres.commit(putting)
-    await postgres.claim_work(HOST, ["gpu"], "old", NOW, 1000, 1)
+    run = await begun_with_claimed_work(postgres, "old")
     await postgres.claim_work(OTHER_HOST, ["gpu"], "new", NOW + 1000, 1000, 1)
-    result = sending(run.message("result"))
-    result.finish_work(run.run_id, run.work().step, "old")
     fail_once(postgres, end)
     with pytest.raises(StaleToken):
-        await postgres.commit(result)
+        await postgres.commit(result_of(run, "old"))
     assert await postgres.messages(run.run_id) == []
 
 
@@ -288,28 +295,19 @@ async def test_a_result_that_another_host_was_quicker_with_is_refused_after_a_lo
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
     """The task is off its queue, but not by us: the run must hear of the claim that counts."""
-    run = await begun(postgres)
-    putting = Bundle()
-    putting.put_work(run.fence, run.work())
-    await postgres.commit(putting)
-    await postgres.claim_work(HOST, ["gpu"], "old", NOW, 1000, 1)
-
-    def result(kind: str, token: str) -> Bundle:
-        bundle = sending(msgspec.structs.replace(run.message("result"), kind=kind))
-        bundle.finish_work(run.run_id, run.work().step, token)
-        return bundle
+    run = await begun_with_claimed_work(postgres, "old")
 
     async def lose_to_another(_: Any, transaction: Any) -> None:
         await transaction.rollback()
         other = await open_store(fresh_postgres)
         await other.claim_work(OTHER_HOST, ["gpu"], "new", NOW + 1000, 1000, 1)
-        await other.commit(result("completed:2:retry", "new"))
+        await other.commit(result_of(run, "new", "completed:2:retry"))
         await other.close()
         raise LOST
 
     fail_once(postgres, lose_to_another)
     with pytest.raises(StaleToken):
-        await postgres.commit(result("completed", "old"))
+        await postgres.commit(result_of(run, "old", "completed"))
     ((message, _, _),) = await postgres.messages(run.run_id)
     assert message.kind == "completed:2:retry"
 
@@ -320,8 +318,7 @@ async def test_a_start_that_the_server_is_still_committing_is_not_taken_for_a_st
     run, slow = Driven(key="order-42"), SlowCommit(0.4)
     fail_once(postgres, slow)
     await postgres.commit(run.start())
-    assert slow.ended is not None
-    await slow.ended
+    await slow.wait_ended()
     await postgres.commit(run.first_step())
 
 
@@ -331,25 +328,17 @@ async def test_an_append_that_the_server_is_still_committing_is_waited_for(
     run, slow = await begun(postgres), SlowCommit(0.4)
     fail_once(postgres, slow)
     await postgres.commit(run.step())
-    assert slow.ended is not None
-    await slow.ended
+    await slow.wait_ended()
     await postgres.commit(run.step())
 
 
 async def test_a_result_that_the_server_is_still_committing_is_waited_for(
     postgres: PostgresStore,
 ) -> None:
-    run, slow = await begun(postgres), SlowCommit(0.4)
-    putting = Bundle()
-    putting.put_work(run.fence, run.work())
-    await postgres.commit(putting)
-    await postgres.claim_work(HOST, ["gpu"], "token", NOW, 1000, 1)
-    result = sending(run.message("result"))
-    result.finish_work(run.run_id, run.work().step, "token")
+    run, slow = await begun_with_claimed_work(postgres, "token"), SlowCommit(0.4)
     fail_once(postgres, slow)
-    await postgres.commit(result)
-    assert slow.ended is not None
-    await slow.ended
+    await postgres.commit(result_of(run, "token"))
+    await slow.wait_ended()
     assert len(await postgres.messages(run.run_id)) == 1
 
 

@@ -52,7 +52,7 @@ class Poller:
         self._snapshot: HostSnapshot | None = None
         self._has_heartbeat = False
         self.matcher = Matcher(dispatcher.context)
-        self._delivery = Delivery(dispatcher, self.matcher)
+        self.delivery = Delivery(dispatcher, self.matcher)
         self._interval_ms = interval_ms
         self._next_snapshot_ms = 0
         """On the clock of `Sources.elapsed_ms`."""
@@ -77,7 +77,7 @@ class Poller:
     def sent(self, message: Message) -> None:
         """A message that this host sent is durable."""
         if message.due_at_ms <= self._context.sources.now_ms():
-            self._context.spawn(self._delivery.deliver_sent(message))
+            self._context.spawn(self.delivery.deliver_sent(message))
         else:
             self._expect(message.due_at_ms)
 
@@ -86,7 +86,7 @@ class Poller:
             if run.machine.is_busy:
                 self._context.spawn(self._dispatcher.transitions.finish(run))
             elif not self._is_stopping:  # otherwise the next owner continues it
-                self._context.spawn(self._delivery.continue_run(run))
+                self._context.spawn(self.delivery.continue_run(run))
 
     def queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
@@ -188,7 +188,7 @@ class Poller:
         begun = []
         for message in messages:
             try:
-                begun.append(self._delivery.deliver(message))
+                begun.append(self.delivery.deliver(message))
             except PerdureError as error:
                 if message.guid not in self._undeliverable:
                     self._undeliverable.add(message.guid)

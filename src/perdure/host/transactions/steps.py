@@ -106,7 +106,7 @@ class Transactions:
                 attempt.output = transaction
                 if transaction.rows.is_exclusive:
                     # While the transaction is open, no other bundle commits: those of this run must be decided before.
-                    transaction.rows.prepare = hold.take
+                    transaction.rows.before_begin(hold.take)
                 attempt.transaction = transaction.statements
                 try:
                     return await self._execute_and_commit(transaction, hold, attempt)
