@@ -136,9 +136,7 @@ async def refused(store: Store, run: Driven, attempt: Attempt) -> PerdureError:
 
 
 @pytest.mark.parametrize("bad", BAD_TEXTS)
-async def test_text_that_a_database_can_not_hold_is_refused_everywhere(
-    store: Store, bad: str
-) -> None:
+async def test_bundles_refuse_text_that_a_database_can_not_hold(store: Store, bad: str) -> None:
     run = await begun(store)
     text = BAD_TEXTS[bad]
     for place, attempt in texts():

@@ -74,7 +74,7 @@ async def test_statements_of_one_warm_step(store: Store) -> None:
         assert names == ["WITH fit AS"], "one round trip"
 
 
-async def test_the_last_step_costs_one_statement_more_where_it_is_not_the_only_one(
+async def test_closing_a_run_costs_one_more_statement_on_sqlite_and_none_on_postgres(
     store: Store,
 ) -> None:
     """Only closing touches an index of the run's row, so only closing pays for it."""
@@ -88,7 +88,7 @@ async def test_the_last_step_costs_one_statement_more_where_it_is_not_the_only_o
         assert verbs(meter) == ["WITH fit AS"]
 
 
-async def test_the_beginning_of_a_run_is_one_statement_on_postgres(store: Store) -> None:
+async def test_creating_a_run_is_one_statement_on_postgres(store: Store) -> None:
     await begun(store)
     meter = await Meter.of(store)
     await store.commit(Driven().start())

@@ -167,7 +167,7 @@ def limit(store: Store) -> int:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-async def test_what_a_host_asks_often_does_not_scan(store: Store, name: str) -> None:
+async def test_frequent_statements_of_a_host_do_not_scan(store: Store, name: str) -> None:
     query = QUERIES[name]
     await fill(store)
     assert await query.call(store) == query.result
@@ -176,13 +176,13 @@ async def test_what_a_host_asks_often_does_not_scan(store: Store, name: str) -> 
     assert await cost(store, query) < limit(store)
 
 
-async def test_a_scan_would_be_seen(store: Store) -> None:
+async def test_a_scan_is_detected(store: Store) -> None:
     await fill(store)
     query = Query(lambda s: s.open_runs(HOST, limit=MANY), [], "select_open_runs", ("", MANY, HOST))
     assert await cost(store, query) > limit(store)
 
 
-async def test_due_messages_do_not_scan_though_statistics_say_that_all_are_due(
+async def test_due_messages_do_not_scan_even_if_statistics_say_that_all_are_due(
     store: Store,
 ) -> None:
     """Statistics are from a time before now, and know nothing of what comes after it."""
