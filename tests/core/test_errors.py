@@ -127,7 +127,7 @@ def make(kind: type[PerdureError]) -> PerdureError:
     return error
 
 
-def test_picture_of_the_tree_is_the_tree() -> None:
+def test_docstring_draws_the_exception_tree() -> None:
     real = {
         kind.__name__: None if kind is PerdureError else kind.__bases__[0].__name__
         for kind in CLASSES
@@ -154,7 +154,7 @@ def test_code_is_stable(name: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_text_says_what_and_then_what_to_do(kind: type[PerdureError]) -> None:
+def test_text_has_the_problem_and_then_the_remedy(kind: type[PerdureError]) -> None:
     error = make(kind)
     assert str(error) == "the what: the remedy"
     assert (error.what, error.remedy) == ("the what", "the remedy")

@@ -270,12 +270,12 @@ def test_guid_of_another_run_is_refused() -> None:
 @pytest.mark.parametrize(
     "guid", ["", "m_", RUN, message_guid(RUN, "x")[:-1], message_guid(RUN, "x") + "\n", "42"]
 )
-def test_guid_that_is_not_ours_is_refused(guid: str) -> None:
+def test_guid_of_another_form_is_refused(guid: str) -> None:
     with pytest.raises(InvalidId, match="is not a message GUID"):
         require_guid_of(guid, RUN)
 
 
-def test_text_without_a_utf8_form_names_nothing() -> None:
+def test_text_without_a_utf8_form_is_refused_as_a_name() -> None:
     with pytest.raises(InvalidId, match="lone surrogates"):
         message_guid(RUN, "\ud800")
     with pytest.raises(InvalidId, match="lone surrogates"):

@@ -151,22 +151,22 @@ def test_there_are_20_invariants_and_each_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_holds(name: str) -> None:
+def test_a_valid_journal_breaks_no_invariant(name: str) -> None:
     assert names(CASES[name].good) == []
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_checker_accepts_what_holds(name: str) -> None:
+def test_checker_accepts_a_valid_journal(name: str) -> None:
     assert broken_by_last(CASES[name].good) == []
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_breaking_it_is_reported_by_its_name_alone(name: str) -> None:
+def test_a_broken_invariant_is_reported_by_its_name_alone(name: str) -> None:
     assert names(CASES[name].bad) == [name]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_checker_names_it_alone(name: str) -> None:
+def test_checker_names_only_the_broken_invariant(name: str) -> None:
     assert broken_by_last(CASES[name].bad) == [name]
 
 

@@ -48,7 +48,9 @@ def test_last_started_suspect_is_first_then_the_one_with_fewest_deaths(
 @pytest.mark.parametrize(
     ("deaths", "turn"), [([2], 0), ([2, 2, 2], 0), ([3, 3, 3], 2), ([3, 2, 3, 2], 1), ([4, 4], 0)]
 )
-def test_a_queue_has_the_same_order_and_then_the_reverse(deaths: list[int], turn: int) -> None:
+def test_a_queue_starts_suspects_in_order_and_after_a_death_in_reverse(
+    deaths: list[int], turn: int
+) -> None:
     assert first_of_queue(deaths) == turn
 
 
@@ -76,7 +78,9 @@ def test_only_harmless_suspects_survive(harmful: list[bool]) -> None:
 
 
 @given(st.integers(0, 11), st.integers(1, 12))
-def test_on_a_queue_all_survive_the_only_one_that_does_harm(place: int, count: int) -> None:
+def test_on_a_queue_all_harmless_suspects_survive_a_single_harmful_one(
+    place: int, count: int
+) -> None:
     def choose(line: dict[int, Suspect], _: int) -> int:
         places = sorted(line)
         return places[first_of_queue([line[each].deaths for each in places])]
