@@ -120,7 +120,7 @@ MEMBERS: list[Exception] = [ValueError("a", 1), Declined("visa"), OSError(2, "go
     ],
     ids=str,
 )
-def test_group_comes_back_as_itself_with_its_members(group: ExceptionGroup[Any]) -> None:
+def test_group_is_rebuilt_with_its_members(group: ExceptionGroup[Any]) -> None:
     again = there_and_back(group)
     assert shape(again) == shape(group)
     assert str(again) == str(group)
@@ -133,7 +133,7 @@ def test_group_attributes_derive_from_rebuilt_members() -> None:
     assert again.first is again.exceptions[0]
 
 
-def test_group_that_came_back_is_split_as_its_class_says() -> None:
+def test_rebuilt_group_is_split_by_its_class() -> None:
     again = there_and_back(Errors(MEMBERS, 7))
     declined, rest = again.split(Declined)
     assert (type(declined), declined.exit_code, len(declined.exceptions)) == (Errors, 7, 1)

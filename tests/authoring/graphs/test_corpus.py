@@ -47,7 +47,7 @@ async def test_function_does_the_same_in_an_event_loop(case: Case) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_graph_is_sound(program: Any) -> None:
+def test_graph_of_the_corpus_is_valid(program: Any) -> None:
     assert problems_of(program.model) == []
 
 
