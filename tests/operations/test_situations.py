@@ -183,7 +183,7 @@ async def test_participant_hangs(stage: Stage) -> None:
 # The world outside
 
 
-async def test_a_program_outside_takes_too_long(stage: Stage) -> None:
+async def test_a_worker_process_takes_too_long(stage: Stage) -> None:
     """The call fails with its program; the operation continues."""
     a, b = await stage.crew("a", "b")
     await b("start", "work")
@@ -207,7 +207,7 @@ async def test_a_program_outside_takes_too_long(stage: Stage) -> None:
     ]
 
 
-async def test_a_program_outside_fails(stage: Stage) -> None:
+async def test_a_worker_process_fails(stage: Stage) -> None:
     """The call fails with what the program said. Its participant can't continue without it, and aborts."""
     a, b = await stage.crew("a", "b")
     await a("start", "outer")
@@ -368,7 +368,7 @@ async def test_the_coordinator_crashes(stage: Stage) -> None:
     ]
 
 
-async def test_a_lock_is_left_behind(stage: Stage) -> None:
+async def test_a_participant_crashes_while_it_holds_the_lock(stage: Stage) -> None:
     """A process dies while it holds the lock. The kernel releases the lock, and the others continue."""
     a, b, c = await stage.crew("a", "b", "c")
     await a("start", "outer")
