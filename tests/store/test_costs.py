@@ -18,7 +18,7 @@ async def rows(store: Store) -> dict[str, int]:
 
 
 def verbs(meter: Meter) -> list[str]:
-    """Each statement by its first words."""
+    """Each statement, by its first words."""
     return [" ".join(sql.split()[:3]).rstrip(";") for sql in meter.statements]
 
 
@@ -173,7 +173,7 @@ async def test_chunks_cost_one_statement_per_table(store: Store) -> None:
     await asyncio.gather(*map(store.commit, bundles))
     names = [verb.replace("perdure_", "perdure.") for verb in verbs(meter)]
     assert meter.commits == 1
-    # The first of them asks whether the runs go on, too.
+    # The first of them also checks that the runs are open.
     grown = "INSERT INTO perdure.stream" if isinstance(store, SqliteStore) else "WITH going AS"
     assert names[1:-1] == [grown, "INSERT INTO perdure.chunk"]
     after = await rows(store)

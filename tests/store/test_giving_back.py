@@ -1,4 +1,4 @@
-"""Signals that were matched to hooks which are gone: back in their mailboxes they are for the next."""
+"""Signals whose hooks are gone return to their mailboxes, for the next hook."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How signals find those who wait for them, and runs by their search keys."""
+"""How signals find the hooks that wait for them, and broadcasts the runs of a search key."""
 
 import asyncio
 from collections.abc import Callable
@@ -152,7 +152,7 @@ async def test_a_hook_of_a_run_that_is_over_gets_nothing(store: Store) -> None:
 async def test_a_dead_message_or_one_that_the_run_has_received_is_not_matched(
     store: Store,
 ) -> None:
-    """One that was sent again after its run had it: the hook waits on, for another."""
+    """A signal that was sent again after its run had received it: the hook keeps waiting for another."""
     run = await begun(store)
     sent = signal("yes")
     await store.commit(hooking(run))
@@ -278,7 +278,7 @@ async def test_keys_and_broadcasts_of_a_group_keep_their_order(store: Store) -> 
 
 async def test_hooks_and_broadcasts_of_many_runs_cost_one_statement_each(store: Store) -> None:
     runs = [await begun(store) for _ in range(16)]
-    await store.commit(broadcasting(runs[0]))  # the driver of Postgres asks for types once
+    await store.commit(broadcasting(runs[0]))  # the driver of Postgres reads the types once
     meter = await Meter.of(store)
     hooks = [together(hooking(run), hooking(run, "key")) for run in runs]
     for bundle, run in zip(hooks, runs, strict=True):
@@ -340,7 +340,7 @@ async def test_hosts_that_match_at_once_move_each_signal_once(hosts: tuple[Store
 
 
 async def test_hosts_match_while_owners_change_their_hooks(hosts: tuple[Store, Store]) -> None:
-    """A signal is moved, or waits; a hook that is gone gets none; and nobody waits for anybody for long."""
+    """A signal is moved, or waits; a hook that is gone gets none; and no statement waits long for another."""
     runs = [await begun(hosts[0]) for _ in range(20)]
 
     async def live(run: Driven) -> None:

@@ -1,4 +1,4 @@
-"""The rows of hosts, their heartbeats, and what one sees of its store at one glance."""
+"""The rows of hosts, their heartbeats, and the snapshots that they return."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def shared(shared_url: str) -> AsyncIterator[Store]:
 
 
 class Beating:
-    """A lifeline in a thread of its own, as a host uses it."""
+    """A heartbeat connection in a thread of its own, as a host uses it."""
 
     def __init__(self, store: Store) -> None:
         line = store.heartbeat_connection()

@@ -1,4 +1,4 @@
-"""Nothing that is changed behind the books' back escapes `audit` and `verify`."""
+"""`audit` and `verify` find every change that was made behind the store's back."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("tampering")
 
 
 async def three_runs(store: Store) -> Driven:
-    """Three runs of ten entries or so; the one in the middle is tampered with."""
+    """Three runs of about ten entries; the tests damage the one in the middle."""
     runs = [await begun(store) for _ in range(3)]
     for run in runs:
         await store.commit(run.step())

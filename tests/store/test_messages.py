@@ -68,7 +68,7 @@ async def test_a_message_stays_until_it_is_acknowledged(store: Store) -> None:
 
 
 async def test_a_late_message_with_an_early_arrival_is_found(store: Store) -> None:
-    """Commit order is not arrival order, so nothing may be remembered as a mark."""
+    """Commit order is not arrival order, so a reader can't remember a position."""
     run = await begun(store)
     seen = run.message("b", arrival=20)
     await store.commit(sending(seen))

@@ -1,4 +1,4 @@
-"""Stores that can't be opened: each a typed error that names the place, and nothing is changed."""
+"""Stores that can't be opened: each raises a typed error that names the place, and nothing is changed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ async def refused(url: str, kind: type[PerdureError]) -> PerdureError:
 
 @contextmanager
 def unchanged(path: Path) -> Iterator[None]:
-    """The file is byte for byte what it was, and nothing stands beside it that was not there."""
+    """The file is unchanged byte for byte, and no file was added beside it."""
     before = digest_of_file(str(path)), sorted(path.parent.iterdir())
     yield
     assert (digest_of_file(str(path)), sorted(path.parent.iterdir())) == before
@@ -202,7 +202,7 @@ async def test_a_wrong_schema_version_is_refused(tmp_path: Path, change: str) ->
 
 
 async def test_a_refused_file_can_be_opened_once_it_is_fixed(tmp_path: Path) -> None:
-    """A failed opening leaves no descriptor behind that would pass for a stranger's."""
+    """A failed opening leaves no descriptor that would count as foreign."""
     path = database(tmp_path / "app.db", "CREATE TABLE orders (id)")
     error = await refused(f"sqlite:///{path}", NotOurDatabase)
     database(path, "DROP TABLE orders")

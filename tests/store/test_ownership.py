@@ -1,4 +1,4 @@
-"""Who takes runs learns of every run that it took, whatever goes wrong on the way."""
+"""A host that takes runs learns of every run that it took, whatever fails meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -46,7 +46,7 @@ async def assert_known(store: PostgresStore, taken: list[Any], runs: list[RunId]
 
 
 def raising_first(*errors: Exception) -> Callable[[Any], Any]:
-    """What is asked fails with each of these once, and then goes on as it was."""
+    """Make the next reads fail with each of these errors once; later ones succeed."""
     left = list(errors)
 
     def around(real: Any) -> Any:
@@ -94,7 +94,7 @@ async def test_a_takeover_in_doubt_outlasts_a_server_that_refuses_connections(
 async def test_a_lock_timeout_leaves_a_takeover_in_doubt(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
-    """The same with a real server: who looks has to wait for a lock, and is not allowed to wait for long."""
+    """The same with a real server: the read waits for a lock and hits the lock timeout."""
     runs = await begin(postgres, 2)
     other = await asyncpg.connect(fresh_postgres)
     await other.execute(
@@ -146,7 +146,7 @@ async def test_a_failed_takeover_after_an_uncommitted_one_takes_nothing(
 async def test_a_takeover_survives_several_lost_commits_in_a_row(
     postgres: PostgresStore,
 ) -> None:
-    """The first two do not come about; the third does, and nobody hears of it."""
+    """The first two commits fail; the third succeeds, and its answer is lost."""
     runs = await begin(postgres, 3)
 
     async def lose_then_lose_again(_: Failing, __: Any) -> None:

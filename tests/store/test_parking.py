@@ -1,4 +1,4 @@
-"""Runs that are not advanced, and why."""
+"""Parked runs, and the reasons."""
 
 import asyncio
 

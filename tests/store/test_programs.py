@@ -1,4 +1,4 @@
-"""Programs that are deployed, and which version is active."""
+"""Deployed programs, and which version is active."""
 
 import asyncio
 
@@ -110,7 +110,7 @@ async def test_two_programs_of_one_version_are_not_deployed_together(store: Stor
 async def test_hosts_that_deploy_the_same_programs_in_different_order_do_not_deadlock(
     hosts: tuple[Store, Store],
 ) -> None:
-    # Postgres takes a second to find that two wait for each other, and ends one of them.
+    # Postgres takes a second to detect a deadlock, and then ends one of the two.
     async with asyncio.timeout(60):
         for number in range(30):
             programs = [new(f"{number}", name) for name in ("a", "b", "c", "d")]

@@ -46,7 +46,7 @@ async def test_a_value_that_is_sent_again_replaces_only_an_older_one(
 ) -> None:
     run_id = (await begun(store)).run_id
     await store.commit(publishing(run_id, ("progress", b"1", NOW), by=by))
-    # A clock that was set back: the time of the name stays.
+    # After a clock was set back, the time of the name stays.
     await store.commit(publishing(run_id, ("progress", b"2", NOW - 5), by=by))
     for payload, at_ms, kept in (
         (b"earlier", NOW - 1, b"2"),

@@ -1,4 +1,4 @@
-"""Nodes of graphs that wait for their predecessors, and the values that wait for them."""
+"""Nodes of graphs that wait for their predecessors, and their stored values."""
 
 import asyncio
 import random
@@ -55,7 +55,7 @@ def tracking(run: Driven, required: int = 3, resolved: int = 1, step: StepId = J
 
 
 async def outcomes(store: Store, *bundles: Bundle) -> list[type[BaseException] | None]:
-    """All handed over before the first is written: one group."""
+    """Submit all before the first is written: one group."""
     found = await asyncio.gather(*map(store.commit, bundles), return_exceptions=True)
     for outcome in found:
         assert outcome is None or isinstance(outcome, CommitRejected)
@@ -138,7 +138,7 @@ async def test_a_node_that_is_reached_and_ready_at_once_costs_what_a_step_does(
 
 
 async def test_values_that_arrive_after_a_node_was_ready_wait(store: Store) -> None:
-    """A cycle leads back to it."""
+    """A cycle returns to it."""
     run = await begun(store)
     bundle = tracking(run, 1, 1)
     bundle.deliver(run.fence, JOIN, SOURCE, "a", 0, b"old")
@@ -278,7 +278,7 @@ async def test_a_value_that_is_delivered_twice_is_refused(store: Store) -> None:
 
 
 async def test_counts_are_refused_without_entries_of_their_run(store: Store) -> None:
-    """Else nobody could tell, after a lost connection, whether it was counted."""
+    """Otherwise a host could not find out, after a lost connection, whether it was counted."""
     run = await begun(store)
     before = await contents(store)
     attempts: list[Callable[[Bundle], object]] = [
@@ -397,7 +397,7 @@ Change = Callable[[Bundle, Driven], object]
 
 
 def some_changes(dice: random.Random, steps: Sequence[StepId]) -> list[Change]:
-    """What a graph might do next; values have names of their own, so that none is delivered twice."""
+    """Possible next changes of a graph; each value has a name of its own, so that none is delivered twice."""
 
     def reach(step: StepId) -> list[Change]:
         name = str(dice.random())

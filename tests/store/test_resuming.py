@@ -1,4 +1,4 @@
-"""What a host does when it comes and goes: who has runs, claim, load, let go."""
+"""What a host does when it starts and stops: find owners, claim, load and release runs."""
 
 import asyncio
 from typing import Any
@@ -120,7 +120,7 @@ async def test_loading_no_runs_returns_nothing(store: Store) -> None:
 
 
 async def count_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that read, from now on."""
+    """The read statements from now on."""
     seen: list[str] = []
     if isinstance(store, SqliteStore):
 

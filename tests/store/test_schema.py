@@ -20,7 +20,7 @@ from tests.store.builders import HOST, TABLES, begun
 Shape = dict[str, Any]
 
 POSTGRES_ONLY = "outcome"
-"""Of transactions whose connection is lost; SQLite has none to lose."""
+"""Outcomes of transactions whose connection is lost; SQLite has no connection to lose."""
 
 COLUMNS = """
 SELECT c.relname, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
@@ -48,8 +48,8 @@ def schema_file(dialect: str) -> str:
 
 
 def sqlite_shape(connection: apsw.Connection) -> Shape:
-    """Tables, columns, keys and indexes as SQLite describes them, and the text of each statement,
-    which alone tells checks and the conditions of partial indexes."""
+    """Tables, columns, keys and indexes as SQLite describes them, and the text of each statement, because only that has
+    the checks and the conditions of partial indexes."""
     names = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema")]
     shape: Shape = {
         "sql": {
@@ -108,7 +108,7 @@ async def test_the_postgres_schema_page_equals_all_migrations(fresh_postgres: st
 
 
 def test_a_difference_between_schema_page_and_migrations_is_found() -> None:
-    """Each kind of difference that the comparison is for."""
+    """Each kind of difference that the comparison must find."""
     page = schema_file("sqlite")
     changes = [
         ("semaphore >= 0", "semaphore >= 1"),
@@ -246,7 +246,7 @@ async def test_a_postgres_store_of_the_first_version_is_migrated(
 
 
 async def assert_up_to_date(url: str) -> None:
-    """The run of old is there and not parked, and everything new can be done."""
+    """The old run exists and is not parked, and all new features work."""
     store = await open_store(url)
     (old,) = await store.open_runs(None)
     assert (old.run_id, old.parked) == ("r_old", None)

@@ -54,7 +54,7 @@ def appending(*chunks: NewChunk) -> Bundle:
 
 
 async def payloads(store: Store, run_id: RunId, name: str = "tokens") -> list[bytes]:
-    """Of a whole stream, whose positions have no gap."""
+    """Payloads of a whole stream; asserts that its positions have no gap."""
     chunks = await store.chunks(run_id, name, 0, 10_000)
     assert [each.position for each in chunks] == list(range(len(chunks)))
     assert (await store.streams(run_id)).get(name, 0) == len(chunks)
@@ -184,7 +184,7 @@ async def test_spans_of_each_origin_are_read_without_their_payloads(store: Store
 
 
 async def test_the_longest_names_and_the_largest_chunk_are_stored(store: Store) -> None:
-    """Incompressible, and of characters that take several bytes: what an index finds hardest."""
+    """Incompressible characters of several bytes: the hardest case for an index."""
 
     def noise(limit: int) -> str:
         number, text = 7, ""
@@ -225,7 +225,7 @@ async def test_hosts_that_append_to_the_same_streams_at_once_leave_no_gap(
             await store.commit(appending(*chunks))
 
     async def read() -> None:
-        """Whoever goes on from the last position misses nothing."""
+        """A reader that resumes at the last position misses nothing."""
         while min(seen.values()) < 40:
             for name in names:
                 for each in await hosts[1].chunks(run_id, name, seen[name], 100):
@@ -250,7 +250,7 @@ async def test_hosts_that_append_to_the_same_streams_at_once_leave_no_gap(
 async def test_chunks_whose_commit_lost_its_connection_are_stored_exactly_once(
     fresh_postgres: str, end: object, is_new: bool
 ) -> None:
-    """No head tells what became of them; a commit that is still ending is waited for."""
+    """No journal head shows their outcome; the store waits for a commit that is still ending."""
     store = await PostgresStore.open(fresh_postgres)
     try:
         run_id = (await begun(store)).run_id
@@ -322,7 +322,7 @@ async def test_a_stream_ends_with_its_run(store: Store) -> None:
     await asyncio.gather(
         store.commit(appending(chunk(run.run_id, 0))),
         store.commit(last),
-        # In one commit with the end: nobody can have read the stream to its end before.
+        # In one commit with the end: no reader can have read the stream to its end before.
         store.commit(appending(chunk(run.run_id, 1))),
     )
     outcomes = await asyncio.gather(
@@ -343,7 +343,7 @@ async def test_a_stream_ends_with_its_run(store: Store) -> None:
 
 @pytest.mark.postgres
 async def test_a_run_does_not_end_while_a_chunk_is_being_committed(fresh_postgres: str) -> None:
-    """Nor is a chunk committed while the run ends: whoever is first makes the other wait."""
+    """Nor is a chunk committed while the run ends: the second of the two waits for the first."""
     store = await open_store(fresh_postgres)
     run, other = await begun(store), await begun(store)
     holder = await asyncpg.connect(fresh_postgres)

@@ -45,7 +45,7 @@ INSERT = "INSERT INTO orders (id, note) VALUES ($1, $2)"
 
 @pytest.fixture
 async def shop(store: Store) -> Store:
-    """A store with a table of the user's, which is empty."""
+    """A store with an empty table of the user's."""
     await make_table(store)
     return store
 
@@ -293,7 +293,7 @@ async def test_a_transaction_that_swallows_its_interruption_is_over_nevertheless
             await tx.execute(INSERT, 1, "stubborn")
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(30)
-            # It still runs, and nobody waits for it.
+            # It still runs, and no other writer waits for it.
             async with asyncio.timeout(60):
                 await begun(shop)
             with pytest.raises(TimeoutError):

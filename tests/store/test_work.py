@@ -233,7 +233,7 @@ async def test_work_that_another_host_has_claimed_is_not_regained(store: Store) 
     regained = await store.regain_work(HOST, claims, NOW + LEASE_MS)
     assert (
         regained == claims[:1]
-    )  # given back unbegun; the second was begun there, the third still is
+    )  # given back unstarted; the second was started there, the third still runs
 
 
 async def test_work_of_a_later_attempt_is_not_regained(store: Store) -> None:
@@ -259,7 +259,7 @@ async def test_a_stale_owner_puts_no_work(store: Store) -> None:
 
 
 async def test_a_step_can_be_put_again_by_the_bundle_that_finishes_it(store: Store) -> None:
-    """A retry: the old task is off the queue and the new one is on it, at once."""
+    """A retry: the same commit takes the old task off the queue and puts the new one on it."""
     run = await begun(store)
     await put(store, run, run.work())
     await claim(store, "t1")

@@ -1,4 +1,4 @@
-"""The committer on its own: what it hands to `write`, when, and what its callers learn."""
+"""The committer alone: what it passes to `write`, when, and what its callers receive."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Disk:
-    """Writes when it is let to, and remembers the groups."""
+    """Writes when `ready` is set, and records the groups."""
 
     def __init__(self) -> None:
         self.groups: list[list[Bundle]] = []
@@ -74,7 +74,7 @@ async def test_bundles_submitted_during_a_commit_share_the_next(disk: Disk) -> N
 
 
 async def test_half_of_a_long_queue_is_written_first(disk: Disk) -> None:
-    """So that there is always something to write, and somebody who can go on."""
+    """So that there is always a group to write, and a submitter that can continue."""
     committer = Committer(disk.write)
     first = await submit(committer, bundles_of(1))
     rest = await submit(committer, bundles_of(4 * SMALL_GROUP))

@@ -1,4 +1,4 @@
-"""Somebody else's transaction is open and holds what a bundle needs: only that bundle waits."""
+"""A user's open transaction holds a lock that a bundle needs: only that bundle waits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,7 +31,7 @@ async def store(fresh_postgres: str) -> AsyncIterator[PostgresStore]:
 
 
 class Users:
-    """A user's transaction that has written bundles and is open."""
+    """A user's open transaction that has written bundles."""
 
     def __init__(self, url: str, store: PostgresStore) -> None:
         self._url = url
@@ -64,7 +64,7 @@ def waiting(answer: Awaitable[None]) -> asyncio.Future[None]:
 
 
 async def goes_on(store: PostgresStore, *runs: Driven) -> None:
-    """Whatever else is committed is not held up."""
+    """Other commits are not blocked."""
     async with asyncio.timeout(SOON_S):
         for _ in range(5):
             await asyncio.gather(*(store.commit(run.step()) for run in runs))
@@ -136,7 +136,7 @@ async def test_later_bundles_of_a_run_do_not_overtake_a_contended_one(
     steps = [waiting(store.commit(together(run.step(), sending(target.message("same")))))]
     steps.append(waiting(store.commit(run.step())))
     await goes_on(store, other)
-    # By now it is set aside, and these find it there.
+    # By now it is contended, and these find it there.
     steps.append(waiting(store.commit(run.step())))
     steps.append(waiting(store.commit(run.finish())))
     await goes_on(store, other)
@@ -199,7 +199,7 @@ async def test_a_store_that_closes_gives_up_contended_bundles(fresh_postgres: st
 async def test_a_contended_bundle_in_doubt_is_stored_exactly_once(
     store: PostgresStore, users: Users
 ) -> None:
-    """The connection is lost at its commit, the server ends that late, and meanwhile its own rows are in its way."""
+    """The connection is lost during its commit, the server commits late, and meanwhile its own rows block it."""
     other, run, slow = await begun(store), Driven(key="k"), SlowCommit(1.0)
     fail_once(store, slow)
     starting = waiting(store.commit(run.start()))
@@ -214,7 +214,7 @@ async def test_a_contended_bundle_in_doubt_is_stored_exactly_once(
 
 
 class Locks:
-    """Applies a group unless a bundle that is held is among it."""
+    """Applies a group unless it contains a locked bundle."""
 
     def __init__(self, *held: Bundle) -> None:
         self.held = set(held)

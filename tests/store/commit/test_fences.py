@@ -32,7 +32,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def submit(store: Store, *bundles: Bundle) -> list[type[BaseException] | None]:
-    """The outcome of each bundle, all handed over before the first is written: one group."""
+    """The outcome of each bundle, all submitted before the first is written: one group."""
     outcomes = await asyncio.gather(*map(store.commit, bundles), return_exceptions=True)
     for outcome in outcomes:
         assert outcome is None or isinstance(outcome, CommitRejected)
@@ -62,7 +62,7 @@ async def test_a_stale_epoch_is_rejected_alone(store: Store) -> None:
 
 
 def tries(store: Store) -> int:
-    """Postgres takes a small group in one statement, and again without what does not fit."""
+    """Postgres writes a small group in one statement, and again without the bundles that do not fit."""
     return 1 if isinstance(store, SqliteStore) else 2
 
 
@@ -183,7 +183,7 @@ async def test_a_taken_key_rejects_the_later_bundles_of_its_run(store: Store) ->
 
 
 async def test_a_stale_owner_in_a_group_does_not_reject_the_new_owner(store: Store) -> None:
-    """Both are in one process: it lost the run, and got it back."""
+    """Both are in one process, which lost the run and regained it."""
     run = await begun(store)
     await store.take_over(HOST, OTHER_HOST, 10)
     await store.take_over(OTHER_HOST, HOST, 10)

@@ -1,4 +1,5 @@
-"""A commit that was cut off is judged by what it wrote itself, and by nothing that a server forgets in a crash."""
+"""The outcome of a commit without an answer is read from a row that it wrote, which a server does not forget in a
+crash."""
 
 import asyncio
 from typing import Any
@@ -81,7 +82,7 @@ async def test_old_outcome_rows_of_killed_processes_are_removed(fresh_postgres: 
 async def test_a_transaction_undone_by_a_crash_is_not_mistaken_for_another(
     private_postgres: PostgresServer,
 ) -> None:
-    """After a crash the server gives the ids of transactions that are not on its disk to others."""
+    """After a crash the server reuses ids of transactions that had not reached its disk."""
     store = await open_store(private_postgres.url())
     await make_table(store)
     async with store.transaction(LIMIT_S) as tx:

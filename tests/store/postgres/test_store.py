@@ -254,7 +254,7 @@ async def test_a_start_whose_commit_fails_is_stored_exactly_once(
 async def test_a_result_whose_commit_fails_is_stored_exactly_once(
     postgres: PostgresStore, end: End
 ) -> None:
-    """A worker's bundle: it appends nothing, so that no head tells what became of it."""
+    """A worker's bundle: it appends nothing, so no journal head shows its outcome."""
     run = await begun(postgres)
     putting = Bundle()
     putting.put_work(run.fence, run.work())
@@ -289,7 +289,7 @@ async def test_a_late_result_is_refused_after_a_lost_connection_too(
 async def test_a_result_that_another_host_sent_first_is_refused_after_a_lost_connection_too(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
-    """The task is off its queue, but not by us: the run must hear of the claim that counts."""
+    """Another host took the task off its queue: the run must get the result of that claim."""
     run = await begun(postgres)
     putting = Bundle()
     putting.put_work(run.fence, run.work())
@@ -391,7 +391,7 @@ async def test_a_rejected_bundle_of_a_group_is_named_after_a_lost_connection(
 async def test_a_takeover_waits_for_the_commit_of_the_old_owner(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
-    """And the other way round: a commit behind a takeover sees the new epoch, not its old snapshot."""
+    """And the other way round: a commit after a takeover sees the new epoch, not its old snapshot."""
     run = await begun(postgres)
     connection = await asyncpg.connect(fresh_postgres)
     transaction = connection.transaction()
@@ -412,7 +412,7 @@ async def test_a_takeover_waits_for_the_commit_of_the_old_owner(
 async def test_run_rows_are_locked_in_the_order_of_ids(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
-    """A group that waits for its first run holds no later one."""
+    """A group that waits for its first run locks no later one."""
     ids = sorted(some_run_id() for _ in range(2))
     low, high = [await begun(postgres, run_id=run_id) for run_id in reversed(ids)][::-1]
     holder, prober = [await asyncpg.connect(fresh_postgres) for _ in range(2)]

@@ -62,7 +62,7 @@ async def users(fresh_postgres: str) -> AsyncIterator["asyncpg.Connection[Any]"]
 
 
 class Ending:
-    """The end of a transaction, on cue."""
+    """Makes a transaction end on cue."""
 
     def __init__(self, real: Any, end: End, connection: Any) -> None:
         self._real = real
@@ -127,7 +127,7 @@ async def test_a_commit_that_the_server_is_still_executing_is_waited_for(
     ending: list[asyncio.Task[None]] = []
 
     async def slow(_: Any, transaction: Any) -> None:
-        """The connection is lost, but the server goes on, and commits later."""
+        """The connection is lost, but the server continues, and commits later."""
         connection = tx._taken
         assert connection is not None
         tx._taken = None  # so that it is not ended
@@ -203,7 +203,7 @@ async def test_the_server_ends_an_idle_transaction(shop: PostgresStore) -> None:
             "SELECT current_setting('idle_in_transaction_session_timeout')"
         )
         assert shown == "100ms"
-    # It holds for the transaction only: the connection goes back as it was.
+    # It applies to the transaction only: the connection is returned unchanged.
     async with shop.transaction(LIMIT_S) as tx:
         shown = await tx.fetch_value(
             "SELECT current_setting('idle_in_transaction_session_timeout')"
@@ -344,7 +344,7 @@ async def test_twenty_commits_succeed_while_a_transaction_is_open(shop: Postgres
 
 
 async def test_a_statement_that_runs_is_ended_with_the_time_limit(shop: PostgresStore) -> None:
-    """Though whoever waits for it will not be interrupted."""
+    """Even if its caller swallows the interruption."""
 
     async def sleep() -> None:
         async with shop.transaction(0.3) as tx:
@@ -383,7 +383,7 @@ async def test_a_commit_waits_for_another_transaction_up_to_the_time_limit(
 
 
 async def test_unqualified_names_never_mean_tables_of_perdure(shop: PostgresStore) -> None:
-    """The role is called like our schema, so that this comes first where it looks for a table."""
+    """The role has the name of Perdure's schema, so that the server looks for tables there first."""
     async with shop.transaction(LIMIT_S) as tx:
         assert await tx.fetch_value("SELECT current_user::text") == "perdure"
         assert await tx.fetch_value("SELECT current_schema()::text") == "public"
@@ -403,7 +403,7 @@ async def test_unqualified_names_never_mean_tables_of_perdure(shop: PostgresStor
 
 async def test_a_transaction_leaves_nothing_in_its_session(shop: PostgresStore) -> None:
     sessions = set()
-    # Its connections take turns: the second half has those of the first.
+    # The pool alternates between its connections: the second half gets those of the first.
     for _ in range(16):
         async with shop.transaction(LIMIT_S) as tx:
             sessions.add(await tx.fetch_value("SELECT pg_backend_pid()"))

@@ -1,4 +1,4 @@
-"""Lone commits in the event loop's thread, and the log folded back between groups."""
+"""Lone commits in the event loop's thread, and checkpoints of the log between groups."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.store.builders import assert_books_balance, begun
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No disk is slow here, however busy the machine is."""
+    """Makes no disk count as slow, however busy the machine is."""
     monkeypatch.setattr(commit_latency, "SLOW_S", 1.0)
 
 
@@ -35,7 +35,7 @@ async def store(
 
 @pytest.fixture
 async def threads(store: SqliteStore) -> list[bool]:
-    """For each commit of a group, whether that was in the event loop's thread."""
+    """For each commit of a group, whether it was made in the event loop's thread."""
     seen: list[bool] = []
 
     def trace(event: dict[str, Any]) -> None:

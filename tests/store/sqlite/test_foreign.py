@@ -1,4 +1,5 @@
-"""A store whose file is used by other means in the same process: refused where it can be seen, else survived."""
+"""Other code of the process uses the store's file: the store refuses it if it can detect it, and survives it
+otherwise."""
 
 import asyncio
 import os
@@ -47,7 +48,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 def exposed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks belong to the process, as on systems that have no others."""
+    """Makes locks belong to the process, as on systems without locks of open file descriptions."""
     monkeypatch.setattr(foreign, "own_locks", lambda _: False)
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.fixture
 async def memory(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
-    """A store whose test fails if anything starts a thread."""
+    """A store whose test fails if it starts a thread."""
 
     def no_threads(_: threading.Thread) -> None:
         raise AssertionError("a thread was started")
@@ -34,7 +34,7 @@ async def memory(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
 
 
 def result_of(call: Coroutine[Any, Any, Any]) -> Any:
-    """What a call returns that never waits."""
+    """The result of a coroutine that never waits."""
     with pytest.raises(StopIteration) as returned:
         call.send(None)
     return returned.value.value
@@ -93,7 +93,7 @@ async def test_two_stores_in_memory_share_nothing(memory: SqliteStore) -> None:
 
 
 async def interleaving(store: Store) -> list[str]:
-    """The order in which tasks go on that commit and read in one loop."""
+    """The order in which tasks resume that commit and read in one loop."""
     order: list[str] = []
     runs = [Driven() for _ in range(4)]
 

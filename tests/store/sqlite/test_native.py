@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 INSERTS = GroupStatement("park_runs", [("nobody", None)])
-"""A part that changes nothing, and need not."""
+"""A part that changes no row, and expects none."""
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def balances(store: SqliteStore, run_id: str) -> list[Any]:
 
 
 async def forget(store: SqliteStore, run_id: str) -> None:
-    """Take out what a test has written beside the books."""
+    """Delete the rows that a test has written outside the books."""
     sql = "DELETE FROM perdure_ledger WHERE run_id = ?"
     await store._writer.run(lambda c: c.execute(sql, (run_id,)))
 
@@ -183,7 +183,7 @@ async def test_only_the_bundle_of_a_group_that_does_not_fit_is_rejected(store: S
 
 
 def bundles_of_every_kind(runs: list[Driven]) -> Callable[[], list[Bundle]]:
-    """Each calls for other statements; some of them twice, with what follows from the first."""
+    """Each bundle needs other statements; some twice, with rows that depend on the first."""
     first, second, third = runs
 
     def bundles() -> list[Bundle]:
@@ -387,7 +387,7 @@ async def test_a_statement_that_sqlite_can_not_parse_is_reported(store: SqliteSt
 
 
 async def test_a_process_can_exit_while_groups_are_written(tmp_path: Path) -> None:
-    """Nobody waits for a thread that has given the interpreter's lock up for good."""
+    """No thread waits for one that has released the interpreter's lock for good."""
     program = f"""
 import asyncio
 from perdure.store.sqlite.store import SqliteStore

@@ -195,7 +195,7 @@ async def test_one_process_may_open_a_file_twice_through_perdure(
 async def test_many_threads_may_open_a_new_file_at_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long opening takes, no thread takes another's descriptor for a stranger's."""
+    """However long opening takes, no thread mistakes another's descriptor for a foreign one."""
     failures: list[BaseException] = []
     connect = apsw.Connection
 

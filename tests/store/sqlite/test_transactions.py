@@ -55,7 +55,7 @@ async def test_a_statement_that_never_ends_is_interrupted(sqlite: Store) -> None
 async def test_statements_that_evade_the_guard_are_refused(sqlite: Store, sql: str) -> None:
     async with sqlite.transaction(LIMIT_S) as tx:
         if "VIEW" in sql:
-            # It may be made, but not read.
+            # A view may be created, but not read.
             await tx.execute(sql)
             sql = "SELECT * FROM mine"
         with pytest.raises(ForbiddenStatement):
@@ -112,7 +112,7 @@ async def test_the_drivers_own_error_is_the_cause(sqlite: Store) -> None:
 
 
 async def test_the_guard_does_not_check_perdures_own_statements(sqlite: Store) -> None:
-    """Nor does a user's statement profit from one of ours that was prepared before."""
+    """Nor can a user's statement reuse one of Perdure's that was prepared before."""
     run = await begun(sqlite)
     for number in range(3):
         async with sqlite.transaction(LIMIT_S) as tx:
@@ -138,7 +138,7 @@ async def test_a_transaction_waits_for_another_process_that_holds_the_file(tmp_p
     child = Child(url, "hold", "0.5")
     try:
         assert child.hear() == "ready"
-        # The wait for the file is not the transaction's own time.
+        # The wait for the file does not count for the time limit.
         async with store.transaction(0.2) as tx:
             await tx.execute(INSERT, 1, "patient")
             await tx.commit([])
@@ -193,7 +193,7 @@ async def test_jobs_that_wait_run_between_two_transactions(sqlite: Store) -> Non
         assert order == ["transaction 0"]
         may_end[0].set()
         await asyncio.sleep(0.2)
-        # The second has its turn, the third waits for it, and those that came after both are through.
+        # The second has the lock, the third waits for it, and the jobs that came after both have run.
         assert sorted(order) == ["claim", "commit", "transaction 0", "transaction 1"]
         may_end[1].set()
         may_end[2].set()
