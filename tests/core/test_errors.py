@@ -103,7 +103,7 @@ RELEASED = {
     "ForeignSqlite": "foreign-sqlite",
     "StoreClosed": "store-closed",
 }
-"""Codes that users may have written down. New errors join; none is taken out or changed."""
+"""Codes that users may rely on. New errors are added; none is removed or changed."""
 
 DRAWN = re.compile(r"^    (?P<bars>[│├└─ ]*)(?P<name>[A-Z]\w+)", re.MULTILINE)
 
@@ -120,7 +120,7 @@ def drawn_tree() -> dict[str, str | None]:
 
 
 def make(kind: type[PerdureError]) -> PerdureError:
-    """An error of that class, whatever else it is given."""
+    """An error of that class, with any other arguments."""
     wanted = inspect.signature(kind).parameters.values()
     given = [("a", "b") if "tuple" in str(p.annotation) else f"the {p.name}" for p in wanted]
     error: PerdureError = kind(*given)  # type: ignore[arg-type]

@@ -193,7 +193,7 @@ def test_run_id_of_a_later_time_sorts_later(at_ms: int, first: bytes, second: by
 
 def test_run_id_keeps_74_bits_of_entropy() -> None:
     ids = {new_run_id(0, (1 << bit).to_bytes(10, "big")) for bit in range(80)}
-    assert len(ids) == 74 + 1  # six bits make room for version and variant; those ids are alike
+    assert len(ids) == 74 + 1  # version and variant overwrite six bits; those ids are equal
 
 
 @given(st.integers(0, 2**48 - 1), st.binary(min_size=10, max_size=10))

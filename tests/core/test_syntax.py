@@ -1,4 +1,4 @@
-"""Source as a tree, where Python refuses a sound text now and then."""
+"""Parsing of source, when Python refuses a valid text now and then."""
 
 import ast
 from collections.abc import Callable
@@ -13,7 +13,7 @@ PARSE = ast.parse
 
 
 def failing(times: int) -> Callable[..., Any]:
-    """`ast.parse` as it is when something else parses at the same time."""
+    """`ast.parse` while other code parses at the same time."""
     left = times
 
     def parse(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Old shapes made new, wherever the type stands."""
+"""Values of old shapes are upcast, wherever their type occurs."""
 
 from dataclasses import dataclass, field
 from enum import Enum

@@ -1,4 +1,4 @@
-"""No expression takes long or makes something large, whatever it says."""
+"""No expression takes long or makes a large value."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is no expression, said at once and with what to write instead."""
+"""Texts that are no expressions are refused, with a remedy."""
 
 import ast
 import time

@@ -1,4 +1,4 @@
-"""Rules are tried by what is written in YAML, in tests/authoring/graphs; here is what YAML can't say."""
+"""Rules for graphs that YAML can't express; tests/authoring/graphs checks the other rules through YAML."""
 
 from itertools import pairwise
 

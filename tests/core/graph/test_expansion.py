@@ -364,7 +364,7 @@ def test_problems_of_the_caller_are_reported_unchanged() -> None:
 
 
 def ending(*edges: m.Edge, value: bool = True) -> m.Graph:
-    """A worker `w`, and whatever `edges` lead to from it."""
+    """A worker `w`, and the nodes that `edges` lead to from it."""
     nodes: list[m.AnyNode] = [
         m.TriggerNode(name="start"),
         m.WorkerNode(name="w", task="t"),

@@ -1,4 +1,4 @@
-"""Lowering: addresses, planes, what leads out of loops, and what paths bring to joins."""
+"""Lowering: addresses, planes, exits of loops, and the variables that paths bring to joins."""
 
 import pytest
 

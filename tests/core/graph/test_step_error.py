@@ -1,4 +1,4 @@
-"""What went wrong in a graph: by which names it is known, and how it is bound and raised again."""
+"""Errors in a graph: the names that match them, and how they are bound and raised again."""
 
 import pytest
 
@@ -16,7 +16,7 @@ class Lost(LookupError):
 
 
 class Remembered(Exception):
-    """An error that could not be rebuilt: it knows the name of what it was."""
+    """An error that could not be rebuilt: it has the name of its original type."""
 
     def __init__(self) -> None:
         super().__init__("whatever")

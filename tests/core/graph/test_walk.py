@@ -1,4 +1,4 @@
-"""Walks: what begins, what is skipped, what joins wait for; without an engine."""
+"""Walks without an engine: activities that begin, steps that are skipped, joins that wait."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_an_error_without_an_edge_fails_the_run() -> None:
 
 
 def test_a_condition_of_an_error_edge_that_raises_fails_the_run() -> None:
-    run = Run(CATCHING)  # there is no x
+    run = Run(CATCHING)  # x does not exist
     walk = run.answer("work,0,0", **failed("ValueError", "else"))
     assert walk.error is not None
     assert walk.error.type_name == "builtins:NameError"
@@ -314,7 +314,7 @@ LEAVING = graph(
     ("which", "after"),
     ("beside", "after"),
 )
-"""A path leaves the loop in each turn, and joins one that leaves it in the last alone."""
+"""A path leaves the loop in each iteration, and joins one that leaves it only in the last."""
 
 
 def test_steps_behind_a_loop_are_not_skipped_while_it_repeats() -> None:

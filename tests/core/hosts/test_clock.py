@@ -28,7 +28,7 @@ def test_a_clock_that_was_set_is_followed() -> None:
 def test_error_is_never_larger_than_the_time_of_the_fastest_reply(
     offset: int, answers: list[tuple[int, int]]
 ) -> None:
-    """Whatever was believed before: the true offset is within the bounds of every answer."""
+    """Whatever the offset was before: the true offset is within the bounds of every reply."""
     known: int | None = None
     counter = 0
     for before, after in answers:

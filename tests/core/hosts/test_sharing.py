@@ -37,7 +37,7 @@ def test_a_host_takes_at_most_what_is_left_what_it_has_room_for_and_a_batch(
 
 @given(st.integers(1, 10_000), st.integers(1, 50))
 def test_all_hosts_together_take_every_run(left: int, hosts: int) -> None:
-    """Each at its first look, one after the other, and then whoever looks again."""
+    """All hosts at their first look, one after the other; then hosts that look again."""
     for looks in (1, FAIR_LOOKS + 1):
         for _ in range(hosts):
             taken = 0

@@ -46,7 +46,7 @@ COMPLETED, FAILED = e.ExecutionCompleted(released=1), e.ExecutionFailed(released
 CONTINUED = e.RunContinued(OTHER_RUN, released=1)
 
 Refusal = tuple[str, list[e.Event], e.Event]
-"""A guard, what a run did after its start, and the event that the guard refuses then."""
+"""A guard, the events of a run after its start, and the event that the guard then refuses."""
 
 REFUSALS: list[Refusal] = [
     ("program_runs", [*WAITING], e.RandomGenerated(B, 1)),
@@ -269,7 +269,7 @@ def test_event_that_can_not_be_written_changes_nothing() -> None:
     assert snapshot(writer.journal) == then
 
 
-# What a run may do in which state
+# Which event is legal in which state
 
 
 @pytest.mark.parametrize("end", [COMPLETED, FAILED, CONTINUED])

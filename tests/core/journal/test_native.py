@@ -43,7 +43,7 @@ payloads = st.none() | st.binary(max_size=200)
 
 
 def outcome(way: Way, journal: Journal, events: Sequence[e.Event], at_ms: int) -> Any:
-    """What an append gives or how it is refused, and the journal after it."""
+    """The result or the error of an append, and the journal after it."""
     try:
         told: Any = way(journal, events, at_ms, nonces(journal.seq, len(events)))
     except (PerdureError, TypeError, KeyError) as error:
@@ -54,7 +54,7 @@ def outcome(way: Way, journal: Journal, events: Sequence[e.Event], at_ms: int) -
 
 
 def require_sameness(batches: Sequence[Sequence[e.Event]]) -> list[Any]:
-    """Append the batches in both ways. Returns what became of each."""
+    """Append the batches with both implementations. Returns the outcome of each."""
     plain, quick = Journal(RUN), Journal(RUN)
     told = []
     for at_ms, events in enumerate(batches):
@@ -106,7 +106,7 @@ def twin(journal: Journal) -> Journal:
 
 
 def candidates(state: State) -> list[e.Event]:
-    """What might come next, rightly or not: every event over a small alphabet, and about all that is there."""
+    """Possible next events, valid or not: every event over a small alphabet, and about everything in the journal."""
     guid = message_guid(RUN, "candidate")
     account, message = step_account(step(0)), message_account(guid)
     found: list[e.Event] = [
@@ -151,7 +151,7 @@ def mixed_journals(draw: st.DrawFn) -> Journal:
             )
             append_reference(journal, events[:phase], 1, bytes(64))
         except PerdureError:
-            pass  # it is blocked, or over
+            pass  # the run is blocked, or over
     return journal
 
 
@@ -362,7 +362,7 @@ def test_unusual_arguments_go_to_the_reference(payload: Any, at_ms: Any, entropy
 
 
 def test_events_are_kept_while_they_are_appended() -> None:
-    """Whatever becomes of the list that they came in."""
+    """Even if the caller changes its list meanwhile."""
     events: list[e.Event] = []
 
     class Emptying(str):
@@ -381,7 +381,7 @@ def test_events_are_kept_while_they_are_appended() -> None:
 @pytest.mark.parametrize("slot", State.__slots__)
 @pytest.mark.parametrize("is_there", [True, False])
 def test_an_incomplete_state_goes_to_the_reference(slot: str, is_there: bool) -> None:
-    """Which says what it says; but nothing else goes wrong."""
+    """The error is that of the reference; nothing else changes."""
     journal = written(STARTED).journal
     setattr(journal.state, slot, 3.5)
     if not is_there:

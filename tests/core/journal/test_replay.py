@@ -31,7 +31,7 @@ def replayed(entries: Sequence[Entry], run_id: RunId = RUN) -> Journal:
 
 
 def chained(*events: e.Event) -> list[Entry]:
-    """Entries of a sound chain, whatever the events say."""
+    """Entries of a valid chain, whatever their events are."""
     entries: list[Entry] = []
     for seq, event in enumerate(events):
         head = entries[-1].hash if entries else genesis(RUN)
@@ -86,7 +86,7 @@ def test_replayed_journal_breaks_no_invariant(writer: Writer) -> None:
     assert violations(writer.entries) == []
 
 
-# What is refused
+# Refusals
 
 
 @settings(max_examples=100, deadline=None)

@@ -86,7 +86,7 @@ def is_allowed(balance: int, increment: int, layout: DigitLayout) -> bool:
 
 @st.composite
 def numbers(draw: st.DrawFn, layout: DigitLayout) -> int:
-    """Mostly near the law: fields at their edges; sometimes anything at all."""
+    """Mostly values at the limits of fields; sometimes any value."""
     if draw(st.integers(0, 9)) == 0:
         return draw(st.integers(-(10**13), 10**16))
     parts = (

@@ -1,4 +1,4 @@
-"""The four phases, by the clocks of those who take part."""
+"""The four phases of a clean-up, by the clocks of the participants."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def scene() -> Scene:
 
 
 def begun(scene: Scene, *actors: Actor, fail_on_crash: bool = True) -> None:
-    """Everybody has a call, and has seen the others."""
+    """Every participant has a call, and has seen the others."""
     scene.create(actors[0])
     for who in actors:
         scene.start(who, fail_on_crash=fail_on_crash)
@@ -25,7 +25,7 @@ def begun(scene: Scene, *actors: Actor, fail_on_crash: bool = True) -> None:
 
 
 def look(scene: Scene, *actors: Actor) -> None:
-    """Everybody sees the last heartbeat of everybody."""
+    """Every participant sees the last heartbeat of all others."""
     assert scene.ledger is not None
     for who in actors:
         who.watch.observe(scene.ledger, scene.moment(who).ms)
@@ -189,7 +189,7 @@ def test_a_participant_that_was_declared_dead_is_fenced_when_it_returns(
 
 
 def test_an_observer_that_was_paused_gives_every_peer_the_whole_threshold(scene: Scene) -> None:
-    """All of them were stopped at once: whoever wakes first must not take the rest for dead."""
+    """All were stopped at once: the first that wakes must not declare the others dead."""
     a, b = actor("a"), actor("b")
     begun(scene, a, b)
     scene.now_ms += 3_600_000
@@ -235,7 +235,7 @@ def test_an_operation_with_open_calls_can_not_be_completed(scene: Scene) -> None
 
 
 def test_a_heartbeat_removes_a_frame_that_its_participant_does_not_hold(scene: Scene) -> None:
-    """Somebody gave up waiting for the start of a call, and it started all the same."""
+    """The caller stopped waiting for the start of a call, and the call started nevertheless."""
     a = actor("a")
     scene.create(a)
     kept, given_up = scene.start(a), scene.start(a)

@@ -1,4 +1,4 @@
-"""Suspects: who begins next, and that who does no harm outlives who does."""
+"""Suspects: which one starts next, and that harmless steps survive harmful ones."""
 
 from collections.abc import Callable
 
@@ -55,8 +55,8 @@ def test_a_queue_starts_suspects_in_order_and_after_a_death_in_reverse(
 
 
 def survivors(harmful: list[bool], choose: Choose) -> set[int]:
-    """Which of some steps that last long are left when no process dies any more. Each of those that do harm ends its
-    process as soon as it begins."""
+    """The long-running steps that are left when no process dies any more. A harmful step kills its process as soon as
+    it begins."""
     suspects = {number: Suspect(SUSPICIOUS, 0) for number in range(len(harmful))}
     now = 0
     for _ in range(10 * len(harmful) + 1):

@@ -1,4 +1,4 @@
-"""Which attempts count, as a journal says."""
+"""Which attempts count, by the journal."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def told(*events: e.Event) -> Attempts:
 
 
 JOURNALS: dict[str, tuple[tuple[e.Event, ...], ChunkState, ChunkState]] = {
-    # What the first attempt is then, and what the second.
+    # The states of the first attempt and of the second.
     "nothing": ((), PENDING, PENDING),
     "started": ((STARTED,), PENDING, PENDING),
     "completed": ((STARTED, e.InvokeCompleted(STEP, 1)), COMPLETED, ABANDONED),

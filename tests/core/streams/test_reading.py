@@ -1,4 +1,4 @@
-"""What a reader is told, and when."""
+"""What a reader receives, and when."""
 
 from collections.abc import Iterator
 from random import Random
@@ -26,7 +26,7 @@ def chunks(*origins: ChunkOrigin, first: int = 0) -> list[StoredChunk]:
 
 
 def told(reading: StreamReading, found: list[StoredChunk], *events: e.Event) -> list[Any]:
-    """Positions with their states, and what is void."""
+    """Positions with their states, and voided attempts."""
     reading.learn(events)
     return [
         news if isinstance(news, VoidedAttempt) else (news.chunk.position, news.state)
@@ -94,7 +94,7 @@ STEPS = [StepId(f"root.{number}") for number in range(3)]
 
 
 class Story:
-    """A run that attempts its steps, told bit by bit: a chunk, or what the journal says of an attempt."""
+    """A run that attempts its steps, in small parts: a chunk, or an event about an attempt."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -125,7 +125,7 @@ class Story:
         self.stream.append(StoredChunk(len(self.stream), origin, b"", 0))
 
     def counting(self) -> list[int]:
-        """What counts in the end, by the whole journal."""
+        """The chunks that count in the end, by the whole journal."""
         end = Attempts()
         for event in self.journal:
             end.learn(event)
@@ -133,7 +133,7 @@ class Story:
 
 
 class Audience:
-    """A reader that keeps what it is shown until that is taken back."""
+    """A reader that keeps the chunks it receives until they are voided."""
 
     def __init__(self, story: Story, reading: StreamReading) -> None:
         self._story = story
