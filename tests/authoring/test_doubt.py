@@ -1,4 +1,4 @@
-"""What `@task(on_doubt=...)` takes, and what it refuses."""
+"""What `@task(on_doubt=...)` accepts, and what it refuses."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any

@@ -22,7 +22,7 @@ class ApiError(Exception):
 
 
 class Http(Exception):
-    """Takes something else than it passes on."""
+    """Takes other arguments than it passes on."""
 
     def __init__(self, status: int) -> None:
         super().__init__("http error")
@@ -62,7 +62,7 @@ class Slotted(Exception):
 
 
 class Derives(Exception):
-    """Its constructor makes what can't be stored."""
+    """Its constructor sets an attribute that can't be stored."""
 
     log: ClassVar[logging.Logger] = logging.getLogger()
 

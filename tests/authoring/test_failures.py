@@ -48,7 +48,7 @@ class Outer:
 
 
 class TakesOther(Exception):
-    """Its args do not rebuild it: the constructor wants something else. And it holds what can't be stored."""
+    """Its args do not rebuild it: the constructor takes other arguments. And it holds a value that can't be stored."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"number {number}")
@@ -75,7 +75,7 @@ class Grows(Exception):
 
 
 class Shifty(Exception):
-    """What is made is of another class."""
+    """Constructing it gives another class."""
 
     def __new__(cls, *args: Any) -> Any:
         return ValueError(*args)

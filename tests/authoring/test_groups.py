@@ -61,7 +61,7 @@ class Plain(ExceptionGroup[Exception]):
 
 
 class FirstKnown(ExceptionGroup[Exception]):
-    """What its constructor makes of the members is made of those that come back."""
+    """Attributes that its constructor computes from the members are computed again from the rebuilt ones."""
 
     def __init__(self, message: str, errors: Sequence[Exception]) -> None:
         super().__init__(message, errors)
@@ -82,7 +82,7 @@ class Aborted(BaseExceptionGroup[BaseException]):
 
 
 class Unstorable(Exception):
-    """It holds what can't be stored, and what its constructor does not make."""
+    """It holds a value that can't be stored, and one that its constructor does not set."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -53,13 +53,13 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def judge(load: Load) -> Judge:
-    """Lines and names of what is found in the function `flow` of a source."""
+    """Lines and names of the findings in the function `flow` of a source."""
     return lambda source: [(found.line, found.what) for found in lint(load(source).flow)]
 
 
 @pytest.fixture
 def judge_line(load: Load) -> Callable[[str, str], list[tuple[str, str]]]:
-    """Names and verbs of what is found in a workflow of one statement, or a few."""
+    """Names and verbs of the findings in a workflow of one statement, or a few."""
 
     def judged(imports: str, statement: str) -> list[tuple[str, str]]:
         body = indent(dedent(statement), "    ")

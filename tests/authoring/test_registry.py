@@ -22,7 +22,7 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """Makes a module of the user's out of its source; again under the same name, it is reloaded."""
+    """Makes a user's module from its source; under the same name again, it is reloaded."""
 
     def loaded(name: str, source: str) -> ModuleType:
         path = tmp_path / f"{name}.py"

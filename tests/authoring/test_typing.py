@@ -23,7 +23,7 @@ def expected(source: str) -> Reports:
 
 
 def reported(source: str, directory: Path) -> tuple[Reports, str]:
-    """What mypy says of `source` with the project's own settings, and its whole output."""
+    """What mypy reports for `source` with the project's own settings, and its whole output."""
     copy = directory / "cases.py"
     copy.write_text(source)
     done = subprocess.run(

@@ -21,7 +21,7 @@ approval = Signal("approval", bool)
 
 
 class FakeBody:
-    """A task's context that remembers what it was asked for."""
+    """A task's context that records the calls it gets."""
 
     def __init__(self, step: str = "root.3") -> None:
         self.info = replace(INFO, step=StepId(step))

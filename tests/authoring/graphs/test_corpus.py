@@ -1,4 +1,4 @@
-"""Compiled and interpreted, each program of the corpus does what its plain function does."""
+"""Compiled and interpreted, each program of the corpus does the same as its plain function."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ async def run_by_asyncio(case: Case) -> Outcome:
     call = case.program(**case.kwargs)
     try:
         value = await perdure.inline(call, signals=case.signals)
-    except Exception as error:  # whatever the program raises
+    except Exception as error:  # any error of the program
         kind = type(error)
         return Outcome(None, f"{kind.__module__}:{kind.__qualname__}", str(error))
     return Outcome(CODEC.decode(CODEC.encode(value), object))

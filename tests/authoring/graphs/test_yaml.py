@@ -79,7 +79,7 @@ def refused(text: str) -> list[str]:
 
 
 def recorded() -> list[tuple[str, str, list[str]]]:
-    """The cases of problems.txt: what they are about, a document, and what is said of it."""
+    """The cases of problems.txt: title, document, and expected problems."""
     text = (Path(__file__).parent / "problems.txt").read_text()
     found = []
     for part in text.split("\n== ")[1:]:
@@ -374,7 +374,7 @@ values = st.recursive(
 
 
 def judged(text: str) -> None:
-    """Whatever is written, it is a sound graph or refused with places."""
+    """Any text is a valid graph or is refused with positions."""
     problems: tuple[m.Problem, ...] = ()
     try:
         graph = load_graph(f"{text}\n")
