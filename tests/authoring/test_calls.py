@@ -86,7 +86,7 @@ def test_a_call_that_python_refuses_does_not_warn() -> None:
 # Operations
 
 
-def test_a_call_and_a_verb_are_operations_as_they_are() -> None:
+def test_calls_and_verbs_are_operations() -> None:
     made, nap, receive = a_task()(1), perdure.sleep(1), approval.receive()
     assert [operation(each, "gather") for each in (made, nap, receive)] == [made, nap, receive]
     made.use()
@@ -99,7 +99,7 @@ def test_a_coroutine_becomes_a_branch_of_its_name() -> None:
     discard(made)
 
 
-def test_a_receive_with_a_timeout_takes_two_places_and_so_becomes_a_branch() -> None:
+def test_a_receive_with_a_timeout_becomes_a_branch() -> None:
     made = operation(approval.receive(timeout=1), "gather")
     assert isinstance(made, BranchOperation)
     discard(made)

@@ -1,4 +1,4 @@
-"""What `@task(on_doubt=...)` takes, and what it refuses."""
+"""What `@task(on_doubt=...)` accepts, and what it refuses."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -16,7 +16,7 @@ def reconcile_of(made: Any) -> Reconcile:
     return made.reconcile
 
 
-def test_a_task_in_doubt_is_begun_again_unless_it_says_otherwise() -> None:
+def test_a_task_in_doubt_is_retried_by_default() -> None:
     @task
     def charge() -> None: ...
 
@@ -27,7 +27,7 @@ def test_a_task_in_doubt_is_begun_again_unless_it_says_otherwise() -> None:
     assert (charge_once.on_doubt, charge_once.reconcile) == (Resolution.FAIL, None)
 
 
-def test_a_function_of_the_key_alone_gets_the_key_alone() -> None:
+def test_a_reconcile_function_of_the_key_gets_only_the_key() -> None:
     def find(key: str) -> str:
         return key
 
@@ -40,7 +40,7 @@ def test_a_function_of_the_key_alone_gets_the_key_alone() -> None:
     assert not reconcile.is_async
 
 
-def test_a_function_of_the_key_and_the_tasks_parameters_gets_all_of_them() -> None:
+def test_a_reconcile_function_with_the_tasks_parameters_gets_key_and_arguments() -> None:
     async def find(key: str, order: int, /, note: str, *more: int, by: str, **rest: int) -> str:
         return f"{key} {order} {note} {more} {by} {rest}"
 
@@ -55,7 +55,7 @@ def test_a_function_of_the_key_and_the_tasks_parameters_gets_all_of_them() -> No
     assert reconcile.arguments("k", given) == (("k", 1, "a", 2, 3), {"by": "you", "z": 4})
 
 
-def test_a_method_or_an_object_may_be_asked() -> None:
+def test_a_reconcile_function_may_be_a_method_or_a_callable_object() -> None:
     class Service:
         def find(self, key: str) -> str:
             return key
@@ -122,7 +122,7 @@ def one_too_many(key: str, order: int, note: str, more: int = 0) -> str:
         one_too_many,
     ],
 )
-def test_parameters_that_are_not_the_tasks_own_are_refused(find: Any) -> None:
+def test_a_reconcile_function_with_other_parameters_is_refused(find: Any) -> None:
     def charge(order: int, note: str) -> str:
         return f"{order} {note}"
 
@@ -134,7 +134,7 @@ def test_parameters_that_are_not_the_tasks_own_are_refused(find: Any) -> None:
     )
 
 
-def test_the_remedy_can_be_followed_where_the_task_takes_a_key_itself() -> None:
+def test_the_remedy_avoids_the_name_of_the_tasks_own_key_parameter() -> None:
     def charge(key: int, /) -> str:
         return str(key)
 
@@ -178,7 +178,7 @@ def test_invalid_on_doubt_is_refused(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [a_task, a_workflow])
-def test_a_definition_is_refused_and_its_function_asked_for(given: Any) -> None:
+def test_a_task_as_reconcile_function_is_refused_with_its_function_as_remedy(given: Any) -> None:
     with pytest.raises(InputError) as refused:
         task(on_doubt=given)
     assert refused.value.remedy == f"pass its function: {given.fn.__name__}.fn"

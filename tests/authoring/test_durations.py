@@ -30,7 +30,7 @@ def test_a_duration_is_whole_milliseconds_rounded_up(duration: Duration, expecte
 
 
 @given(st.floats(0, 1e9))
-def test_a_duration_is_never_shortened_and_never_longer_than_it_must_be(seconds: float) -> None:
+def test_a_duration_is_rounded_up_by_less_than_a_millisecond(seconds: float) -> None:
     assert milliseconds(seconds, "sleep") == ceil(seconds * 1000)
 
 

@@ -22,7 +22,7 @@ class ApiError(Exception):
 
 
 class Http(Exception):
-    """Takes something else than it passes on."""
+    """Takes other arguments than it passes on."""
 
     def __init__(self, status: int) -> None:
         super().__init__("http error")
@@ -62,7 +62,7 @@ class Slotted(Exception):
 
 
 class Derives(Exception):
-    """Its constructor makes what can't be stored."""
+    """Its constructor sets an attribute that can't be stored."""
 
     log: ClassVar[logging.Logger] = logging.getLogger()
 
@@ -221,12 +221,12 @@ def test_failure_that_was_stored_without_attributes_is_read() -> None:
     assert (again.args, again.status) == (("gone",), 500)
 
 
-def test_plain_exception_is_stored_without_more_than_its_args() -> None:
+def test_plain_exception_is_stored_with_its_args_only() -> None:
     found = json.loads(encode_failure(codec, ValueError("x")))
     assert found.keys() == {"type", "message", "traceback", "args"}
 
 
-def test_advice_for_a_builtin_does_not_tell_to_define_it() -> None:
+def test_advice_for_a_builtin_does_not_suggest_to_define_it() -> None:
     again = there_and_back(ValueError(object()))
     assert isinstance(again, TaskFailed)
     assert "define" not in again.remedy

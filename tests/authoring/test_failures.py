@@ -48,7 +48,7 @@ class Outer:
 
 
 class TakesOther(Exception):
-    """Its args do not rebuild it: the constructor wants something else. And it holds what can't be stored."""
+    """Its args do not rebuild it: the constructor takes other arguments. And it holds a value that can't be stored."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"number {number}")
@@ -75,7 +75,7 @@ class Grows(Exception):
 
 
 class Shifty(Exception):
-    """What is made is of another class."""
+    """Constructing it gives another class."""
 
     def __new__(cls, *args: Any) -> Any:
         return ValueError(*args)
@@ -182,7 +182,7 @@ def is_same(one: BaseException, other: BaseException) -> bool:
         pytest.param(asyncio.QueueFull(), id="standard library"),
     ],
 )
-def test_exception_comes_back_as_itself(error: Exception) -> None:
+def test_exception_is_rebuilt_as_itself(error: Exception) -> None:
     again = there_and_back(error)
     assert again is not error
     assert is_same(again, error)
@@ -214,7 +214,7 @@ OURS = [
 
 
 @pytest.mark.parametrize("cls", OURS)
-def test_each_of_our_errors_comes_back(cls: type[PerdureError]) -> None:
+def test_each_error_of_perdure_is_rebuilt(cls: type[PerdureError]) -> None:
     count = cls.__init__.__code__.co_argcount - 1
     error = cls(*(f"text {index}" for index in range(count)))
     assert is_same(there_and_back(error), error)
@@ -372,7 +372,7 @@ def test_members_of_a_group_are_in_the_traceback() -> None:
     assert "visa has no 5" in text
 
 
-def test_our_own_frames_are_not_in_the_traceback() -> None:
+def test_frames_of_perdure_are_not_in_the_traceback() -> None:
     with pytest.raises(NotDecodable) as caught:
         codec.decode(b"{", int)
     text = stored(caught.value)["traceback"]
@@ -447,7 +447,7 @@ def test_hostile_name_is_stored() -> None:
     assert len(stored(named("x"))["type"]) <= 1_000
 
 
-def test_class_that_shifts_its_shape_comes_back_as_text() -> None:
+def test_class_whose_instances_change_comes_back_as_text() -> None:
     payload = codec.encode(
         {"type": f"{__name__}:Shifty", "message": "m", "traceback": "t", "args": ["x"]}
     )

@@ -61,7 +61,7 @@ class Plain(ExceptionGroup[Exception]):
 
 
 class FirstKnown(ExceptionGroup[Exception]):
-    """What its constructor makes of the members is made of those that come back."""
+    """Attributes that its constructor computes from the members are computed again from the rebuilt ones."""
 
     def __init__(self, message: str, errors: Sequence[Exception]) -> None:
         super().__init__(message, errors)
@@ -82,7 +82,7 @@ class Aborted(BaseExceptionGroup[BaseException]):
 
 
 class Unstorable(Exception):
-    """It holds what can't be stored, and what its constructor does not make."""
+    """It holds a value that can't be stored, and one that its constructor does not set."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -120,7 +120,7 @@ MEMBERS: list[Exception] = [ValueError("a", 1), Declined("visa"), OSError(2, "go
     ],
     ids=str,
 )
-def test_group_comes_back_as_itself_with_its_members(group: ExceptionGroup[Any]) -> None:
+def test_group_is_rebuilt_with_its_members(group: ExceptionGroup[Any]) -> None:
     again = there_and_back(group)
     assert shape(again) == shape(group)
     assert str(again) == str(group)
@@ -133,7 +133,7 @@ def test_group_attributes_derive_from_rebuilt_members() -> None:
     assert again.first is again.exceptions[0]
 
 
-def test_group_that_came_back_is_split_as_its_class_says() -> None:
+def test_rebuilt_group_is_split_by_its_class() -> None:
     again = there_and_back(Errors(MEMBERS, 7))
     declined, rest = again.split(Declined)
     assert (type(declined), declined.exit_code, len(declined.exceptions)) == (Errors, 7, 1)

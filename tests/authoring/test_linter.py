@@ -53,13 +53,13 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def judge(load: Load) -> Judge:
-    """Lines and names of what is found in the function `flow` of a source."""
+    """Lines and names of the findings in the function `flow` of a source."""
     return lambda source: [(found.line, found.what) for found in lint(load(source).flow)]
 
 
 @pytest.fixture
 def judge_line(load: Load) -> Callable[[str, str], list[tuple[str, str]]]:
-    """Names and verbs of what is found in a workflow of one statement, or a few."""
+    """Names and verbs of the findings in a workflow of one statement, or a few."""
 
     def judged(imports: str, statement: str) -> list[tuple[str, str]]:
         body = indent(dedent(statement), "    ")
@@ -389,7 +389,7 @@ def test_defaults_and_annotations_of_the_workflow_are_not_part_of_a_run(judge: J
     assert judge(source) == []
 
 
-def test_all_is_found_in_the_order_of_lines_and_once_per_line(judge: Judge) -> None:
+def test_findings_are_in_the_order_of_lines_and_once_per_line(judge: Judge) -> None:
     source = """
         import random, time
         def later():
@@ -435,7 +435,7 @@ def test_a_lambda_and_a_static_method_are_followed(judge: Judge) -> None:
     assert judge(source) == [(2, "time.time"), (6, "time.monotonic")]
 
 
-def test_a_helper_below_a_workflow_that_is_judged_when_it_is_decorated_is_followed(
+def test_a_helper_defined_below_its_workflow_is_followed(
     load: Load,
 ) -> None:
     source = """
@@ -528,7 +528,7 @@ def test_functions_comprehensions_and_classes_within_are_read_in_their_own_scope
     ]
 
 
-def test_a_closure_is_looked_into_and_a_cell_without_a_value_is_not(judge: Judge) -> None:
+def test_a_closure_is_followed_unless_its_cell_is_empty(judge: Judge) -> None:
     source = """
         def make():
             from time import time as clock
@@ -564,7 +564,7 @@ def test_counting_in_a_global_is_found_in_the_workflow_and_in_its_helpers(load: 
     assert str(found[1]).endswith("checkout.py:9: counting in a global in a workflow: use " + KEPT)
 
 
-def test_counting_in_a_local_and_a_cache_in_a_global_are_fine(judge: Judge) -> None:
+def test_counting_in_a_local_and_a_cache_in_a_global_are_accepted(judge: Judge) -> None:
     source = """
         cached = None
 
@@ -684,7 +684,7 @@ def test_forbidden_function_reexported_by_a_module_is_found(
     assert judge(source) == [(3, "time.time"), (3, "datetime.datetime.now")]
 
 
-def test_no_code_of_the_users_objects_is_run(judge: Judge) -> None:
+def test_the_linter_runs_no_code_of_the_users_objects(judge: Judge) -> None:
     source = """
         class Touchy:
             def __getattribute__(self, name):
@@ -696,7 +696,7 @@ def test_no_code_of_the_users_objects_is_run(judge: Judge) -> None:
     assert judge(source) == []
 
 
-def test_alternative_imports_are_both_of_a_kind(judge: Judge) -> None:
+def test_a_forbidden_function_of_an_alternative_import_is_found(judge: Judge) -> None:
     source = """
         async def flow():
             try:
@@ -740,7 +740,7 @@ def test_parsing_repeats_no_warning_of_the_source(load: Load) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is of Python 3.12")
-def test_type_parameters_and_aliases_are_not_run(judge: Judge) -> None:
+def test_type_parameters_and_aliases_are_not_evaluated(judge: Judge) -> None:
     source = """
         import os, time
         async def flow[T](x: T) -> T:
@@ -789,7 +789,7 @@ def test_a_warning_names_every_finding_and_stands_at_the_workflow(load: Load) ->
     assert (warning.filename, warning.lineno) == (module.__file__, 3)
 
 
-def test_off_says_nothing(load: Load) -> None:
+def test_mode_off_reports_nothing(load: Load) -> None:
     require_deterministic(load(TWO_FINDINGS).flow, "off")
 
 

@@ -50,7 +50,7 @@ def test_module_run_by_its_name_keeps_it(main: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a-b.py", "app", None])
-def test_script_that_nothing_can_import_stays_main(
+def test_script_that_can_not_be_imported_keeps_the_name_main(
     name: str | None, main: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name is not None:
@@ -58,7 +58,7 @@ def test_script_that_nothing_can_import_stays_main(
     assert script_name() == "__main__"
 
 
-def test_error_of_the_script_counts_under_its_stable_name_and_the_one_of_before(
+def test_error_of_the_script_matches_its_stable_name_and_its_former_name(
     main: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_as_file(main, tmp_path / "app.py", monkeypatch)
@@ -78,7 +78,7 @@ def test_script_is_not_imported_a_second_time(
     assert "app_of_nobody" not in sys.modules
 
 
-def test_code_that_asks_decides_between_the_script_and_its_module(
+def test_calling_code_decides_between_the_script_and_its_module(
     main: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_as_file(main, tmp_path / "app.py", monkeypatch)
@@ -90,7 +90,7 @@ def test_code_that_asks_decides_between_the_script_and_its_module(
         assert next(modules_named(stored)) is twin
 
 
-def test_name_that_an_older_release_stored_means_the_module_that_asks(
+def test_name_stored_by_an_older_release_means_the_calling_module(
     main: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stored `__main__`, which is another script here."""

@@ -37,7 +37,7 @@ def serve_a_queue(name: str) -> object:
 
 
 class Keeper:
-    """A context that takes whatever passes the verbs."""
+    """A context that accepts everything that passes the verbs."""
 
     def publish(self, name: str, value: object) -> None: ...
 

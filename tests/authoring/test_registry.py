@@ -22,7 +22,7 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """Makes a module of the user's out of its source; again under the same name, it is reloaded."""
+    """Makes a user's module from its source; under the same name again, it is reloaded."""
 
     def loaded(name: str, source: str) -> ModuleType:
         path = tmp_path / f"{name}.py"
@@ -98,13 +98,13 @@ def test_two_functions_of_a_module_cant_share_a_name(load: Load) -> None:
         )
 
 
-def test_a_module_that_is_loaded_again_replaces_its_own(load: Load) -> None:
+def test_a_module_that_is_loaded_again_replaces_its_own_definitions(load: Load) -> None:
     load("orders", CHARGE)
     again = load("orders", f"\n\n{CHARGE}")
     assert find("task", "charge") is again.charge
 
 
-def test_a_function_defined_inside_another_gives_way_to_the_newest() -> None:
+def test_a_function_defined_inside_another_is_replaced_by_the_newest() -> None:
     def define() -> object:
         @task
         def charge() -> None: ...
@@ -136,7 +136,7 @@ async def second(): ...
 """
 
 
-def test_versions_of_a_workflow_stand_side_by_side(load: Load) -> None:
+def test_versions_of_a_workflow_are_registered_side_by_side(load: Load) -> None:
     orders = load("orders", TWO_VERSIONS)
     assert versions_of("program", "checkout") == ["1", "2"]
     assert find("program", "checkout", "1") is orders.first
@@ -144,13 +144,13 @@ def test_versions_of_a_workflow_stand_side_by_side(load: Load) -> None:
     assert registered_names("program") == ["checkout"]
 
 
-def test_the_version_that_came_last_is_the_current_one(load: Load) -> None:
+def test_the_version_registered_last_is_the_current_one(load: Load) -> None:
     orders = load("orders", TWO_VERSIONS)
     assert find("program", "checkout") is orders.second
     assert find("program", "checkout", "0") is orders.second
 
 
-def test_no_version_is_a_version() -> None:
+def test_a_workflow_without_a_version_is_a_version_of_its_own() -> None:
     @workflow(name="checkout")
     async def plain() -> None: ...
 

@@ -42,7 +42,7 @@ def is_readable(value: object, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize("wanted", [*PLAIN, *OTHERS], ids=str)
-def test_no_value_is_refused_that_could_be_read(wanted: Any) -> None:
+def test_values_that_could_be_read_are_not_refused(wanted: Any) -> None:
     refused = impossible_types(wanted)
     assert [v for v in VALUES if type(v) in refused and is_readable(v, wanted)] == []
 

@@ -51,7 +51,7 @@ def test_a_wrong_option_is_refused_by_name(wrong: dict[str, Any], text: str) -> 
 
 
 @pytest.mark.parametrize("right", [{"factor": 1}, {"jitter": 0}, {"jitter": 1}, {"attempts": 1}])
-def test_a_value_at_its_bound_is_taken(right: dict[str, Any]) -> None:
+def test_a_value_at_its_bound_is_accepted(right: dict[str, Any]) -> None:
     Retry(**right)
 
 
@@ -64,7 +64,7 @@ def test_base_exceptions_are_never_retried() -> None:
 
 
 @pytest.mark.parametrize("on", [LookupError, [LookupError], (OSError, LookupError)])
-def test_on_covers_its_types_and_theirs_below(
+def test_on_covers_its_types_and_their_subclasses(
     on: type[Exception] | Sequence[type[Exception]],
 ) -> None:
     assert Retry(on=on).covers(KeyError())
@@ -75,7 +75,7 @@ def test_on_covers_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("give_up_on", [KeyError, [KeyError], (OSError, KeyError)])
-def test_give_up_on_has_the_last_word(
+def test_give_up_on_overrides_on(
     give_up_on: type[Exception] | Sequence[type[Exception]],
 ) -> None:
     retry = Retry(on=LookupError, give_up_on=give_up_on)

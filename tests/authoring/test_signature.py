@@ -200,7 +200,7 @@ def test_refusal_names_the_function_and_the_argument(
         Signature(two).pack(args, kwargs)
 
 
-def test_arguments_come_back_as_their_annotations_say() -> None:
+def test_arguments_are_decoded_by_their_annotations() -> None:
     item = Item("x", Decimal("0.10"))
     args, kwargs = there_and_back(with_defaults, 1, item, c=UUID(int=9))
     assert (args, kwargs) == ((1, item, UUID(int=9)), {})
@@ -319,7 +319,7 @@ async def fetched() -> Item:
     return Item("x", Decimal(1))
 
 
-def test_result_comes_back_as_the_return_annotation_says() -> None:
+def test_result_is_decoded_by_the_return_annotation() -> None:
     item = Item("x", Decimal("0.10"))
     payload = codec.encode(item)
     assert Signature(made).unpack_result(codec, payload) == item
@@ -380,7 +380,7 @@ def test_annotation_may_name_a_local_that_the_function_uses() -> None:
     assert Signature(uses).unpack_result(codec, b'{"x":1}') == Local(1)
 
 
-def test_local_that_has_no_value_yet_is_no_obstacle() -> None:
+def test_local_without_a_value_yet_does_not_prevent_resolution() -> None:
     def uses(a: "Item") -> object:
         return unassigned
 
@@ -444,7 +444,7 @@ def test_class_that_refers_to_itself_is_accepted() -> None:
     assert there_and_back(takes, Node(1, Node(2))) == ((Node(1, Node(2)),), {})
 
 
-def test_function_behind_a_wrapper_tells_the_parameters() -> None:
+def test_parameters_are_those_of_the_wrapped_function() -> None:
     @dataclass
     class Local:
         x: int
@@ -469,7 +469,7 @@ def test_bound_method_is_packed_without_its_object() -> None:
     assert there_and_back(Shop().sell, item) == ((item,), {})
 
 
-def test_callable_that_does_not_tell_its_parameters_is_refused() -> None:
+def test_callable_without_readable_parameters_is_refused() -> None:
     with pytest.raises(InputError, match="has no readable signature"):
         Signature(max)
 

@@ -97,7 +97,7 @@ def test_a_value_that_would_lose_fields_is_refused(hint: Any, value: Any, lost: 
         (Twig, Twig()),
     ],
 )
-def test_others_are_well(hint: Any, value: Any) -> None:
+def test_a_value_that_loses_no_fields_is_accepted(hint: Any, value: Any) -> None:
     require_lossless("it", value, classes_in(hint))
 
 

@@ -154,7 +154,7 @@ def test_an_async_generator_cant_be_a_task() -> None:
 # Digests
 
 
-def test_the_same_text_has_the_same_digest() -> None:
+def test_the_same_source_has_the_same_digest() -> None:
     def define() -> Any:
         @task
         def charge(order: int) -> int:
@@ -165,7 +165,7 @@ def test_the_same_text_has_the_same_digest() -> None:
     assert define().digest == define().digest
 
 
-def test_another_text_has_another_digest() -> None:
+def test_another_source_has_another_digest() -> None:
     @task(name="a")
     def charge(order: int) -> int:
         return order
@@ -177,7 +177,7 @@ def test_another_text_has_another_digest() -> None:
     assert charge.digest != refund.digest
 
 
-def test_a_digest_does_not_depend_on_how_deep_the_text_is_indented() -> None:
+def test_a_digest_does_not_depend_on_the_indentation_of_the_source() -> None:
     def outer() -> Any:
         def inner() -> Any:
             @task
@@ -195,7 +195,7 @@ def test_a_digest_does_not_depend_on_how_deep_the_text_is_indented() -> None:
     assert outer().digest == charge.digest
 
 
-def test_a_function_without_a_text_has_the_digest_of_its_code() -> None:
+def test_a_function_without_source_has_the_digest_of_its_code() -> None:
     def defined(source: str) -> str:
         names: dict[str, Any] = {}
         exec(source, names)
@@ -276,7 +276,7 @@ async def test_calls_of_tasks_outside_a_run_can_be_gathered_by_asyncio() -> None
     assert (one, other) == (2, 4)
 
 
-async def test_a_task_that_calls_a_task_outside_a_run_is_a_function_that_calls_a_function() -> None:
+async def test_a_task_that_calls_a_task_outside_a_run_calls_a_plain_function() -> None:
     @task
     def add(one: int, other: int) -> int:
         return one + other

@@ -23,7 +23,7 @@ def expected(source: str) -> Reports:
 
 
 def reported(source: str, directory: Path) -> tuple[Reports, str]:
-    """What mypy says of `source` with the project's own settings, and its whole output."""
+    """What mypy reports for `source` with the project's own settings, and its whole output."""
     copy = directory / "cases.py"
     copy.write_text(source)
     done = subprocess.run(
@@ -38,7 +38,7 @@ def reported(source: str, directory: Path) -> tuple[Reports, str]:
     return found, done.stdout
 
 
-def test_right_uses_have_the_right_types_and_wrong_uses_are_reported_where_they_stand(
+def test_correct_uses_have_the_right_types_and_wrong_uses_are_reported_at_their_lines(
     tmp_path: Path,
 ) -> None:
     source = CASES.read_text()

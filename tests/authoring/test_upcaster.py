@@ -29,7 +29,7 @@ def test_upcaster_decorator_returns_the_function() -> None:
     assert reading_old_shapes(JsonCodec()).decode(b'"Emma"', Shelf) == Shelf(["Emma"])
 
 
-def test_the_same_function_again_replaces_itself() -> None:
+def test_registering_the_same_function_again_replaces_it() -> None:
     for _ in range(2):
 
         @upcaster(Room)
@@ -39,7 +39,7 @@ def test_the_same_function_again_replaces_itself() -> None:
     assert reading_old_shapes(JsonCodec()).decode(b'"hall"', Room) == Room("hall")
 
 
-def test_several_need_a_condition_each() -> None:
+def test_several_upcasters_of_a_type_need_a_condition_each() -> None:
     @dataclass
     class Door:
         width: int
@@ -59,12 +59,12 @@ def test_several_need_a_condition_each() -> None:
 
 
 @pytest.mark.parametrize("of", [int, str, list, dict, None, 7, "Order", object])
-def test_only_types_that_can_be_found_may_have_one(of: Any) -> None:
+def test_only_importable_types_may_have_an_upcaster(of: Any) -> None:
     with pytest.raises(InputError, match="can't have an upcaster"):
         upcaster(of)
 
 
-def test_only_functions_may_be_one() -> None:
+def test_only_functions_may_be_upcasters() -> None:
     with pytest.raises(InputError, match="is not a function"):
         upcaster(Room)(7)  # type: ignore[type-var]
 

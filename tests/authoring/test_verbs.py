@@ -21,7 +21,7 @@ approval = Signal("approval", bool)
 
 
 class FakeBody:
-    """A task's context that remembers what it was asked for."""
+    """A task's context that records the calls it gets."""
 
     def __init__(self, step: str = "root.3") -> None:
         self.info = replace(INFO, step=StepId(step))
@@ -129,7 +129,7 @@ async def use(verb: Any) -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOW_VERBS)
-async def test_a_workflows_verb_outside_a_run_says_where_it_belongs(name: str) -> None:
+async def test_a_workflow_verb_outside_a_run_raises_and_says_where_to_call_it(name: str) -> None:
     with pytest.raises(OutsideRun) as caught:
         await use(WORKFLOW_VERBS[name])
     assert caught.value.what == f"{name.strip()} is called outside a run"
@@ -137,13 +137,13 @@ async def test_a_workflows_verb_outside_a_run_says_where_it_belongs(name: str) -
 
 
 @pytest.mark.parametrize("name", WORKFLOW_VERBS)
-async def test_a_workflows_verb_in_a_task_says_where_it_belongs(name: str) -> None:
+async def test_a_workflow_verb_in_a_task_raises_and_says_where_to_call_it(name: str) -> None:
     with in_a_task(), pytest.raises(OutsideRun, match=f"{name.strip()} is called in a task"):
         await use(WORKFLOW_VERBS[name])
 
 
 @pytest.mark.parametrize("name", TASK_VERBS)
-async def test_a_tasks_verb_outside_a_run_says_where_it_belongs(name: str) -> None:
+async def test_a_task_verb_outside_a_run_raises_and_says_where_to_call_it(name: str) -> None:
     with pytest.raises(OutsideRun) as caught:
         await use(TASK_VERBS[name])
     assert caught.value.what == f"{name} is called outside a run"
@@ -160,7 +160,7 @@ async def test_a_tasks_verb_in_a_workflow_is_refused_even_where_a_task_has_just_
 
 
 @pytest.mark.parametrize("name", SHARED_VERBS)
-async def test_a_verb_of_both_outside_a_run_says_where_it_belongs(name: str) -> None:
+async def test_a_verb_of_workflows_and_tasks_outside_a_run_says_where_to_call_it(name: str) -> None:
     with pytest.raises(OutsideRun) as caught:
         await use(SHARED_VERBS[name])
     assert caught.value.what == f"{name} is called outside a run"
@@ -181,7 +181,7 @@ def test_a_sleep_of_no_duration_is_refused_when_it_is_made(wrong: Any) -> None:
 # In a task
 
 
-def test_a_task_can_tell_that_it_is_alive() -> None:
+def test_a_task_can_send_a_heartbeat() -> None:
     with in_a_task() as body:
         perdure.heartbeat()
     assert body.beats == 1
@@ -238,7 +238,7 @@ async def test_nested_task_has_a_child_step_id(called: Any) -> None:
     assert steps == ["root.3.0", "root.3.1"]
 
 
-async def test_a_task_is_itself_again_after_it_called_another() -> None:
+async def test_a_task_has_its_own_context_again_after_it_called_another() -> None:
     @task
     async def fails() -> None:
         raise LookupError
@@ -277,7 +277,7 @@ def test_a_workflow_is_silent_while_it_is_replayed(
     assert [record.getMessage() for record in caplog.records] == expected
 
 
-def test_a_level_that_is_off_stays_off(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disabled_log_level_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "perdure.log"), in_a_workflow(FakeTurn()):
         perdure.log.info("detail")
     assert caplog.records == []
@@ -294,7 +294,7 @@ def test_a_signal_shows_its_name_and_type() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", 5])
-def test_a_signals_name_that_is_none_is_refused(wrong: Any) -> None:
+def test_an_invalid_name_of_a_signal_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError) as caught:
         Signal(wrong, bool)
     assert caught.value.what == f"{wrong!r} can't be the name of a signal"

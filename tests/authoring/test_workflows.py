@@ -115,13 +115,13 @@ def test_nondeterministic_code_is_refused_by_default(
         decorate(reads_the_clock)
 
 
-def test_code_that_would_not_replay_may_be_warned_of() -> None:
+def test_nondeterministic_code_can_be_reported_as_a_warning() -> None:
     with pytest.warns(RuntimeWarning, match=r"use perdure\.now\(\)"):
         made = workflow(lint="warn")(reads_the_clock)
     assert made.fn is reads_the_clock
 
 
-def test_code_that_would_not_replay_may_pass() -> None:
+def test_nondeterministic_code_can_be_allowed() -> None:
     assert workflow(lint="off")(reads_the_clock).fn is reads_the_clock
 
 

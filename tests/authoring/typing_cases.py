@@ -1,6 +1,6 @@
-"""What a type checker says of users' code. Read by test_typing, never run.
+"""Users' code for a type checker. Read by test_typing, never run.
 
-`assert_type` is a right use; `type: ignore[...]` marks a wrong one, with the code that it must be reported under.
+`assert_type` is a correct use; `type: ignore[...]` marks a wrong one, with the code that it must be reported under.
 """
 
 from datetime import timedelta

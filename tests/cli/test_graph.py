@@ -1,4 +1,4 @@
-"""`perdure graph`: what it prints, what it refuses, and what is in the store then."""
+"""`perdure graph`: what it prints and refuses, and what is in the store afterwards."""
 
 import asyncio
 import re

@@ -83,7 +83,7 @@ async def opening() -> AsyncIterator[AsyncExitStack]:
 
 
 async def pair(place: Place, opening: AsyncExitStack) -> tuple[Operation, Operation]:
-    """Two who take part, with a call each."""
+    """Two participants, with a call each."""
     first = await opening.enter_async_context(place.ledger("cli"))
     second = await opening.enter_async_context(place.ledger("worker"))
     a = await first.create_operation(description="nightly")

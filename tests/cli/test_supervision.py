@@ -1,4 +1,4 @@
-"""What a supervisor decides, event by event, without a process."""
+"""The decisions of a supervisor, event by event, without a process."""
 
 import pytest
 
@@ -19,7 +19,7 @@ GRACE_S = 10.0
 
 
 def deeds(actions: list[Action]) -> list[Action]:
-    """What is done, without what is said."""
+    """The actions, without the printed lines."""
     return [action for action in actions if not isinstance(action, PrintLine)]
 
 

@@ -30,7 +30,7 @@ POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
 
 
 class Workers:
-    """The command, what it says, and what its tasks logged."""
+    """The command, its output, and the lines of its tasks."""
 
     def __init__(self, url: str, folder: Path, *arguments: str) -> None:
         self._said = folder / "said"
@@ -50,7 +50,7 @@ class Workers:
         return self._said.read_text()
 
     def lines(self) -> list[tuple[int, int, int]]:
-        """Run, step and process of each body."""
+        """Run, step and process of each attempt."""
         lines = self._log.read_text().splitlines()
         return [(int(run), int(step), int(pid)) for run, step, pid in map(str.split, lines)]
 
@@ -86,7 +86,7 @@ def workers(url: str, folder: Path, *arguments: str) -> Iterator[Workers]:
     try:
         yield started
     finally:
-        # Its workers see that it is gone.
+        # Its workers detect that it is gone.
         started.process.kill()
         started.process.communicate()
 
@@ -197,7 +197,7 @@ def test_stop_waits_for_running_tasks_and_releases_runs(url: str, tmp_path: Path
     assert "SIGTERM: stopping, waiting for running tasks; send SIGTERM again" in command.said()
     assert re.search(r"stopping: waiting up to 20 s for \d+ tasks? \(worker_app", command.said())
     assert closed(url) == {}
-    # What had begun here has ended here: none of it is in doubt.
+    # Attempts that had begun here have ended here: no step is in doubt.
     assert doubts(url) == 0
     assert set(bodies.values()) == {1}
 
@@ -269,7 +269,7 @@ def test_json_format_applies_to_every_line(sqlite: str, tmp_path: Path) -> None:
 def test_worker_signalled_twice_exits_at_once(sqlite: str, tmp_path: Path) -> None:
     start(sqlite, runs=1, steps=1, seconds=60)
     with workers(sqlite, tmp_path, "tests.cli.worker_app:engine", "--queues", "there") as command:
-        command.wait_ready(1)  # it says so when its runs may have begun already
+        command.wait_ready(1)  # it prints that when its runs may have begun already
         command.wait_until(lambda: len(command.lines()) == 1)
         (pid,) = command.ready(1)
         os.kill(pid, signal.SIGTERM)
@@ -284,7 +284,7 @@ def test_crashing_workers_restart_with_growing_delays(sqlite: str, tmp_path: Pat
         command.wait_until(lambda: "restarting in 2 s" in command.said())
         waits = re.findall(r"killed by SIGKILL, restarting in ([\d.]+) s", command.said())
         assert waits == ["0.5", "1", "2"]
-        # Nobody follows a first worker that never served.
+        # No other worker starts while the first has never served.
         assert "worker 2" not in command.said()
         command.process.terminate()
         assert command.end() == 0

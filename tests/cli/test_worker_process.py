@@ -1,4 +1,4 @@
-"""What a worker's process sees to before its program is imported."""
+"""What a worker's process sets up before it imports its program."""
 
 import gc
 import json

@@ -1,6 +1,6 @@
-"""What the tests of `perdure worker` serve. Its store and its log are named by the environment.
+"""The engine that the tests of `perdure worker` serve. The environment names its store and its log.
 
-Every body leaves a line in the log: run, step, and the process that it runs in.
+Every attempt writes a line to the log: run, step, and process.
 """
 
 import asyncio

@@ -249,7 +249,7 @@ def test_payload_of_another_type_is_refused(payload: bytes, wanted: Any) -> None
         codec.decode(payload, wanted)
 
 
-def test_annotation_that_can_not_be_told_apart_is_refused() -> None:
+def test_ambiguous_annotation_is_refused() -> None:
     with pytest.raises(NotDecodable, match="is not supported"):
         codec.decode(b"{}", dict[str, int] | Item)  # type: ignore[arg-type]
 

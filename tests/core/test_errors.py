@@ -103,7 +103,7 @@ RELEASED = {
     "ForeignSqlite": "foreign-sqlite",
     "StoreClosed": "store-closed",
 }
-"""Codes that users may have written down. New errors join; none is taken out or changed."""
+"""Codes that users may rely on. New errors are added; none is removed or changed."""
 
 DRAWN = re.compile(r"^    (?P<bars>[│├└─ ]*)(?P<name>[A-Z]\w+)", re.MULTILINE)
 
@@ -120,14 +120,14 @@ def drawn_tree() -> dict[str, str | None]:
 
 
 def make(kind: type[PerdureError]) -> PerdureError:
-    """An error of that class, whatever else it is given."""
+    """An error of that class, with any other arguments."""
     wanted = inspect.signature(kind).parameters.values()
     given = [("a", "b") if "tuple" in str(p.annotation) else f"the {p.name}" for p in wanted]
     error: PerdureError = kind(*given)  # type: ignore[arg-type]
     return error
 
 
-def test_picture_of_the_tree_is_the_tree() -> None:
+def test_docstring_draws_the_exception_tree() -> None:
     real = {
         kind.__name__: None if kind is PerdureError else kind.__bases__[0].__name__
         for kind in CLASSES
@@ -154,7 +154,7 @@ def test_code_is_stable(name: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_text_says_what_and_then_what_to_do(kind: type[PerdureError]) -> None:
+def test_text_has_the_problem_and_then_the_remedy(kind: type[PerdureError]) -> None:
     error = make(kind)
     assert str(error) == "the what: the remedy"
     assert (error.what, error.remedy) == ("the what", "the remedy")

@@ -193,7 +193,7 @@ def test_run_id_of_a_later_time_sorts_later(at_ms: int, first: bytes, second: by
 
 def test_run_id_keeps_74_bits_of_entropy() -> None:
     ids = {new_run_id(0, (1 << bit).to_bytes(10, "big")) for bit in range(80)}
-    assert len(ids) == 74 + 1  # six bits make room for version and variant; those ids are alike
+    assert len(ids) == 74 + 1  # version and variant overwrite six bits; those ids are equal
 
 
 @given(st.integers(0, 2**48 - 1), st.binary(min_size=10, max_size=10))
@@ -270,12 +270,12 @@ def test_guid_of_another_run_is_refused() -> None:
 @pytest.mark.parametrize(
     "guid", ["", "m_", RUN, message_guid(RUN, "x")[:-1], message_guid(RUN, "x") + "\n", "42"]
 )
-def test_guid_that_is_not_ours_is_refused(guid: str) -> None:
+def test_guid_of_another_form_is_refused(guid: str) -> None:
     with pytest.raises(InvalidId, match="is not a message GUID"):
         require_guid_of(guid, RUN)
 
 
-def test_text_without_a_utf8_form_names_nothing() -> None:
+def test_text_without_a_utf8_form_is_refused_as_a_name() -> None:
     with pytest.raises(InvalidId, match="lone surrogates"):
         message_guid(RUN, "\ud800")
     with pytest.raises(InvalidId, match="lone surrogates"):

@@ -1,4 +1,4 @@
-"""Source as a tree, where Python refuses a sound text now and then."""
+"""Parsing of source, when Python refuses a valid text now and then."""
 
 import ast
 from collections.abc import Callable
@@ -13,7 +13,7 @@ PARSE = ast.parse
 
 
 def failing(times: int) -> Callable[..., Any]:
-    """`ast.parse` as it is when something else parses at the same time."""
+    """`ast.parse` while other code parses at the same time."""
     left = times
 
     def parse(*args: Any, **kwargs: Any) -> Any:
@@ -37,13 +37,13 @@ def test_a_valid_text_is_parsed_again_after_a_system_error(monkeypatch: pytest.M
         read(text)
 
 
-def test_what_python_always_refuses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_python_always_refuses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ast, "parse", failing(1_000_000))
     with pytest.raises(SystemError, match="depth mismatch"):
         parse_module("a = 1")
 
 
-def test_texts_that_are_none() -> None:
+def test_invalid_texts_raise() -> None:
     with pytest.raises(SyntaxError):
         parse_module("a =")
     with pytest.raises(SyntaxError):
@@ -52,7 +52,7 @@ def test_texts_that_are_none() -> None:
         literal_value("a")
 
 
-def test_values() -> None:
+def test_valid_texts_are_parsed() -> None:
     assert literal_value(" [1, 'two']") == [1, "two"]
     assert ast.unparse(parse_expression("a+1")) == "a + 1"
     assert [type(each) for each in parse_module("a = 1\nb").body] == [ast.Assign, ast.Expr]

@@ -1,4 +1,4 @@
-"""Old shapes made new, wherever the type stands."""
+"""Values of old shapes are upcast, wherever their type occurs."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -105,14 +105,14 @@ PRICES = codec(Upcaster(Price, from_number, None, "from_number"))
         ({"any": [OLD]}, object, {"any": [OLD]}),
     ],
 )
-def test_an_old_shape_is_read_wherever_its_type_stands(
+def test_an_old_shape_is_read_wherever_its_type_occurs(
     stored: Any, wanted: Any, value: Any
 ) -> None:
     payload = JsonCodec().encode(stored)
     assert PRICES.decode(payload, wanted) == value
 
 
-def test_a_type_may_be_inside_itself() -> None:
+def test_a_recursive_type_is_upcast() -> None:
     stored: dict[str, Any] = {"name": "leaf", "price": OLD}
     for depth in range(40):
         stored = {"name": f"{depth}", "price": OLD, "more": [stored]}
@@ -123,13 +123,13 @@ def test_a_type_may_be_inside_itself() -> None:
     assert (line.name, line.price) == ("leaf", EURO)
 
 
-def test_an_enum_may_be_spelled_anew() -> None:
+def test_an_enum_value_may_be_renamed() -> None:
     colours = codec(Upcaster(Colour, lambda _: "grey", lambda old: old == "gray", "american"))
     assert colours.decode(b'["gray","grey"]', list[Colour]) == [Colour.GREY, Colour.GREY]
     assert colours.decode(b'{"gray":1}', dict[Colour, int]) == {Colour.GREY: 1}
 
 
-def test_several_go_from_the_oldest_to_the_newest() -> None:
+def test_several_upcasters_apply_from_the_oldest_to_the_newest() -> None:
     @dataclass
     class Name:
         first: str
@@ -150,7 +150,7 @@ def test_several_go_from_the_oldest_to_the_newest() -> None:
     assert names.decode(b'{"first":"Ada","last":"Lovelace","title":""}', Name) == ada
 
 
-def test_when_is_asked_though_the_value_could_be_read() -> None:
+def test_the_condition_applies_even_if_the_value_could_be_read() -> None:
     """The same fields may have had another meaning."""
     cents = codec(
         Upcaster(
@@ -164,7 +164,7 @@ def test_when_is_asked_though_the_value_could_be_read() -> None:
     assert cents.decode(b'{"amount":5,"currency":"EUR"}', Price) == Price(5, "EUR")
 
 
-def test_an_outer_type_is_upcast_before_what_is_in_it() -> None:
+def test_an_outer_type_is_upcast_before_its_fields() -> None:
     lines = codec(
         Upcaster(Price, from_number, None, "from_number"),
         Upcaster(Line, lambda old: {"name": old[0], "price": old[1]}, None, "from_list"),
@@ -173,7 +173,7 @@ def test_an_outer_type_is_upcast_before_what_is_in_it() -> None:
     assert lines.decode(b'{"name":"x","price":5}', Line) == Line("x", EURO)
 
 
-def test_an_upcaster_may_change_what_it_is_given() -> None:
+def test_an_upcaster_may_change_its_argument() -> None:
     def in_place(old: dict[str, Any]) -> dict[str, Any]:
         old["currency"] = "EUR"
         return old
@@ -192,7 +192,7 @@ def test_a_payload_is_modernized_only_by_an_upcaster() -> None:
 DIGEST = sha256(b'{"cost":5}').hexdigest()[:8]
 
 
-def test_an_upcaster_that_fails_is_named_with_the_shape_of_what_it_was_given() -> None:
+def test_an_upcaster_that_fails_is_named_with_the_shape_of_its_argument() -> None:
     failing = codec(Upcaster(Price, lambda old: old["amount"], None, "'failing' (prices.py:7)"))
     with pytest.raises(NotDecodable) as caught:
         failing.decode(b'[{"cost":5}]', list[Price])
@@ -203,13 +203,13 @@ def test_an_upcaster_that_fails_is_named_with_the_shape_of_what_it_was_given() -
     )
 
 
-def test_a_condition_that_fails_is_named_too() -> None:
+def test_a_failing_condition_is_named_too() -> None:
     asking = codec(Upcaster(Price, from_number, lambda old: old["version"] == 1, "asking"))
     with pytest.raises(NotDecodable, match="upcaster asking of Price failed with KeyError"):
         asking.decode(b"{}", Price)
 
 
-def test_an_upcaster_that_makes_another_wrong_shape_is_named_with_the_shape_that_it_made() -> None:
+def test_an_upcaster_that_returns_a_wrong_shape_is_named_with_that_shape() -> None:
     wrong = codec(Upcaster(Price, lambda old: {"amount": old}, None, "wrong"))
     with pytest.raises(NotDecodable) as caught:
         wrong.decode(b"5", Price)
@@ -217,7 +217,7 @@ def test_an_upcaster_that_makes_another_wrong_shape_is_named_with_the_shape_that
     assert "even after upcaster wrong: {amount: int} (sha256 " in str(caught.value)
 
 
-def test_an_upcaster_must_make_what_has_a_json_form() -> None:
+def test_an_upcaster_must_return_a_value_with_a_json_form() -> None:
     odd = codec(Upcaster(Price, lambda _: object(), None, "odd"))
     with pytest.raises(NotDecodable, match="upcaster odd returned a value without a JSON form"):
         odd.decode(b"5", Price)

@@ -1,8 +1,8 @@
 """A participant that executes commands from a socket: `python -m tests.operations.actor SOCKET`.
 
-Whoever connects to the socket gets a process of its own, forked from one that has imported everything already. It
+Each connection to the socket gets a process of its own, forked from one that has imported everything already. It
 reads a request per line, `[verb, argument, ...]`, and answers each with `{"pid": ..., "result": ...}` or
-`{"error": ..., "text": ...}`. What its callbacks do it writes to a file, where it outlives the process.
+`{"error": ..., "text": ...}`. It records the calls of its callbacks in a file, which outlives the process.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class Actor:
         self._operation = await self._ledger.join_operation(operation_id)
 
     async def start(self, label: str, kind: str = "plain") -> str:
-        """A call with a temporary file. Of the kind `gated` its clean-up waits until there is a file `open-NAME`."""
+        """A call with a temporary file. Of the kind `gated`, its clean-up waits until the file `open-NAME` exists."""
         call = await self._here.start_call(
             callback=self._callback(label, kind),
             description=label,
@@ -85,7 +85,7 @@ class Actor:
         return call.call_id
 
     async def run_outside(self, label: str, program: str, timeout_s: float) -> str:
-        """A call to a program that is not a participant; it is cancelled when that takes too long."""
+        """A call to a program that is not a participant; it is cancelled if that takes too long."""
         call: SpawnedCall[str] = self._here.exec_stdio_worker(
             [sys.executable, "-c", program],
             deserializer=str.strip,

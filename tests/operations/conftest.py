@@ -17,7 +17,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 
 def place_of(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """Where a ledger is, as the arguments that say so."""
+    """The arguments that say where a ledger is."""
     if request.param == "files":
         return {"base_path": str(tmp_path / "ledger")}
     if request.param == "sqlite":

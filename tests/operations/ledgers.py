@@ -1,4 +1,4 @@
-"""Ledgers for tests: a clock that is turned by hand, and settings that are quick."""
+"""Ledgers for tests: a clock that the test sets, and short settings."""
 
 from collections.abc import Callable
 from itertools import count

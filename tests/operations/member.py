@@ -1,6 +1,6 @@
 """A process that takes part in an operation: `python -m tests.operations.member PLACE OPERATION NAME [KIND]`.
 
-It starts a call, says so, and works until it reads a line from its input, or the operation fails. Then it
+It starts a call, prints so, and works until it reads a line from its input, or the operation fails. Then it
 leaves; if its kind is `staying`, it does not. PLACE is JSON: the arguments of `Ledger`.
 """
 

@@ -1,4 +1,4 @@
-"""Actors on a stage: processes that take part in one operation, and what must be true when it is over."""
+"""Processes that take part in one operation, and what must hold when it is over."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ PATIENCE_S = 60
 
 
 class Refused(Exception):
-    """An actor's answer is an error: its type, and what it says."""
+    """An actor answered with an error: its type, and its text."""
 
 
 class Actor:
@@ -75,7 +75,7 @@ class Actor:
 
 
 class Stage:
-    """Where the ledger is, who takes part, and what their callbacks wrote down."""
+    """The place of the ledger, the actors, and what their callbacks wrote."""
 
     def __init__(self, door: str, place: dict[str, str], folder: Path) -> None:
         self.place = place
@@ -120,7 +120,7 @@ class Stage:
                 await asyncio.sleep(0.02)
 
     async def seen(self, test: Callable[[LedgerData], bool]) -> LedgerData:
-        """Wait until the ledger says so."""
+        """Wait until the ledger satisfies the condition."""
         async with self.outside() as ledger, asyncio.timeout(PATIENCE_S):
             while True:
                 data = await ledger.read_operation(self.operation_id)
@@ -170,7 +170,7 @@ class Stage:
         return Counter(f"{name}/{label}" for name, verb, label in lines if verb == what)
 
     async def events(self) -> list[str]:
-        """What the log tells, in order: `event participant`. The place must take another operation at once."""
+        """The log, in order, as `event participant`. The place must accept another operation at once."""
         async with self.outside() as ledger:
             async with asyncio.timeout(60):
                 another = await ledger.create_operation(participant_id="another")

@@ -1,4 +1,4 @@
-"""Who was taken for dead and comes back, on files, SQLite and Postgres alike: nothing that it asks for is done."""
+"""A participant that was declared dead and returns, on files, SQLite and Postgres: all its requests are refused."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""What ledgers in files have of their own: layout, locks, and what can happen to files."""
+"""Ledgers in files: layout, locks, and damage to files."""
 
 import asyncio
 import errno
@@ -88,7 +88,7 @@ async def test_the_ledger_is_json_with_the_names_of_the_specification(
 async def test_a_ledger_that_another_program_wrote_is_understood(
     ledger: Ledger, base: Path
 ) -> None:
-    """Of the fields only those of the specification, and its spelling of times."""
+    """Only the fields of the specification, and its spelling of times."""
     await ledger.operations()
     (base / "known-operation-id.operation.json").write_text(
         json.dumps(
@@ -225,7 +225,7 @@ async def test_a_process_that_dies_with_the_lock_leaves_it_free(ledger: Ledger, 
 
 
 async def test_lock_on_a_removed_file_does_not_count(base: Path, ledger: Ledger) -> None:
-    """Somebody waits for the lock; its holder moves the operation away, and with it the lock file."""
+    """A process waits for the lock; its holder moves the operation to the backups, and removes the lock file."""
     operation = await ledger.create_operation()
     path = base / f"{operation.operation_id}.operation.lock"
     backend = implementation.FileBackend(base, 5)

@@ -1,4 +1,4 @@
-"""What a forked process does with a ledger that its parent has open."""
+"""A forked process and a ledger that its parent has open."""
 
 import subprocess
 import sys

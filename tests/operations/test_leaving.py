@@ -1,4 +1,4 @@
-"""How a participant leaves one operation, and what its ledger remembers of operations that are over."""
+"""How a participant leaves one operation, and what its ledger keeps of operations that are over."""
 
 import asyncio
 import gc

@@ -53,7 +53,7 @@ async def test_an_operation_is_created_worked_on_and_completed(ledger: Ledger) -
     assert await ledger.read_operation(operation.operation_id) == kept
 
 
-async def test_another_process_joins_and_leaves_its_lines(ledger: Ledger, opened: Open) -> None:
+async def test_a_second_process_joins_and_logs_its_calls(ledger: Ledger, opened: Open) -> None:
     operation = await ledger.create_operation()
     theirs = await opened("worker", participant_pid=77).join_operation(operation.operation_id)
     assert not theirs.is_initiator
@@ -120,7 +120,7 @@ async def test_a_call_is_ended_once(ledger: Ledger) -> None:
         await call.fail(ValueError())
 
 
-async def test_a_callback_that_raises_is_logged_and_stops_nothing(ledger: Ledger) -> None:
+async def test_a_callback_that_raises_is_logged_and_the_operation_continues(ledger: Ledger) -> None:
     operation = await ledger.create_operation()
 
     def bad(_: object) -> None:
@@ -180,7 +180,7 @@ async def test_the_newest_backups_are_kept(opened: Open, clock: Clock) -> None:
     assert len(await ledger.read_log(ids[3])) == 3
 
 
-async def test_no_backup_is_kept_if_none_is_wanted(opened: Open) -> None:
+async def test_no_backup_is_kept_with_max_backups_0(opened: Open) -> None:
     ledger = opened(max_backups=0)
     operation = await ledger.create_operation()
     await operation.complete()
@@ -423,7 +423,7 @@ async def test_log_line_with_invalid_arguments_is_not_written(ledger: Ledger) ->
     assert len(await ledger.operations()) == 1
 
 
-def test_a_callback_is_made_of_functions() -> None:
+def test_callbacks_must_be_callable() -> None:
     wrong: Any = "print"
     with pytest.raises(InputError, match="on_cleanup is 'print'"):
         CallCallback(on_cleanup=wrong)

@@ -88,7 +88,7 @@ async def test_locked_sqlite_file_is_reported_after_the_timeout(tmp_path: Path) 
 async def test_participant_paused_during_a_change_does_not_block_the_others(
     fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server ends a transaction that it hears nothing of. The paused one makes its change again when it wakes."""
+    """The server ends an idle transaction. The paused participant repeats its change when it resumes."""
     monkeypatch.setattr(writing, "MAX_PAUSE_MS", 300)
     store = await open_store(fresh_postgres)
     table = store.operations(20)

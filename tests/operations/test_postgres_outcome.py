@@ -1,4 +1,4 @@
-"""A connection lost at the commit of a change: the store is asked whether it committed."""
+"""A connection lost during the commit of a change: the store looks up whether it committed."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar, cast

@@ -79,7 +79,7 @@ async def operation(ledger: Ledger) -> Operation:
 
 @pytest.fixture
 async def joining(place: dict[str, str], operation: Operation) -> AsyncIterator[Joining]:
-    """Starts members, and ends those that are left."""
+    """Starts members, and kills the remaining ones at the end."""
     members: list[Member] = []
 
     async def join(name: str, kind: str = "required") -> Member:

@@ -40,7 +40,7 @@ def test_the_public_names_are_these() -> None:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_public_name_says_what_it_is_for(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     assert getattr(operations, name).__doc__
 
 

@@ -1,7 +1,7 @@
 """The situations that an operation must survive, each with processes that really crash, hang or give up.
 
-All end alike: the operation is in backup, its frames, temporary files and locks are gone, who survived has cleaned up
-each of its calls once, and the log tells it in order.
+All end in the same state: the operation is in the backups, its frames, temporary files and locks are gone, the
+survivors have cleaned up each of their calls once, and the log has all events in order.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ async def stage(nursery: str, place: dict[str, str], tmp_path: Path) -> AsyncIte
 
 
 def begun(*names: str) -> list[str]:
-    """What the log tells of a crew that has gathered."""
+    """The log of participants that have joined."""
     return [f"OPERATION_CREATED {names[0]}", *(f"PARTICIPANT_JOINED {name}" for name in names[1:])]
 
 
@@ -68,7 +68,7 @@ def assert_failed(events: list[str], before: list[str], survivors: set[str]) -> 
 
 
 async def fails(actor: Actor) -> tuple[str, str]:
-    """The type and the reason of the failure that the actor hears of."""
+    """The type and the reason of the failure that the actor receives."""
     with pytest.raises(Refused) as caught:
         await actor("fail")
     kind, reason = caught.value.args
@@ -165,7 +165,7 @@ async def test_participant_crashes_in_a_call(stage: Stage) -> None:
 
 
 async def test_participant_hangs(stage: Stage) -> None:
-    """Whoever hangs is taken for dead. When it comes back it learns that, and cleans up once, too."""
+    """A participant that hangs is declared dead. When it returns it is fenced, and cleans up once too."""
     a, b = await stage.crew("a", "b")
     await a("start", "outer")
     lost = await b("start", "work")
@@ -183,7 +183,7 @@ async def test_participant_hangs(stage: Stage) -> None:
 # The world outside
 
 
-async def test_a_program_outside_takes_too_long(stage: Stage) -> None:
+async def test_a_worker_process_takes_too_long(stage: Stage) -> None:
     """The call fails with its program; the operation continues."""
     a, b = await stage.crew("a", "b")
     await b("start", "work")
@@ -207,8 +207,8 @@ async def test_a_program_outside_takes_too_long(stage: Stage) -> None:
     ]
 
 
-async def test_a_program_outside_fails(stage: Stage) -> None:
-    """The call fails with what the program said. Its participant can't continue without it, and aborts."""
+async def test_a_worker_process_fails(stage: Stage) -> None:
+    """The call fails with the program's error. Its participant can't continue without it, and aborts."""
     a, b = await stage.crew("a", "b")
     await a("start", "outer")
     with pytest.raises(Refused, match=r"exit code 3 .*no disk"):
@@ -368,7 +368,7 @@ async def test_the_coordinator_crashes(stage: Stage) -> None:
     ]
 
 
-async def test_a_lock_is_left_behind(stage: Stage) -> None:
+async def test_a_participant_crashes_while_it_holds_the_lock(stage: Stage) -> None:
     """A process dies while it holds the lock. The kernel releases the lock, and the others continue."""
     a, b, c = await stage.crew("a", "b", "c")
     await a("start", "outer")

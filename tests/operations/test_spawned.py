@@ -70,7 +70,7 @@ async def test_a_spawned_call_has_its_id_at_once_and_its_result_later(
     assert log.index("CALL_SPAWNED") < log.index("CALL_COMPLETED")
 
 
-async def test_what_the_work_raises_is_the_cause_of_the_calls_failure(
+async def test_the_exception_of_the_work_is_the_cause_of_the_calls_failure(
     operation: Operation, tmp_path: Path
 ) -> None:
     cleaned: list[int] = []
@@ -86,13 +86,13 @@ async def test_what_the_work_raises_is_the_cause_of_the_calls_failure(
     assert operation.failure is None
 
 
-async def test_a_fallback_takes_the_place_of_a_result(operation: Operation) -> None:
+async def test_a_fallback_replaces_the_result_of_a_failed_call(operation: Operation) -> None:
     call = operation.spawn_call(broken, callback=CallCallback(on_call_crashed=minus_one))
     assert await call == -1
     assert call.is_success
 
 
-async def test_work_that_cancels_itself_has_failed(operation: Operation) -> None:
+async def test_work_that_cancels_itself_fails_its_call(operation: Operation) -> None:
     async def cancelled() -> int:
         raise asyncio.CancelledError
 
@@ -101,7 +101,7 @@ async def test_work_that_cancels_itself_has_failed(operation: Operation) -> None
     assert call.is_failed
 
 
-async def test_cancelling_asks_and_the_work_decides(operation: Operation) -> None:
+async def test_cancelled_work_may_still_return_a_result(operation: Operation) -> None:
     asked: list[int] = []
 
     async def work(call: SpawnedCall[list[int]]) -> list[int]:
@@ -140,7 +140,7 @@ async def test_sync_returns_successful_and_failed_calls(operation: Operation) ->
     assert (await operation.sync([])).all_succeeded
 
 
-async def test_waiting_gives_the_result_the_error_or_the_fallback(operation: Operation) -> None:
+async def test_waiting_returns_the_result_or_the_fallback_or_raises(operation: Operation) -> None:
     seen: list[Exception] = []
 
     async def fallback(error: Exception) -> int:
@@ -190,7 +190,7 @@ async def test_a_worker_prints_its_result(operation: Operation) -> None:
     assert codes == [0]
 
 
-async def test_a_worker_that_fails_says_how(operation: Operation) -> None:
+async def test_the_failure_of_a_worker_has_its_exit_code(operation: Operation) -> None:
     program = "import sys; print('part'); sys.exit('no paper')"
     worker = operation.exec_stdio_worker(python(program), deserializer=str)
     await worker.wait()
@@ -205,7 +205,7 @@ async def test_a_result_that_can_not_be_read_fails_the_call(operation: Operation
     assert isinstance(worker.error, json.JSONDecodeError)
 
 
-async def test_a_worker_that_is_not_there_fails_the_call(operation: Operation) -> None:
+async def test_a_missing_worker_program_fails_the_call(operation: Operation) -> None:
     worker = operation.exec_stdio_worker(["/no/such/program"], deserializer=str)
     await worker.wait()
     assert isinstance(worker.error, FileNotFoundError)
@@ -312,7 +312,7 @@ async def fallback_text() -> str:
     return "fallback"
 
 
-async def test_cancelling_a_worker_asks_its_process_to_end(
+async def test_cancelling_a_worker_sends_its_process_a_signal(
     operation: Operation, tmp_path: Path
 ) -> None:
     program = f"""

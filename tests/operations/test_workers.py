@@ -156,7 +156,7 @@ async def test_unknown_options_are_refused(operation: Operation) -> None:
         await printing(operation, "print()", shell=True)
 
 
-async def test_sync_says_when_all_calls_have_come_to_their_end(operation: Operation) -> None:
+async def test_sync_calls_on_completion_when_all_calls_have_ended(operation: Operation) -> None:
     received: list[str] = []
 
     async def broken() -> int:

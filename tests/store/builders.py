@@ -1,4 +1,4 @@
-"""Runs that tests drive against a store, and what tests see and change behind its back."""
+"""Runs that tests drive against a store, and reads and changes of tests behind its back."""
 
 import os
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Driven:
         return self.journal.append(events, at_ms, os.urandom(NONCE_BYTES * len(events)))
 
     def start(self, **changes: Any) -> Bundle:
-        """The run begins; `changes` are to its row."""
+        """The run's first bundle; `changes` are to its row."""
         bundle = Bundle()
         run = msgspec.structs.replace(self.new, **changes)
         self.fence = bundle.create_run(run, self.append(self.first_event(run)))
@@ -172,7 +172,7 @@ async def begun(store: Store, **fields: Any) -> Driven:
 
 
 async def assert_books_balance(store: Store) -> None:
-    """The invariants hold, the postings sum to the balances, and the hash chain is whole."""
+    """The invariants hold, the postings sum to the balances, and the hash chain is complete."""
     async for books in store.books():
         assert violations(books.entries) == []
         balances: dict[AccountId, int] = {}
@@ -191,7 +191,7 @@ async def assert_books_balance(store: Store) -> None:
 
 
 def assert_typed(error: PerdureError, code: str, *words: str) -> None:
-    """The error has its stable code, says which value, and what to do next."""
+    """The error has its stable code, the value, and a remedy."""
     assert error.code == code
     for word in words:
         assert word in error.what
@@ -220,7 +220,7 @@ TABLES: Final = (
 
 
 async def raw(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    """Run a statement behind the store's back; `{}` stands before each table's name."""
+    """Run a statement behind the store's back; `{}` precedes each table's name."""
     if isinstance(store, SqliteStore):
 
         def job(connection: apsw.Connection) -> list[tuple[Any, ...]]:
@@ -239,7 +239,7 @@ async def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 
 class Meter:
-    """The statements that a store's committing connection executes, from now on; in a row, the same one counts once.
+    """The statements that a store's committing connection executes from now on; repetitions in a row count once.
 
     The driver of Postgres does not report COPY, by which larger groups append their events.
     """
@@ -249,7 +249,7 @@ class Meter:
 
     @property
     def commits(self) -> int:
-        """Transactions that ended well, and statements that are one of their own."""
+        """Transactions that committed, and statements that are a transaction of their own."""
         return sum(
             sql.startswith(("COMMIT", "WITH fit AS", "WITH born AS")) for sql in self.statements
         )

@@ -1,6 +1,6 @@
 """A process of its own on a store: `python -m tests.store.child URL COMMAND`.
 
-It says `ready` and waits for a line, so that several can begin at once.
+It prints `ready` and waits for a line, so that several can begin at once.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ async def hold(url: str, seconds: float) -> None:
 
 
 async def commit_disturbed(url: str, count: int) -> None:
-    """The same as `commit`, while a thread reads the file by other means, and closes it, as often as it can."""
+    """As `commit`, while a thread reads the file with other code, and closes it, as often as it can."""
     is_over = threading.Event()
     path = url.removeprefix("sqlite:///")
 
@@ -100,7 +100,7 @@ def copy_files(path: str) -> None:
 
 
 async def lose_locks(url: str, means: str) -> None:
-    """Close the files by other means, let another process open and close the store, commit a run and name it."""
+    """Close the files with other code, let another process open and close the store, commit a run and name it."""
     path = url.removeprefix("sqlite:///")
     store = await open_store(url)
     await store.commit(Driven().start())
@@ -113,7 +113,7 @@ async def lose_locks(url: str, means: str) -> None:
 
 
 async def fork(url: str) -> None:
-    """Fork in the midst of a transaction, and tell the pid of the child, which lives on."""
+    """Fork in the middle of a transaction, and print the pid of the child, which stays alive."""
     store = await open_store(url)
     assert isinstance(store, SqliteStore)
     await store._writer.run(lambda connection: connection.execute("BEGIN IMMEDIATE"))
@@ -126,7 +126,7 @@ async def fork(url: str) -> None:
 
 
 async def transaction(url: str, moment: str) -> None:
-    """Advance the one run of the store together with a row, and wait to be killed at the given moment."""
+    """Advance the one run of the store together with a row, and wait to be killed at the given point."""
     store = await open_store(url)
     (run_id,) = [run.run_id for run in await store.open_runs(HOST)]
     run = await Driven(run_id=run_id).reload(store)

@@ -1,4 +1,4 @@
-"""Processes of their own on a store, and what they said."""
+"""Processes of their own on a store, and their output."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ class Child:
         self.process.stdin.flush()
 
     def rest(self) -> list[str]:
-        """All that it says until it ends; what a kill cut off in mid-line is not said."""
+        """All that it prints until it ends, without a line that a kill cut off."""
         assert self.process.stdout is not None
         heard = self.process.stdout.read()
         self.process.wait(30)
@@ -46,7 +46,7 @@ class Child:
 
 @contextmanager
 def children(count: int, url: str, *command: str) -> Iterator[list[Child]]:
-    """`count` processes that are up and wait to begin."""
+    """`count` processes that have started and wait to begin."""
     started = [Child(url, *command) for _ in range(count)]
     try:
         for child in started:

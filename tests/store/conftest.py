@@ -1,4 +1,4 @@
-"""The stores that the conformance suite runs on. There is no fake among them."""
+"""The stores that the conformance suite runs on; no fake is among them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.store.builders import assert_books_balance
 def store_url(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """`statement by statement`: as where the native module is not compiled."""
+    """`statement by statement`: as on systems where the native module is not compiled."""
     if request.param == "postgres":
         url: str = request.getfixturevalue("fresh_postgres")
         return url
@@ -42,12 +42,12 @@ def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def tampering() -> None:
-    """Asked for by tests that change the books behind the store's back."""
+    """Requested by tests that change the books behind the store's back."""
 
 
 @pytest.fixture
 async def store(store_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    """An empty store of each kind. Whatever a test did to it, its books balance afterwards."""
+    """An empty store of each kind. After each test its books must balance."""
     opened = await open_store(store_url)
     try:
         yield opened

@@ -15,7 +15,7 @@ LOST: Final = asyncpg.ConnectionDoesNotExistError(
 
 
 class Failing:
-    """Passes everything on to a real connection, save for the ends of transactions."""
+    """Passes all calls to a real connection, except the ends of transactions."""
 
     def __init__(self, real: Connection, end: "Callable[[Failing, Any], Any]") -> None:
         self.real = real
@@ -30,7 +30,7 @@ class Failing:
         return _Transaction(self, self.real.transaction(**options))
 
     async def execute(self, sql: str, *values: Any) -> str:
-        """A statement outside of a transaction is one of its own."""
+        """A statement outside a transaction is a transaction of its own."""
         if sql.startswith("BEGIN"):
             self.in_transaction = True
         elif sql in ("COMMIT", "ROLLBACK"):
@@ -79,7 +79,7 @@ class _Transaction:
 
 
 async def lose_before_commit(_: Failing, __: Any) -> None:
-    """The server never hears of the commit."""
+    """The commit does not reach the server."""
     raise LOST
 
 
@@ -90,7 +90,7 @@ async def lose_after_commit(_: Failing, transaction: Any) -> None:
 
 
 async def confuse_the_driver(_: Failing, __: Any) -> None:
-    """What the driver says if the server ended the connection and it has not noticed yet."""
+    """The error of the driver if the server ended the connection and the driver has not noticed yet."""
     raise asyncpg.InternalClientError("cannot switch to state 15; another operation is in progress")
 
 
@@ -105,7 +105,7 @@ async def deadlock(_: Failing, transaction: Any) -> None:
 
 
 class SlowCommit:
-    """The connection is lost while the server still works on the commit, and ends it later."""
+    """The connection is lost while the server is still committing; the commit succeeds later."""
 
     def __init__(self, delay_s: float) -> None:
         self.delay_s = delay_s
@@ -129,14 +129,14 @@ class SlowCommit:
 
 
 def fail_once(store: PostgresStore, end: Callable[[Failing, Any], Any]) -> None:
-    """The next transaction of the store's committing connection ends like this."""
+    """Make the next transaction of the store's committing connection end like this."""
     real = store._commits.connection
     assert real is not None
     store._commits.connection = _failing_once(real, end)
 
 
 async def fail_asking_once(store: PostgresStore, end: Callable[[Failing, Any], Any]) -> None:
-    """The next transaction of whoever asks the store something ends like this."""
+    """Make the next transaction of a reader of the store end like this."""
     store._idle.get_nowait()
     real = await store._address.connect()
     cast("Any", store._idle)._queue.appendleft(_failing_once(real, end))

@@ -1,4 +1,4 @@
-"""Values that a bundle or a call does not take: the same typed error on every store, and no change."""
+"""Values that a bundle or a call refuses: the same typed error on every store, and no change."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -65,7 +65,7 @@ def hooking_with(field: str, run: Driven, value: object) -> None:
 
 
 def texts() -> Iterator[tuple[str, Callable[[Driven, str], object]]]:
-    """Every place in a bundle where a text goes in, save for ids, which have a form of their own."""
+    """Every field of a bundle that holds text, except ids, which have a form of their own."""
     for field in ("scope", "program", "version", "digest", "key", "owner"):
         yield field, partial(starting_with, field)
     for field in ("kind", "step"):
@@ -98,7 +98,7 @@ def account_with_nul(run: Driven) -> None:
 
 
 def integers() -> Iterator[tuple[str, int, Callable[[Driven, int], object]]]:
-    """Every place in a bundle where a number goes in."""
+    """Every field of a bundle that holds a number."""
     for number in (HUGE, -HUGE, 2**63):
         yield "created_at_ms", number, partial(starting_with, "created_at_ms")
         yield "due_at_ms", number, partial(sending_with, "due_at_ms")
@@ -136,9 +136,7 @@ async def refused(store: Store, run: Driven, attempt: Attempt) -> PerdureError:
 
 
 @pytest.mark.parametrize("bad", BAD_TEXTS)
-async def test_text_that_a_database_can_not_hold_is_refused_everywhere(
-    store: Store, bad: str
-) -> None:
+async def test_bundles_refuse_text_that_a_database_can_not_hold(store: Store, bad: str) -> None:
     run = await begun(store)
     text = BAD_TEXTS[bad]
     for place, attempt in texts():
@@ -344,7 +342,7 @@ async def test_text_that_is_too_long_for_a_key_is_refused(store: Store) -> None:
 
 
 async def test_the_longest_keys_are_stored(store: Store) -> None:
-    """Incompressible, and of characters that take several bytes: what an index finds hardest."""
+    """Incompressible characters of several bytes: the hardest case for an index."""
 
     def noise(limit: int) -> str:
         number, text = 1, ""

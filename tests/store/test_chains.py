@@ -59,7 +59,7 @@ async def test_the_end_of_a_chain_is_found(store: Store) -> None:
     assert await store.chain(RunId("r_" + "0" * 32)) == []
 
 
-async def test_a_chain_is_read_wherever_runs_are_read(store: Store) -> None:
+async def test_every_read_of_a_run_returns_its_chain(store: Store) -> None:
     first, last = await chained(store, 2)
     assert [run.chain for run in await store.open_runs(HOST)] == [first.run_id]
     loaded = await store.load([first.run_id, last.run_id])
@@ -88,7 +88,7 @@ async def test_a_message_may_be_sent_and_forwarded_at_once(store: Store) -> None
     assert [each.guid for each, _, _ in await store.messages(last.run_id)] == [message.guid]
 
 
-async def test_to_forward_what_is_not_pending_changes_nothing(store: Store) -> None:
+async def test_forwarding_a_message_that_is_not_pending_changes_nothing(store: Store) -> None:
     first, last = await chained(store, 2)
     marked = first.message("marked")
     await store.commit(sending(marked))
@@ -101,7 +101,7 @@ async def test_to_forward_what_is_not_pending_changes_nothing(store: Store) -> N
     assert await contents(store) == before
 
 
-async def test_a_message_that_is_there_already_stays_as_it_is(store: Store) -> None:
+async def test_a_message_that_the_target_has_already_is_not_replaced(store: Store) -> None:
     first, last = await chained(store, 2)
     message = first.message("approve", arrival=1)
     await store.commit(together(sending(message), forwarding(first, message.guid, last)))
@@ -113,7 +113,7 @@ async def test_a_message_that_is_there_already_stays_as_it_is(store: Store) -> N
     assert (kept.arrival, state) == (1, "pending")
 
 
-async def test_two_may_forward_the_same_message(store: Store) -> None:
+async def test_a_message_that_two_hosts_forward_moves_once(store: Store) -> None:
     first, second, third = await chained(store, 3)
     message = first.message("approve")
     await store.commit(sending(message))
@@ -122,7 +122,7 @@ async def test_two_may_forward_the_same_message(store: Store) -> None:
     assert [len(await store.messages(run.run_id)) for run in (first, second, third)] == [0, 1, 0]
 
 
-async def test_what_any_run_of_a_chain_took_in_is_known(store: Store) -> None:
+async def test_messages_that_any_run_of_a_chain_took_in_are_found(store: Store) -> None:
     first, last = await chained(store, 2)
     other = await begun(store)
     mine, theirs = first.guid("mine"), first.guid("theirs")
@@ -133,7 +133,7 @@ async def test_what_any_run_of_a_chain_took_in_is_known(store: Store) -> None:
     assert await store.taken_in_chain(first.run_id, []) == set()
 
 
-async def test_of_what_a_chain_published_the_newest_counts(store: Store) -> None:
+async def test_the_newest_published_value_of_a_chain_counts(store: Store) -> None:
     first, second, third = await chained(store, 3)
     for bundle in (
         publishing(second, "turn", b"2", NOW),

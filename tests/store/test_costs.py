@@ -18,7 +18,7 @@ async def rows(store: Store) -> dict[str, int]:
 
 
 def verbs(meter: Meter) -> list[str]:
-    """Each statement by its first words."""
+    """Each statement, by its first words."""
     return [" ".join(sql.split()[:3]).rstrip(";") for sql in meter.statements]
 
 
@@ -74,7 +74,7 @@ async def test_statements_of_one_warm_step(store: Store) -> None:
         assert names == ["WITH fit AS"], "one round trip"
 
 
-async def test_the_last_step_costs_one_statement_more_where_it_is_not_the_only_one(
+async def test_closing_a_run_costs_one_more_statement_on_sqlite_and_none_on_postgres(
     store: Store,
 ) -> None:
     """Only closing touches an index of the run's row, so only closing pays for it."""
@@ -88,7 +88,7 @@ async def test_the_last_step_costs_one_statement_more_where_it_is_not_the_only_o
         assert verbs(meter) == ["WITH fit AS"]
 
 
-async def test_the_beginning_of_a_run_is_one_statement_on_postgres(store: Store) -> None:
+async def test_creating_a_run_is_one_statement_on_postgres(store: Store) -> None:
     await begun(store)
     meter = await Meter.of(store)
     await store.commit(Driven().start())
@@ -173,7 +173,7 @@ async def test_chunks_cost_one_statement_per_table(store: Store) -> None:
     await asyncio.gather(*map(store.commit, bundles))
     names = [verb.replace("perdure_", "perdure.") for verb in verbs(meter)]
     assert meter.commits == 1
-    # The first of them asks whether the runs go on, too.
+    # The first of them also checks that the runs are open.
     grown = "INSERT INTO perdure.stream" if isinstance(store, SqliteStore) else "WITH going AS"
     assert names[1:-1] == [grown, "INSERT INTO perdure.chunk"]
     after = await rows(store)

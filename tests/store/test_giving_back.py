@@ -1,4 +1,4 @@
-"""Signals that were matched to hooks which are gone: back in their mailboxes they are for the next."""
+"""Signals whose hooks are gone return to their mailboxes, for the next hook."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def giving_back(run: Driven, message: Message, step: StepId = STEP) -> Bundle:
     return bundle
 
 
-async def test_a_signal_that_is_given_back_is_for_the_next_hook_before_later_ones(
+async def test_a_returned_signal_reaches_the_next_hook_before_later_signals(
     store: Store,
 ) -> None:
     run, other = await begun(store), await begun(store)
@@ -37,7 +37,7 @@ async def test_a_signal_that_is_given_back_is_for_the_next_hook_before_later_one
     assert [message for message, *_ in await store.messages(other.run_id)] == [moved]
 
 
-async def test_a_signal_is_given_back_by_the_step_that_has_it_alone(store: Store) -> None:
+async def test_only_the_step_that_was_matched_returns_a_signal(store: Store) -> None:
     """It may be matched to the next step of the same run by now."""
     run = await begun(store)
     sent = signal("yes")
@@ -48,7 +48,7 @@ async def test_a_signal_is_given_back_by_the_step_that_has_it_alone(store: Store
     assert await store.messages(MAILBOX) == []
 
 
-async def test_a_signal_that_was_sent_again_meanwhile_is_one_when_it_is_given_back(
+async def test_a_signal_that_was_sent_again_is_stored_once_when_it_is_returned(
     store: Store,
 ) -> None:
     run = await begun(store)
@@ -61,7 +61,7 @@ async def test_a_signal_that_was_sent_again_meanwhile_is_one_when_it_is_given_ba
     assert await store.messages(run.run_id) == []
 
 
-async def test_only_the_owner_gives_back_and_only_what_was_matched(store: Store) -> None:
+async def test_only_the_owner_returns_a_signal_and_only_a_matched_one(store: Store) -> None:
     run = await begun(store)
     sent = signal("yes")
     await store.commit(together(hooking(run), sending(sent)))

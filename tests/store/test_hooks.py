@@ -1,4 +1,4 @@
-"""How signals find those who wait for them, and runs by their search keys."""
+"""How signals find the hooks that wait for them, and broadcasts the runs of a search key."""
 
 import asyncio
 from collections.abc import Callable
@@ -82,7 +82,7 @@ async def test_a_signal_goes_to_the_step_that_waits_for_it(store: Store) -> None
     assert await store.match_hooks(NOW) == []
 
 
-async def test_a_signal_that_comes_first_waits_for_its_hook(store: Store) -> None:
+async def test_a_signal_sent_before_its_hook_waits_for_it(store: Store) -> None:
     run = await begun(store)
     await store.commit(sending(signal("yes"), signal("later", due_at_ms=NOW + 1)))
     assert await store.match_hooks(NOW) == []
@@ -92,7 +92,9 @@ async def test_a_signal_that_comes_first_waits_for_its_hook(store: Store) -> Non
     assert [message.payload for message in await store.match_hooks(NOW + 1)] == [b"later"]
 
 
-async def test_a_signal_in_its_mailbox_is_nobodys_message_and_no_fault(store: Store) -> None:
+async def test_a_signal_in_its_mailbox_is_delivered_to_no_run_and_passes_the_audit(
+    store: Store,
+) -> None:
     await begun(store)
     await store.commit(sending(signal("yes")))
     assert await store.due_messages(HOST, NOW, 10) == []
@@ -102,7 +104,7 @@ async def test_a_signal_in_its_mailbox_is_nobodys_message_and_no_fault(store: St
     assert await store.run(MAILBOX) is None
 
 
-async def test_the_oldest_signal_goes_to_whoever_waits_longest(store: Store) -> None:
+async def test_the_oldest_signal_goes_to_the_hook_that_has_waited_longest(store: Store) -> None:
     runs = [await begun(store) for _ in range(4)]
     for run, since_ms in zip(runs, (NOW + 3, NOW + 1, NOW + 2, NOW + 1), strict=True):
         await store.commit(hooking(run, since_ms=since_ms))
@@ -118,7 +120,7 @@ async def test_the_oldest_signal_goes_to_whoever_waits_longest(store: Store) -> 
     assert len(await store.hooks_waiting(runs[0].run_id)) == 1
 
 
-async def test_mailboxes_are_apart_and_a_limit_holds(store: Store) -> None:
+async def test_signals_match_only_hooks_of_their_mailbox_up_to_a_limit(store: Store) -> None:
     runs = [await begun(store) for _ in range(6)]
     for number, run in enumerate(runs):
         await store.commit(hooking(run, key=str(number % 3)))
@@ -147,10 +149,10 @@ async def test_a_hook_of_a_run_that_is_over_gets_nothing(store: Store) -> None:
     assert await store.match_hooks(NOW) == []
 
 
-async def test_a_message_that_is_out_of_delivery_or_known_to_its_run_moves_nowhere(
+async def test_a_dead_message_or_one_that_the_run_has_received_is_not_matched(
     store: Store,
 ) -> None:
-    """One that was sent again after its run had it: the hook waits on, for another."""
+    """A signal that was sent again after its run had received it: the hook keeps waiting for another."""
     run = await begun(store)
     sent = signal("yes")
     await store.commit(hooking(run))
@@ -166,7 +168,7 @@ async def test_a_message_that_is_out_of_delivery_or_known_to_its_run_moves_nowhe
     assert [message.payload for message in await store.match_hooks(NOW)] == [b"new"]
 
 
-async def test_a_hook_is_there_once_and_goes_with_its_step_or_its_run(store: Store) -> None:
+async def test_a_hook_is_stored_once_and_deleted_with_its_step_or_its_run(store: Store) -> None:
     run, other = await begun(store), await begun(store)
     await store.commit(hooking(run))
     await store.commit(together(hooking(run, since_ms=NOW + 9), hooking(run, "key")))
@@ -186,7 +188,7 @@ async def test_a_hook_is_there_once_and_goes_with_its_step_or_its_run(store: Sto
     assert await keys(store) == {run.run_id}
 
 
-async def test_a_stale_owner_changes_no_hook_and_signals_nobody(store: Store) -> None:
+async def test_a_stale_owner_changes_no_hook_and_signals_no_run(store: Store) -> None:
     run, other = await begun(store), await begun(store, owner=OTHER_HOST)
     await store.commit(hooking(run))
     await store.commit(hooking(other, "key"))
@@ -276,7 +278,7 @@ async def test_keys_and_broadcasts_of_a_group_keep_their_order(store: Store) -> 
 
 async def test_hooks_and_broadcasts_of_many_runs_cost_one_statement_each(store: Store) -> None:
     runs = [await begun(store) for _ in range(16)]
-    await store.commit(broadcasting(runs[0]))  # the driver of Postgres asks for types once
+    await store.commit(broadcasting(runs[0]))  # the driver of Postgres reads the types once
     meter = await Meter.of(store)
     hooks = [together(hooking(run), hooking(run, "key")) for run in runs]
     for bundle, run in zip(hooks, runs, strict=True):
@@ -338,7 +340,7 @@ async def test_hosts_that_match_at_once_move_each_signal_once(hosts: tuple[Store
 
 
 async def test_hosts_match_while_owners_change_their_hooks(hosts: tuple[Store, Store]) -> None:
-    """A signal is moved, or waits; a hook that is gone gets none; and nobody waits for anybody for long."""
+    """A signal is moved, or waits; a hook that is gone gets none; and no statement waits long for another."""
     runs = [await begun(hosts[0]) for _ in range(20)]
 
     async def live(run: Driven) -> None:
@@ -368,7 +370,7 @@ async def test_hosts_match_while_owners_change_their_hooks(hosts: tuple[Store, S
 
 
 @pytest.mark.postgres
-async def test_a_match_skips_what_another_one_holds(fresh_postgres: str) -> None:
+async def test_a_match_skips_rows_that_another_match_has_locked(fresh_postgres: str) -> None:
     first, second = await open_store(fresh_postgres), await open_store(fresh_postgres)
     runs = [await begun(first) for _ in range(2)]
     for number, run in enumerate(runs):
@@ -438,7 +440,7 @@ async def test_bad_hooks_and_broadcasts_are_refused(store: Store) -> None:
     assert await contents(store) == before
 
 
-async def test_a_pair_is_seen_at_a_glance(store: Store) -> None:
+async def test_a_matching_pair_is_reported_in_the_host_snapshot(store: Store) -> None:
     scope = HostScope(HOST, (), (), NOW)
 
     async def has_pairs() -> bool:

@@ -1,4 +1,4 @@
-"""The rows of hosts, their heartbeats, and what one sees of its store at one glance."""
+"""The rows of hosts, their heartbeats, and the snapshots that they return."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def shared(shared_url: str) -> AsyncIterator[Store]:
 
 
 class Beating:
-    """A lifeline in a thread of its own, as a host uses it."""
+    """A heartbeat connection in a thread of its own, as a host uses it."""
 
     def __init__(self, store: Store) -> None:
         line = store.heartbeat_connection()
@@ -60,7 +60,7 @@ async def beating(shared: Store) -> AsyncIterator[Beating]:
     await beating.close()
 
 
-async def test_an_empty_store_shows_nothing(store: Store) -> None:
+async def test_the_snapshot_of_an_empty_store_is_empty(store: Store) -> None:
     glance = await store.host_snapshot(SCOPE)
     store.require_known_schema(glance.schema_version)
     with pytest.raises(SchemaTooNew):
@@ -80,14 +80,16 @@ async def test_a_host_registers_once_and_is_removed(store: Store) -> None:
     assert (await store.host_snapshot(SCOPE)).peers == ()
 
 
-async def test_who_holds_something_is_seen_with_a_row_or_without(store: Store) -> None:
+async def test_owners_of_runs_are_in_the_snapshot_with_or_without_a_row(store: Store) -> None:
     await store.register_host(host())
     await begun(store, owner=HOST)
     await begun(store, owner=OTHER_HOST)
     assert (await store.host_snapshot(SCOPE)).holders == {HOST, OTHER_HOST}
 
 
-async def test_runs_of_nobody_are_seen_by_hosts_that_have_their_program(store: Store) -> None:
+async def test_unowned_runs_are_in_the_snapshot_of_hosts_that_have_their_program(
+    store: Store,
+) -> None:
     await begun(store, owner=None)
     assert (await store.host_snapshot(SCOPE)).has_unowned
     assert not (await store.host_snapshot(HostScope(HOST, (), ("other",), NOW))).has_unowned
@@ -97,7 +99,7 @@ async def test_runs_of_nobody_are_seen_by_hosts_that_have_their_program(store: S
     assert (await store.count_open(None), await store.count_open(HOST)) == (0, 1)
 
 
-async def test_what_is_due_soon_is_seen_by_the_owner_of_its_run(store: Store) -> None:
+async def test_the_next_due_time_is_in_the_snapshot_of_the_runs_owner(store: Store) -> None:
     run = await begun(store, owner=HOST)
     await store.commit(sending(run.message("later", due_at_ms=SCOPE.until_ms + 1)))
     assert (await store.host_snapshot(SCOPE)).next_due_ms is None
@@ -108,7 +110,7 @@ async def test_what_is_due_soon_is_seen_by_the_owner_of_its_run(store: Store) ->
     ).next_due_ms is None
 
 
-async def test_work_is_seen_by_hosts_that_serve_its_queue(store: Store) -> None:
+async def test_work_is_in_the_snapshot_of_hosts_that_serve_its_queue(store: Store) -> None:
     run = await begun(store)
     bundle = Bundle()
     bundle.put_work(run.fence, Work(run.run_id, StepId("root.1"), run.guid("1"), "gpu", NOW + 7))
@@ -123,7 +125,9 @@ async def test_a_store_of_one_process_needs_no_heartbeat() -> None:
     await store.close()
 
 
-async def test_a_beat_is_seen_and_sees(shared: Store, beating: Beating) -> None:
+async def test_a_heartbeat_updates_the_row_and_returns_a_snapshot(
+    shared: Store, beating: Beating
+) -> None:
     await shared.register_host(host())
     await begun(shared, owner=OTHER_HOST)
     for _ in range(2):
@@ -134,7 +138,7 @@ async def test_a_beat_is_seen_and_sees(shared: Store, beating: Beating) -> None:
     assert (await shared.host_snapshot(SCOPE)).peers == (Peer(HOST, 3, 10_000),)
 
 
-async def test_without_a_row_there_is_no_beat(shared: Store, beating: Beating) -> None:
+async def test_a_host_without_a_row_gets_no_heartbeat(shared: Store, beating: Beating) -> None:
     assert await beating.beat() is None
     await shared.register_host(host())
     assert await beating.beat() is not None
@@ -143,14 +147,16 @@ async def test_without_a_row_there_is_no_beat(shared: Store, beating: Beating) -
     assert (await shared.host_snapshot(SCOPE)).peers == ()
 
 
-async def test_a_name_that_no_store_keeps_is_refused(shared: Store, beating: Beating) -> None:
+async def test_a_host_name_that_a_store_can_not_keep_is_refused(
+    shared: Store, beating: Beating
+) -> None:
     with pytest.raises(InputError, match="NUL"):
         await beating.beat(HostScope(HostId("a\0b"), (), (), NOW))
     with pytest.raises(InputError, match="NUL"):
         await shared.register_host(host(HostId("a\0b")))
 
 
-async def test_a_beat_waits_for_a_writer_and_not_for_ever(tmp_path: Path) -> None:
+async def test_a_heartbeat_waits_for_a_writer_up_to_a_limit(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path}/store.db")
     await store.register_host(host())
     beating = Beating(store)
@@ -187,7 +193,7 @@ async def test_heartbeats_alone_do_not_make_the_log_grow_for_ever(
 
 
 @pytest.mark.postgres
-async def test_a_beat_connects_again_after_a_loss(fresh_postgres: str) -> None:
+async def test_a_heartbeat_reconnects_after_a_lost_connection(fresh_postgres: str) -> None:
     store = await open_store(fresh_postgres)
     await store.register_host(host())
     beating = Beating(store)
@@ -205,7 +211,7 @@ async def test_a_beat_connects_again_after_a_loss(fresh_postgres: str) -> None:
 
 
 @pytest.mark.postgres
-async def test_a_host_that_is_paused_in_a_commit_does_not_hold_up_a_takeover(
+async def test_a_host_that_is_paused_in_a_commit_does_not_block_a_takeover(
     fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "MAX_PAUSE_MS", 300)

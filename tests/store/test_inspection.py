@@ -1,4 +1,4 @@
-"""Nothing that is changed behind the books' back escapes `audit` and `verify`."""
+"""`audit` and `verify` find every change that was made behind the store's back."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("tampering")
 
 
 async def three_runs(store: Store) -> Driven:
-    """Three runs of ten entries or so; the one in the middle is tampered with."""
+    """Three runs of about ten entries; the tests damage the one in the middle."""
     runs = [await begun(store) for _ in range(3)]
     for run in runs:
         await store.commit(run.step())
@@ -72,7 +72,7 @@ async def test_a_wrong_status_is_named(store: Store) -> None:
 
 
 @pytest.mark.parametrize("seq", [0, 5, 11])
-async def test_a_dropped_entry_is_named_by_both(store: Store, seq: int) -> None:
+async def test_a_dropped_entry_is_named_by_audit_and_verify(store: Store, seq: int) -> None:
     run = await three_runs(store)
     await raw(store, f"DELETE FROM {{}}event WHERE run_id = '{run.run_id}' AND seq = {seq}")
     assert places((await verify_store(store)).findings) == {("entry_missing", run.run_id, seq)}
@@ -119,7 +119,7 @@ async def test_a_dropped_run_leaves_orphans_that_are_named(store: Store) -> None
     assert places((await audit_store(store)).findings) == {("run_missing", run.run_id, 11)}
 
 
-async def test_an_entry_too_many_is_named(store: Store) -> None:
+async def test_a_surplus_entry_is_named(store: Store) -> None:
     run = await three_runs(store)
     await raw(
         store,
@@ -130,7 +130,7 @@ async def test_an_entry_too_many_is_named(store: Store) -> None:
     assert ("entry_surplus", run.run_id, 12) in places((await verify_store(store)).findings)
 
 
-async def test_another_runs_journal_does_not_pass(store: Store) -> None:
+async def test_the_journal_of_another_run_is_found(store: Store) -> None:
     run = await three_runs(store)
     stranger = Driven()
     await raw(
@@ -141,7 +141,7 @@ async def test_another_runs_journal_does_not_pass(store: Store) -> None:
     assert ("entry_missing", run.run_id, 0) in found
 
 
-async def test_erased_payloads_do_not_disturb_either(store: Store) -> None:
+async def test_erased_payloads_pass_audit_and_verify(store: Store) -> None:
     run = await three_runs(store)
     assert await store.erase_payloads(run.run_id, 0, 12) == 6
     assert (await audit_store(store)).is_clean
@@ -149,7 +149,7 @@ async def test_erased_payloads_do_not_disturb_either(store: Store) -> None:
     assert all(entry.payload is None for entry in await store.entries(run.run_id))
 
 
-async def test_heads_are_given_for_anchoring(store: Store) -> None:
+async def test_verify_returns_heads_for_anchoring(store: Store) -> None:
     run = await three_runs(store)
     heads = {seen.run_id: seen.head async for seen in verify_runs(store)}
     assert heads[run.run_id] == run.journal.head
@@ -202,7 +202,7 @@ async def test_damage_is_found_and_does_not_stop_the_inspection(store: Store, da
     assert all(report.runs == 3 for report in reports), "every run was looked at"
 
 
-async def test_text_that_is_not_text_is_found(tmp_path: Path) -> None:
+async def test_invalid_text_in_a_row_is_found(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path}/store.db")
     await three_runs(store)
     await raw(store, "UPDATE {}event SET body = CAST(x'ff' AS TEXT) WHERE seq = 5")

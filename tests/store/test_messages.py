@@ -68,7 +68,7 @@ async def test_a_message_stays_until_it_is_acknowledged(store: Store) -> None:
 
 
 async def test_a_late_message_with_an_early_arrival_is_found(store: Store) -> None:
-    """Commit order is not arrival order, so nothing may be remembered as a mark."""
+    """Commit order is not arrival order, so a reader can't remember a position."""
     run = await begun(store)
     seen = run.message("b", arrival=20)
     await store.commit(sending(seen))
@@ -121,7 +121,7 @@ async def test_a_marked_message_stays_out_of_delivery_with_its_reason(
     assert await due(store) == [other]
 
 
-async def test_messages_are_delivered_for_my_runs_and_for_those_that_are_over(
+async def test_messages_are_due_for_a_hosts_own_runs_and_for_closed_runs(
     store: Store,
 ) -> None:
     mine, over = await begun(store), await begun(store, owner=None)
@@ -142,7 +142,7 @@ async def test_a_message_follows_its_run_to_a_new_owner(store: Store) -> None:
     assert len(await store.due_messages(OTHER_HOST, NOW, 10)) == 1
 
 
-async def test_a_message_may_come_before_its_run(store: Store) -> None:
+async def test_a_message_may_be_sent_before_its_run_exists(store: Store) -> None:
     run = Driven()
     message = run.message("early")
     await store.commit(sending(message))
@@ -159,7 +159,7 @@ async def test_a_message_does_not_touch_the_row_of_its_run(store: Store) -> None
     await store.commit(run.step())
 
 
-async def test_the_same_words_to_two_runs_are_two_messages(store: Store) -> None:
+async def test_the_same_parts_sent_to_two_runs_are_two_messages(store: Store) -> None:
     first, second = await begun(store), await begun(store)
     await store.commit(sending(first.message("approve"), second.message("approve")))
     await store.commit(delivered(first, "approve"))
@@ -172,7 +172,9 @@ async def test_a_message_can_be_sent_and_taken_in_by_one_bundle(store: Store) ->
     assert await store.messages(run.run_id) == []
 
 
-async def test_the_next_due_time_is_the_earliest_of_my_runs_and_of_nobodys(store: Store) -> None:
+async def test_the_next_due_time_is_the_earliest_of_a_hosts_own_and_unowned_runs(
+    store: Store,
+) -> None:
     mine, nobodys = await begun(store), await begun(store, owner=None)
     theirs = await begun(store, owner=OTHER_HOST)
     assert await store.next_due(HOST) is None
@@ -185,7 +187,7 @@ async def test_the_next_due_time_is_the_earliest_of_my_runs_and_of_nobodys(store
     assert await store.next_due(OTHER_HOST) == NOW - 5
 
 
-async def test_what_is_not_delivered_any_more_is_not_due_next(store: Store) -> None:
+async def test_a_message_that_is_no_longer_delivered_is_not_due_next(store: Store) -> None:
     run, absent = await begun(store), Driven()
     await store.commit(sending(run.message("a"), run.message("b", due_at_ms=NOW + 5)))
     await store.commit(sending(absent.message("no such run", due_at_ms=NOW - 5)))

@@ -1,4 +1,4 @@
-"""Stores that can't be opened: each a typed error that names the place, and nothing is changed."""
+"""Stores that can't be opened: each raises a typed error that names the place, and nothing is changed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ async def refused(url: str, kind: type[PerdureError]) -> PerdureError:
 
 @contextmanager
 def unchanged(path: Path) -> Iterator[None]:
-    """The file is byte for byte what it was, and nothing stands beside it that was not there."""
+    """The file is unchanged byte for byte, and no file was added beside it."""
     before = digest_of_file(str(path)), sorted(path.parent.iterdir())
     yield
     assert (digest_of_file(str(path)), sorted(path.parent.iterdir())) == before
@@ -88,7 +88,7 @@ async def test_a_refused_url_does_not_show_its_password() -> None:
     assert "mysql://me:***@host/db" in error.what
 
 
-async def test_an_option_of_the_url_that_is_no_number_is_refused() -> None:
+async def test_a_url_option_that_must_be_a_number_is_refused_otherwise() -> None:
     error = await refused("postgresql://h/db?statement_cache_size=many", InvalidUrl)
     assert_typed(error, "invalid-url", "'many'")
 
@@ -150,9 +150,7 @@ async def test_a_database_of_another_program_can_be_adopted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("adopt", ["", "?adopt=true"])
-async def test_tables_by_our_names_that_we_did_not_make_are_refused(
-    tmp_path: Path, adopt: str
-) -> None:
+async def test_foreign_tables_with_perdures_names_are_refused(tmp_path: Path, adopt: str) -> None:
     path = database(tmp_path / "app.db", "CREATE TABLE perdure_run (id)")
     with unchanged(path):
         error = await refused(f"sqlite:///{path}{adopt}", NotOurDatabase)
@@ -172,9 +170,7 @@ async def test_tables_by_our_names_that_we_did_not_make_are_refused(
     ],
     ids=["columns", "empty", "rows", "type"],
 )
-async def test_a_meta_table_that_is_not_ours_is_refused(
-    tmp_path: Path, statements: tuple[str, ...]
-) -> None:
+async def test_a_foreign_meta_table_is_refused(tmp_path: Path, statements: tuple[str, ...]) -> None:
     path = database(tmp_path / "app.db", *statements)
     with unchanged(path):
         error = await refused(f"sqlite:///{path}", NotOurDatabase)
@@ -205,8 +201,8 @@ async def test_a_wrong_schema_version_is_refused(tmp_path: Path, change: str) ->
     assert_typed(error, "not-our-database", str(path), "version")
 
 
-async def test_a_refused_file_can_be_opened_once_it_is_mended(tmp_path: Path) -> None:
-    """A failed opening leaves no descriptor behind that would pass for a stranger's."""
+async def test_a_refused_file_can_be_opened_once_it_is_fixed(tmp_path: Path) -> None:
+    """A failed opening leaves no descriptor that would count as foreign."""
     path = database(tmp_path / "app.db", "CREATE TABLE orders (id)")
     error = await refused(f"sqlite:///{path}", NotOurDatabase)
     database(path, "DROP TABLE orders")
@@ -215,7 +211,7 @@ async def test_a_refused_file_can_be_opened_once_it_is_mended(tmp_path: Path) ->
 
 
 @pytest.mark.postgres
-async def test_a_postgres_that_is_not_there_is_refused() -> None:
+async def test_an_unreachable_postgres_is_refused() -> None:
     error = await refused("postgresql://me:hunter2@127.0.0.1:1/db", StoreUnavailable)
     assert_typed(error, "store-unavailable", "postgresql://127.0.0.1:1/db")
     assert "hunter2" not in str(error)
@@ -223,7 +219,7 @@ async def test_a_postgres_that_is_not_there_is_refused() -> None:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("port", ["abc", "99999"])
-async def test_a_port_that_is_none_is_refused(port: str) -> None:
+async def test_an_invalid_port_is_refused(port: str) -> None:
     error = await refused(f"postgresql://127.0.0.1:{port}/db", StoreUnavailable)
     assert_typed(error, "store-unavailable", port)
 
@@ -285,7 +281,7 @@ async def execute(url: str, *statements: str) -> None:
     ],
     ids=["table", "columns", "empty", "type"],
 )
-async def test_a_schema_by_our_name_that_we_did_not_make_is_refused(
+async def test_a_foreign_schema_with_perdures_name_is_refused(
     fresh_postgres: str, statements: tuple[str, ...]
 ) -> None:
     await execute(fresh_postgres, "CREATE SCHEMA perdure", *statements)
@@ -332,14 +328,14 @@ async def test_a_user_that_may_not_make_tables_is_refused(fresh_postgres: str) -
 
 
 @pytest.mark.postgres
-async def test_an_empty_schema_by_our_name_is_used(fresh_postgres: str) -> None:
+async def test_an_empty_schema_with_perdures_name_is_used(fresh_postgres: str) -> None:
     await execute(fresh_postgres, "CREATE SCHEMA perdure")
     store = await open_store(fresh_postgres)
     await begun(store)
     await store.close()
 
 
-async def test_a_store_has_a_name_for_people_without_credentials(tmp_path: Path) -> None:
+async def test_the_name_of_a_store_shows_no_credentials(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path}/store.db")
     assert store.name == f"sqlite:///{tmp_path}/store.db"
     await store.close()

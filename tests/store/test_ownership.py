@@ -1,4 +1,4 @@
-"""Who takes runs learns of every run that it took, whatever goes wrong on the way."""
+"""A host that takes runs learns of every run that it took, whatever fails meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -46,7 +46,7 @@ async def assert_known(store: PostgresStore, taken: list[Any], runs: list[RunId]
 
 
 def raising_first(*errors: Exception) -> Callable[[Any], Any]:
-    """What is asked fails with each of these once, and then goes on as it was."""
+    """Make the next reads fail with each of these errors once; later ones succeed."""
     left = list(errors)
 
     def around(real: Any) -> Any:
@@ -72,7 +72,7 @@ def raising_first(*errors: Exception) -> Callable[[Any], Any]:
     ],
     ids=lambda errors: "-".join(type(error).__name__ for error in errors),
 )
-async def test_a_take_in_doubt_is_looked_for_until_the_server_tells(
+async def test_a_takeover_in_doubt_is_looked_up_until_the_server_answers(
     postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch, errors: tuple[Exception, ...]
 ) -> None:
     runs = await begin(postgres, 3)
@@ -81,7 +81,7 @@ async def test_a_take_in_doubt_is_looked_for_until_the_server_tells(
     await assert_known(postgres, await postgres.take_over(HOST, OTHER_HOST, 2), runs[:2])
 
 
-async def test_a_take_in_doubt_outlasts_a_server_that_lets_nobody_in(
+async def test_a_takeover_in_doubt_outlasts_a_server_that_refuses_connections(
     postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = await begin(postgres, 3)
@@ -91,10 +91,10 @@ async def test_a_take_in_doubt_outlasts_a_server_that_lets_nobody_in(
     await assert_known(postgres, await postgres.take_over(HOST, OTHER_HOST, 2), runs[:2])
 
 
-async def test_a_lock_that_is_not_free_in_time_does_not_end_the_doubt(
+async def test_a_lock_timeout_leaves_a_takeover_in_doubt(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
-    """The same with a real server: who looks has to wait for a lock, and is not allowed to wait for long."""
+    """The same with a real server: the read waits for a lock and hits the lock timeout."""
     runs = await begin(postgres, 2)
     other = await asyncpg.connect(fresh_postgres)
     await other.execute(
@@ -119,7 +119,7 @@ async def test_a_lock_that_is_not_free_in_time_does_not_end_the_doubt(
         await other.close()
 
 
-async def test_a_take_that_fails_after_one_that_did_not_land_took_nothing(
+async def test_a_failed_takeover_after_an_uncommitted_one_takes_nothing(
     postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = await begin(postgres, 2)
@@ -143,10 +143,10 @@ async def test_a_take_that_fails_after_one_that_did_not_land_took_nothing(
     await assert_known(postgres, await postgres.take_over(HOST, OTHER_HOST, 2), runs)
 
 
-async def test_every_commit_of_a_take_may_be_lost_one_after_the_other(
+async def test_a_takeover_survives_several_lost_commits_in_a_row(
     postgres: PostgresStore,
 ) -> None:
-    """The first two do not come about; the third does, and nobody hears of it."""
+    """The first two commits fail; the third succeeds, and its answer is lost."""
     runs = await begin(postgres, 3)
 
     async def lose_then_lose_again(_: Failing, __: Any) -> None:
@@ -161,7 +161,7 @@ async def test_every_commit_of_a_take_may_be_lost_one_after_the_other(
     await assert_known(postgres, await postgres.take_over(HOST, OTHER_HOST, 2), runs[:2])
 
 
-async def test_a_commit_that_the_server_refuses_took_nothing_and_is_told(
+async def test_a_takeover_that_the_server_refuses_takes_nothing_and_raises(
     postgres: PostgresStore,
 ) -> None:
     await begin(postgres, 1)
@@ -176,7 +176,7 @@ async def test_a_commit_that_the_server_refuses_took_nothing_and_is_told(
     assert await postgres.open_runs(OTHER_HOST) == []
 
 
-async def test_a_store_that_closes_does_not_wait_for_a_take_in_doubt(
+async def test_a_store_that_closes_does_not_wait_for_a_takeover_in_doubt(
     postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await begin(postgres, 1)

@@ -1,4 +1,4 @@
-"""Runs that are not advanced, and why."""
+"""Parked runs, and the reasons."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ async def test_a_run_is_parked_and_unparked(store: Store) -> None:
     assert await parked(store, run) is None
 
 
-async def test_why_a_run_is_parked_is_read_wherever_runs_are_read(store: Store) -> None:
+async def test_every_read_of_a_run_returns_why_it_is_parked(store: Store) -> None:
     run = Driven(key="order-42")
     await store.commit(together(run.start(), parking(run, WHY)))
     by_key = await store.run_by_key("", "checkout", "order-42")
@@ -58,12 +58,12 @@ async def test_a_stale_owner_parks_nothing(store: Store) -> None:
     assert await contents(store) == before
 
 
-async def test_a_run_that_is_not_there_is_not_parked(store: Store) -> None:
+async def test_an_unknown_run_is_not_parked(store: Store) -> None:
     with pytest.raises(UnknownRun):
         await store.commit(parking(Driven(run_id=some_run_id()), WHY))
 
 
-async def test_parking_changes_nothing_else_and_the_run_goes_on(store: Store) -> None:
+async def test_a_parked_run_keeps_its_books_and_can_advance(store: Store) -> None:
     run = await begun(store)
     before = await store.run(run.run_id)
     await store.commit(parking(run, WHY))
@@ -80,7 +80,7 @@ async def test_steps_leave_a_parked_run_parked(store: Store) -> None:
     assert await parked(store, run) == WHY
 
 
-async def test_of_a_group_the_last_word_on_parking_counts(store: Store) -> None:
+async def test_the_last_park_or_unpark_of_a_group_counts(store: Store) -> None:
     first, second = await begun(store), await begun(store)
     words = [
         parking(first, "one"),

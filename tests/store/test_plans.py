@@ -1,4 +1,4 @@
-"""Statements that a host runs again and again: what they touch does not grow with the store."""
+"""Frequent statements of a host: what they read does not grow with the store."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -57,14 +57,14 @@ SELECT 'r_' || (100000 + i), 's', 'wait', CASE WHEN i % 2 = 0 THEN 'r_box' ELSE 
 """
 
 STEPS = 1000
-"""Of SQLite's machine: a scan takes at least one for each row."""
+"""Steps of SQLite's machine: a scan takes at least one for each row."""
 
 PAGES = 100
-"""Of Postgres: a scan of one index of all these rows takes more."""
+"""Pages of Postgres: a scan of one index of all these rows reads more."""
 
 
 class Query(NamedTuple):
-    """A call of the store, what it must return, and the statement behind it as Postgres takes it."""
+    """A call of the store, its expected result, and the statement behind it with Postgres parameters."""
 
     call: Callable[[Store], Awaitable[object]]
     result: object
@@ -136,7 +136,7 @@ async def set_timers(store: Store, at_ms: int) -> None:
 
 
 async def cost(store: Store, query: Query) -> int:
-    """How much a query touches: in steps of SQLite's machine, or in pages of Postgres."""
+    """What a query reads: in steps of SQLite's machine, or in pages of Postgres."""
     if isinstance(store, SqliteStore):
         steps = 0
 
@@ -145,7 +145,7 @@ async def cost(store: Store, query: Query) -> int:
             steps += 1
             return False
 
-        # Once before: to read the schema after a change takes steps too.
+        # Once before: reading the schema after a change takes steps too.
         await query.call(store)
         await store._reader.run(lambda c: c.set_progress_handler(count, 1))
         await query.call(store)
@@ -167,7 +167,7 @@ def limit(store: Store) -> int:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-async def test_what_a_host_asks_often_does_not_scan(store: Store, name: str) -> None:
+async def test_frequent_statements_of_a_host_do_not_scan(store: Store, name: str) -> None:
     query = QUERIES[name]
     await fill(store)
     assert await query.call(store) == query.result
@@ -176,16 +176,16 @@ async def test_what_a_host_asks_often_does_not_scan(store: Store, name: str) -> 
     assert await cost(store, query) < limit(store)
 
 
-async def test_a_scan_would_be_seen(store: Store) -> None:
+async def test_a_scan_is_detected(store: Store) -> None:
     await fill(store)
     query = Query(lambda s: s.open_runs(HOST, limit=MANY), [], "select_open_runs", ("", MANY, HOST))
     assert await cost(store, query) > limit(store)
 
 
-async def test_due_messages_do_not_scan_though_statistics_say_that_all_are_due(
+async def test_due_messages_do_not_scan_even_if_statistics_say_that_all_are_due(
     store: Store,
 ) -> None:
-    """Statistics are from a time before now, and know nothing of what comes after it."""
+    """The statistics are older than these rows."""
     await fill(store, timers_at_ms=NOW - 3_600_000)
     await raw(store, "ANALYZE")
     await raw(store, "DELETE FROM {}message WHERE kind = 'timer'")
@@ -225,7 +225,7 @@ async def test_order_is_found_by_its_index_however_many_messages_are_pending(sto
     last, _, _ = (await store.messages(CROWDED))[-1]
     assert last.guid == message_guid(CROWDED, "last")
     assert last.arrival == MANY + 1
-    if isinstance(store, PostgresStore):  # SQLite is told which index to use
+    if isinstance(store, PostgresStore):  # The statement names the index for SQLite
         assert await cost(store, ENQUEUE) < limit(store)
         await raw(store, "ANALYZE")
         assert await cost(store, ENQUEUE) < limit(store)

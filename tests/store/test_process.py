@@ -1,4 +1,4 @@
-"""What belongs to one process, after a fork."""
+"""Objects that belong to one process, after a fork."""
 
 import os
 
@@ -28,7 +28,7 @@ def test_bound_object_is_not_freed_in_a_forked_child() -> None:
         os._exit(0)
     os.waitpid(pid, 0)
     os.close(writer)
-    # By the parent both, by the child only the one that is not bound.
+    # The parent frees both, the child only the one that is not bound.
     assert os.read(reader, 100) == b"closed" * 3
     os.close(reader)
 

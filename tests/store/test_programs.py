@@ -1,4 +1,4 @@
-"""Programs that are deployed, and which version is active."""
+"""Deployed programs, and which version is active."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ async def test_versions_are_deployed_and_read_back(store: Store) -> None:
     assert await store.program("nothing") is None
 
 
-async def test_none_is_active_until_it_is_activated(store: Store) -> None:
+async def test_no_version_is_active_until_it_is_activated(store: Store) -> None:
     await deploy(store, "1")
     assert await store.program("checkout") is None
     await store.activate_program("checkout", "1")
@@ -64,7 +64,7 @@ async def test_one_version_of_each_program_is_active(store: Store) -> None:
     assert await active(store) == [("billing", "2"), ("checkout", "2")]
 
 
-async def test_the_same_version_again_changes_nothing(store: Store) -> None:
+async def test_deploying_the_same_version_again_changes_nothing(store: Store) -> None:
     await deploy(store, "1")
     await store.activate_program("checkout", "1")
     before = await contents(store)
@@ -82,7 +82,7 @@ async def test_a_version_that_has_another_digest_is_refused(store: Store) -> Non
     assert await contents(store) == before
 
 
-async def test_several_are_deployed_together_or_not_at_all(store: Store) -> None:
+async def test_several_programs_are_deployed_together_or_not_at_all(store: Store) -> None:
     await deploy(store, "2")
     before = await contents(store)
     others = [new("1"), new("1", "billing"), new("3", "shipping")]
@@ -100,17 +100,17 @@ async def test_several_are_deployed_together_or_not_at_all(store: Store) -> None
     await store.deploy_programs([], NOW)
 
 
-async def test_of_two_in_one_go_that_are_one_version_none_is_deployed(store: Store) -> None:
+async def test_two_programs_of_one_version_are_not_deployed_together(store: Store) -> None:
     before = await contents(store)
     with pytest.raises(VersionExists):
         await store.deploy_programs([new("1"), NewProgram("checkout", "1", "another", "{}")], NOW)
     assert await contents(store) == before
 
 
-async def test_hosts_that_deploy_the_same_in_different_order_do_not_wait_for_each_other(
+async def test_hosts_that_deploy_the_same_programs_in_different_order_do_not_deadlock(
     hosts: tuple[Store, Store],
 ) -> None:
-    # Postgres takes a second to find that two wait for each other, and ends one of them.
+    # Postgres takes a second to detect a deadlock, and then ends one of the two.
     async with asyncio.timeout(60):
         for number in range(30):
             programs = [new(f"{number}", name) for name in ("a", "b", "c", "d")]
@@ -144,7 +144,7 @@ async def test_activations_of_each_version_are_counted(store: Store) -> None:
     assert counts == {"1": (2, True), "2": (1, False), "3": (0, False)}
 
 
-async def test_what_is_known_is_not_read_again(store: Store) -> None:
+async def test_programs_with_known_digests_are_not_read_again(store: Store) -> None:
     for version in ("1", "2"):
         await deploy(store, version)
     await deploy(store, "1", name="billing")
@@ -159,7 +159,7 @@ async def test_what_is_known_is_not_read_again(store: Store) -> None:
     assert await store.deployed([], "nothing") == []
 
 
-async def test_each_change_is_seen_at_a_glance(store: Store) -> None:
+async def test_each_deployment_and_activation_changes_the_host_snapshot(store: Store) -> None:
     scope = HostScope(HostId("here"), (), (), NOW)
     seen = [(await store.host_snapshot(scope)).deployments]
 
@@ -235,7 +235,7 @@ async def test_of_hosts_that_deploy_one_version_at_once_one_wins(
 
 
 @pytest.mark.usefixtures("tampering")
-async def test_the_database_lets_no_second_version_be_active(store: Store) -> None:
+async def test_the_database_refuses_a_second_active_version(store: Store) -> None:
     for version in ("1", "2"):
         await deploy(store, version)
     await store.activate_program("checkout", "1")
@@ -243,7 +243,7 @@ async def test_the_database_lets_no_second_version_be_active(store: Store) -> No
         await raw(store, "UPDATE {}program SET is_active = 1")
 
 
-async def test_what_no_store_can_keep_is_not_deployed(store: Store) -> None:
+async def test_a_program_that_a_store_can_not_keep_is_not_deployed(store: Store) -> None:
     before = await contents(store)
     for bad in (("a\0b", "1", "d", "{}"), ("a", "1\udc80", "d", "{}"), ("a", "1", "d", "\0")):
         with pytest.raises(InputError):

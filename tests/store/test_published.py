@@ -33,9 +33,7 @@ async def test_published_values_read_back_by_name(store: Store) -> None:
 
 
 @pytest.mark.parametrize("by", [None, TaskHolder(HOST)], ids=["the run", "a task"])
-async def test_of_two_values_the_one_that_commits_last_counts(
-    store: Store, by: TaskHolder | None
-) -> None:
+async def test_the_value_that_commits_last_counts(store: Store, by: TaskHolder | None) -> None:
     run_id = (await begun(store)).run_id
     for payload, at_ms in ((b"1", NOW), (b"2", NOW - 5), (b"3", NOW + 5), (b"4", 0)):
         await store.commit(publishing(run_id, ("progress", payload, at_ms), by=by))
@@ -48,7 +46,7 @@ async def test_a_value_that_is_sent_again_replaces_only_an_older_one(
 ) -> None:
     run_id = (await begun(store)).run_id
     await store.commit(publishing(run_id, ("progress", b"1", NOW), by=by))
-    # A clock that was set back: the time of the name stays.
+    # After a clock was set back, the time of the name stays.
     await store.commit(publishing(run_id, ("progress", b"2", NOW - 5), by=by))
     for payload, at_ms, kept in (
         (b"earlier", NOW - 1, b"2"),
@@ -89,7 +87,7 @@ async def test_an_old_value_that_is_sent_again_in_a_group_does_not_replace_a_new
     assert await store.published(run_id) == {"progress": b"new"}
 
 
-async def test_a_value_that_is_published_with_a_warm_step_is_there(store: Store) -> None:
+async def test_a_value_published_in_the_bundle_of_a_warm_step_is_stored(store: Store) -> None:
     run = await begun(store)
     await store.commit(together(run.step(), publishing(run.run_id, ("progress", b"1", NOW))))
     assert await store.published(run.run_id) == {"progress": b"1"}
@@ -101,7 +99,7 @@ async def test_one_bundle_may_publish_a_name_twice(store: Store) -> None:
     assert await store.published(run_id) == {"a": b"2"}
 
 
-async def test_anyone_may_publish_and_the_row_of_the_run_is_not_touched(store: Store) -> None:
+async def test_publishing_needs_no_fence_and_does_not_change_the_runs_row(store: Store) -> None:
     run = await begun(store)
     await store.take_over(HOST, OTHER_HOST, 10)
     before = await store.run(run.run_id)
@@ -110,7 +108,7 @@ async def test_anyone_may_publish_and_the_row_of_the_run_is_not_touched(store: S
     assert await store.run(run.run_id) == before
 
 
-async def test_what_a_rejected_bundle_publishes_is_not_there(store: Store) -> None:
+async def test_values_of_a_rejected_bundle_are_not_stored(store: Store) -> None:
     run = await begun(store)
     await store.take_over(HOST, OTHER_HOST, 10)
     with pytest.raises(StaleFence):
@@ -146,7 +144,7 @@ async def says(store: Store, run: Driven, by: TaskHolder, value: bytes, at_ms: i
     await store.commit(publishing(run.run_id, ("progress", value, at_ms), by=by))
 
 
-async def test_only_the_owner_of_a_run_publishes_what_its_tasks_say(store: Store) -> None:
+async def test_only_the_owner_of_a_run_publishes_values_of_its_tasks(store: Store) -> None:
     run = await begun(store)
     await says(store, run, TaskHolder(HOST), b"mine")
     await says(store, run, TaskHolder(OTHER_HOST), b"not its own", NOW + 1)
@@ -158,14 +156,14 @@ async def test_only_the_owner_of_a_run_publishes_what_its_tasks_say(store: Store
     assert await store.published(run.run_id) == {"progress": b"of the host that has it"}
 
 
-async def test_what_a_task_says_when_its_run_is_over_is_not_published(store: Store) -> None:
+async def test_a_task_of_a_closed_run_publishes_nothing(store: Store) -> None:
     run = await begun(store)
     await store.commit(run.finish())
     await says(store, run, TaskHolder(HOST), b"late")
     assert await store.published(run.run_id) == {}
 
 
-async def test_what_a_task_says_is_there_when_its_run_ends_with_the_same_commit(
+async def test_a_tasks_value_is_stored_if_its_run_ends_in_the_same_commit(
     store: Store,
 ) -> None:
     run = await begun(store)
@@ -181,7 +179,7 @@ async def claimed(store: Store, run: Driven, host: HostId, at_ms: int = NOW) -> 
     return claim.token
 
 
-async def test_whoever_has_claimed_a_task_publishes_what_it_says(store: Store) -> None:
+async def test_the_host_that_has_claimed_a_task_publishes_its_values(store: Store) -> None:
     run, step = await begun(store, owner=OTHER_HOST), StepId("root.9")
     queued = Bundle()
     queued.put_work(run.fence, run.work(step))
@@ -204,7 +202,7 @@ async def test_whoever_has_claimed_a_task_publishes_what_it_says(store: Store) -
     assert await store.published(run.run_id) == {"progress": b"second"}
 
 
-async def test_what_is_not_published_takes_no_other_value_with_it(store: Store) -> None:
+async def test_an_ignored_value_does_not_prevent_others_in_the_group(store: Store) -> None:
     run = await begun(store)
     lost = TaskHolder(HOST, StepId("root.9"))
     own = together(run.step(), publishing(run.run_id, ("progress", b"own", NOW)))

@@ -1,4 +1,4 @@
-"""Nodes of graphs that wait for their predecessors, and the values that wait for them."""
+"""Nodes of graphs that wait for their predecessors, and their stored values."""
 
 import asyncio
 import random
@@ -55,7 +55,7 @@ def tracking(run: Driven, required: int = 3, resolved: int = 1, step: StepId = J
 
 
 async def outcomes(store: Store, *bundles: Bundle) -> list[type[BaseException] | None]:
-    """All handed over before the first is written: one group."""
+    """Submit all before the first is written: one group."""
     found = await asyncio.gather(*map(store.commit, bundles), return_exceptions=True)
     for outcome in found:
         assert outcome is None or isinstance(outcome, CommitRejected)
@@ -75,7 +75,7 @@ async def test_resolved_predecessors_are_counted(store: Store) -> None:
     assert await store.readiness(other.run_id) == []
 
 
-async def test_what_is_delivered_waits_in_order(store: Store) -> None:
+async def test_delivered_values_wait_in_order(store: Store) -> None:
     run, other = await begun(store), await begun(store)
     bundle = tracking(run)
     for position in (2, NO_ITEM, 0):
@@ -95,7 +95,7 @@ async def test_what_is_delivered_waits_in_order(store: Store) -> None:
     assert await store.inbox(other.run_id) == []
 
 
-async def test_a_node_that_is_ready_leaves_nothing(store: Store) -> None:
+async def test_a_node_that_is_ready_leaves_no_rows(store: Store) -> None:
     run, other = await begun(store), await begun(store)
     for driven in (run, other):
         for step in (JOIN, OTHER):
@@ -110,7 +110,7 @@ async def test_a_node_that_is_ready_leaves_nothing(store: Store) -> None:
     assert len(await store.readiness(other.run_id)) == len(await store.inbox(other.run_id)) == 2
 
 
-async def test_to_be_ready_without_having_waited_changes_nothing(store: Store) -> None:
+async def test_a_node_that_never_waited_becomes_ready_without_a_change(store: Store) -> None:
     run = await begun(store)
     before = await contents(store)
     bundle = Bundle()
@@ -137,8 +137,8 @@ async def test_a_node_that_is_reached_and_ready_at_once_costs_what_a_step_does(
     assert await store.readiness(run.run_id) == []
 
 
-async def test_what_comes_for_a_node_after_it_was_ready_waits(store: Store) -> None:
-    """A cycle leads back to it."""
+async def test_values_that_arrive_after_a_node_was_ready_wait(store: Store) -> None:
+    """A cycle returns to it."""
     run = await begun(store)
     bundle = tracking(run, 1, 1)
     bundle.deliver(run.fence, JOIN, SOURCE, "a", 0, b"old")
@@ -150,7 +150,7 @@ async def test_what_comes_for_a_node_after_it_was_ready_waits(store: Store) -> N
     assert await store.inbox(run.run_id) == [InboxRow(JOIN, SOURCE, "a", 0, b"new")]
 
 
-async def test_the_end_of_a_run_takes_all_that_waits(store: Store) -> None:
+async def test_the_end_of_a_run_deletes_all_its_waiting_rows(store: Store) -> None:
     run, other = await begun(store), await begun(store)
     for driven in (run, other):
         bundle = tracking(driven)
@@ -202,7 +202,9 @@ async def test_a_wrong_count_within_a_bundle_is_refused_where_it_is_made(store: 
     assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 2, 1)]
 
 
-async def test_counts_of_a_group_are_summed_and_who_counts_too_far_leaves_it(store: Store) -> None:
+async def test_counts_of_a_group_are_summed_and_a_bundle_that_exceeds_them_is_rejected(
+    store: Store,
+) -> None:
     run, other = await begun(store), await begun(store)
     await store.commit(tracking(run, 5, 1))
     good = [tracking(run, 5, 2), tracking(other, 2, 1), tracking(run, 5, 1), tracking(other, 2, 1)]
@@ -243,7 +245,7 @@ async def test_a_node_of_a_group_may_be_ready_and_reached_again(store: Store) ->
     assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 4, 4)]
 
 
-async def test_a_stale_owner_changes_nothing_that_waits(store: Store) -> None:
+async def test_a_stale_owner_changes_no_waiting_rows(store: Store) -> None:
     run = await begun(store)
     bundle = tracking(run)
     bundle.deliver(run.fence, JOIN, SOURCE, "a", 0, b"1")
@@ -275,8 +277,8 @@ async def test_a_value_that_is_delivered_twice_is_refused(store: Store) -> None:
     assert await store.readiness(run.run_id) == [ReadinessRow(JOIN, 3, 1)]
 
 
-async def test_what_is_counted_comes_with_entries_that_tell_the_same(store: Store) -> None:
-    """Else nobody could tell, after a lost connection, whether it was counted."""
+async def test_counts_are_refused_without_entries_of_their_run(store: Store) -> None:
+    """Otherwise a host could not find out, after a lost connection, whether it was counted."""
     run = await begun(store)
     before = await contents(store)
     attempts: list[Callable[[Bundle], object]] = [
@@ -375,14 +377,16 @@ async def test_the_longest_names_and_the_largest_value_wait(store: Store) -> Non
 
 
 @pytest.mark.parametrize("resolved", [0, -1])
-async def test_a_node_is_tracked_for_what_is_resolved(store: Store, resolved: int) -> None:
+async def test_a_node_is_tracked_with_at_least_one_resolved_predecessor(
+    store: Store, resolved: int
+) -> None:
     run = await begun(store)
     with pytest.raises(InputError) as caught:
         tracking(run, 3, resolved)
     assert_typed(caught.value, "input", str(resolved), JOIN)
 
 
-async def test_a_position_is_that_of_an_item_or_of_none(store: Store) -> None:
+async def test_a_position_that_is_neither_an_item_nor_none_is_refused(store: Store) -> None:
     run = await begun(store)
     with pytest.raises(InputError) as caught:
         Bundle().deliver(run.fence, JOIN, SOURCE, "a", -2, b"")
@@ -393,7 +397,7 @@ Change = Callable[[Bundle, Driven], object]
 
 
 def some_changes(dice: random.Random, steps: Sequence[StepId]) -> list[Change]:
-    """What a graph might do next; values have names of their own, so that none is delivered twice."""
+    """Possible next changes of a graph; each value has a name of its own, so that none is delivered twice."""
 
     def reach(step: StepId) -> list[Change]:
         name = str(dice.random())
@@ -420,7 +424,7 @@ def some_changes(dice: random.Random, steps: Sequence[StepId]) -> list[Change]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_changes_come_to_the_same_one_by_one_in_a_bundle_and_in_a_group(seed: int) -> None:
+async def test_changes_have_the_same_effect_alone_in_a_bundle_and_in_a_group(seed: int) -> None:
     dice = random.Random(seed)
     turns = [some_changes(dice, [JOIN, OTHER]) for _ in range(8)]
     found = []

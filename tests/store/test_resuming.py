@@ -1,4 +1,4 @@
-"""What a host does when it comes and goes: who has runs, claim, load, let go."""
+"""What a host does when it starts and stops: find owners, claim, load and release runs."""
 
 import asyncio
 from typing import Any
@@ -52,7 +52,7 @@ async def test_runs_of_other_programs_do_not_use_up_the_limit(store: Store) -> N
     assert [run.run_id for run in claimed] == sorted(run.run_id for run in wanted)[:2]
 
 
-async def test_an_owner_lets_go_of_all_its_open_runs_and_is_fenced_out(store: Store) -> None:
+async def test_an_owner_releases_all_its_open_runs_and_is_fenced_out(store: Store) -> None:
     mine = [await begun(store) for _ in range(3)]
     closed, theirs = await begun(store), await begun(store, owner=OTHER_HOST)
     await store.commit(closed.finish())
@@ -113,14 +113,14 @@ async def test_runs_are_loaded_with_their_whole_journals_in_the_order_of_ids(
         assert len(entries) == run.seq
 
 
-async def test_of_no_runs_nothing_is_loaded(store: Store) -> None:
+async def test_loading_no_runs_returns_nothing(store: Store) -> None:
     await begun(store)
     assert await store.load([]) == []
     assert await store.load([some_run_id()]) == []
 
 
 async def count_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that read, from now on."""
+    """The read statements from now on."""
     seen: list[str] = []
     if isinstance(store, SqliteStore):
 

@@ -89,7 +89,7 @@ async def test_an_unknown_account_reads_zero(store: Store) -> None:
     assert await store.balance(some_run_id(), AccountId("step:root.1")) == 0
 
 
-async def test_a_finished_run_is_closed_and_open_no_more(store: Store) -> None:
+async def test_a_finished_run_is_closed_and_not_open(store: Store) -> None:
     run = await begun(store)
     await store.commit(run.finish())
     found = await store.run(run.run_id)
@@ -99,7 +99,7 @@ async def test_a_finished_run_is_closed_and_open_no_more(store: Store) -> None:
     assert await store.open_runs(HOST) == []
 
 
-async def test_a_closed_run_is_nobodys_so_that_any_host_may_answer_what_still_arrives(
+async def test_a_closed_run_has_no_owner_so_that_any_host_may_handle_late_messages(
     store: Store,
 ) -> None:
     run = await begun(store)
@@ -157,7 +157,7 @@ async def test_a_bundle_with_a_negative_balance_writes_nothing(store: Store) -> 
     assert await contents(store) == before
 
 
-async def test_an_entry_that_stands_already_is_refused_with_all_beside_it(
+async def test_an_entry_that_exists_already_rejects_its_whole_bundle(
     store: Store, tampering: None
 ) -> None:
     run = await begun(store)
@@ -217,7 +217,7 @@ async def test_runs_without_a_key_never_collide(store: Store) -> None:
     assert len(await store.open_runs(HOST)) == 3
 
 
-async def test_appending_to_a_run_that_is_not_there_is_refused(store: Store) -> None:
+async def test_appending_to_an_unknown_run_is_refused(store: Store) -> None:
     run = Driven()
     run.start()
     with pytest.raises(UnknownRun) as unknown:
@@ -237,7 +237,7 @@ async def test_open_runs_come_in_pages_in_the_order_of_ids(store: Store) -> None
     assert [run.run_id for run in await store.open_runs(None)] == [nobodys.run_id]
 
 
-async def test_the_ids_of_open_runs_come_in_pages_whoever_owns_them(store: Store) -> None:
+async def test_ids_of_open_runs_of_all_owners_come_in_pages(store: Store) -> None:
     runs = [await begun(store, owner=owner) for owner in (HOST, OTHER_HOST, None, HOST)]
     over = await begun(store)
     await store.commit(over.finish())
@@ -285,7 +285,7 @@ async def test_a_takeover_bumps_epochs_and_fences_the_old_owner_out(store: Store
     await store.commit(mine.step())
 
 
-async def test_a_takeover_takes_as_many_as_it_is_told(store: Store) -> None:
+async def test_a_takeover_takes_no_more_runs_than_its_limit(store: Store) -> None:
     for _ in range(3):
         await begun(store)
     assert len(await store.take_over(HOST, OTHER_HOST, 2)) == 2
@@ -315,7 +315,7 @@ async def test_a_run_of_another_owner_or_a_closed_one_is_not_taken_by_its_id(sto
     await store.commit(run.step())
 
 
-async def test_a_released_run_is_anyones_and_its_old_owner_is_fenced_out(store: Store) -> None:
+async def test_a_released_run_can_be_claimed_and_its_old_owner_is_fenced_out(store: Store) -> None:
     run = await begun(store)
     assert await store.release_run(run.fence)
     with pytest.raises(StaleFence):
@@ -357,7 +357,7 @@ async def test_books_name_rows_whose_run_is_gone(store: Store, tampering: None) 
     assert (books.run_id, books.ending, len(books.entries)) == (run.run_id, None, 4)
 
 
-async def test_books_end_with_the_runs_that_were_there_however_fast_others_are_made(
+async def test_books_end_with_the_runs_that_existed_at_their_start(
     store: Store,
 ) -> None:
     first = await begun(store)

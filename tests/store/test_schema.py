@@ -20,7 +20,7 @@ from tests.store.builders import HOST, TABLES, begun
 Shape = dict[str, Any]
 
 POSTGRES_ONLY = "outcome"
-"""Of transactions whose connection is lost; SQLite has none to lose."""
+"""Outcomes of transactions whose connection is lost; SQLite has no connection to lose."""
 
 COLUMNS = """
 SELECT c.relname, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
@@ -48,8 +48,8 @@ def schema_file(dialect: str) -> str:
 
 
 def sqlite_shape(connection: apsw.Connection) -> Shape:
-    """Tables, columns, keys and indexes as SQLite describes them, and the text of each statement,
-    which alone tells checks and the conditions of partial indexes."""
+    """Tables, columns, keys and indexes as SQLite describes them, and the text of each statement, because only that has
+    the checks and the conditions of partial indexes."""
     names = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema")]
     shape: Shape = {
         "sql": {
@@ -107,8 +107,8 @@ async def test_the_postgres_schema_page_equals_all_migrations(fresh_postgres: st
     assert tables == {*TABLES, POSTGRES_ONLY}
 
 
-def test_a_difference_would_be_seen() -> None:
-    """Each kind of difference that the comparison is for."""
+def test_a_difference_between_schema_page_and_migrations_is_found() -> None:
+    """Each kind of difference that the comparison must find."""
     page = schema_file("sqlite")
     changes = [
         ("semaphore >= 0", "semaphore >= 1"),
@@ -179,7 +179,7 @@ BEFORE_PARKING = (
 )
 
 
-async def test_a_sqlite_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+async def test_a_sqlite_store_of_the_first_version_is_migrated(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     connection = apsw.Connection(str(path))
     connection.execute("CREATE TABLE perdure_meta (key TEXT NOT NULL PRIMARY KEY, value TEXT)")
@@ -190,7 +190,7 @@ async def test_a_sqlite_store_of_the_first_version_is_brought_up_to_date(tmp_pat
     await assert_up_to_date(f"sqlite:///{path}")
 
 
-async def test_entries_that_were_kept_by_run_are_all_there_when_they_are_kept_as_they_come(
+async def test_the_migration_to_entries_in_commit_order_keeps_all_entries(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "store.db"
@@ -232,7 +232,7 @@ def is_without_rowid(connection: apsw.Connection) -> bool:
 
 
 @pytest.mark.postgres
-async def test_a_postgres_store_of_the_first_version_is_brought_up_to_date(
+async def test_a_postgres_store_of_the_first_version_is_migrated(
     fresh_postgres: str,
 ) -> None:
     connection = await asyncpg.connect(fresh_postgres)
@@ -246,7 +246,7 @@ async def test_a_postgres_store_of_the_first_version_is_brought_up_to_date(
 
 
 async def assert_up_to_date(url: str) -> None:
-    """The run of old is there and not parked, and everything new can be done."""
+    """The old run exists and is not parked, and all new features work."""
     store = await open_store(url)
     (old,) = await store.open_runs(None)
     assert (old.run_id, old.parked) == ("r_old", None)

@@ -66,7 +66,7 @@ async def test_any_threshold_closes_not_only_zero(store: Store) -> None:
     assert digits // CLOSED % 10 == 1
 
 
-async def test_the_closed_bit_is_decided_on_the_row_not_on_a_memory_of_it(
+async def test_the_closed_bit_is_decided_on_the_stored_row_not_on_memory(
     store: Store, tampering: None
 ) -> None:
     run = await begun(store)

@@ -54,7 +54,7 @@ def appending(*chunks: NewChunk) -> Bundle:
 
 
 async def payloads(store: Store, run_id: RunId, name: str = "tokens") -> list[bytes]:
-    """Of a whole stream, whose positions have no gap."""
+    """Payloads of a whole stream; asserts that its positions have no gap."""
     chunks = await store.chunks(run_id, name, 0, 10_000)
     assert [each.position for each in chunks] == list(range(len(chunks)))
     assert (await store.streams(run_id)).get(name, 0) == len(chunks)
@@ -72,7 +72,7 @@ async def test_chunks_read_back_in_the_order_in_which_they_were_appended(store: 
     ]
 
 
-async def test_a_reader_goes_on_from_a_position_and_takes_a_few_at_a_time(store: Store) -> None:
+async def test_a_reader_resumes_at_a_position_and_reads_in_batches(store: Store) -> None:
     run_id = (await begun(store)).run_id
     await store.commit(appending(*(chunk(run_id, number) for number in range(10))))
     found = await store.chunks(run_id, "tokens", 4, 3)
@@ -80,7 +80,7 @@ async def test_a_reader_goes_on_from_a_position_and_takes_a_few_at_a_time(store:
     assert await store.chunks(run_id, "tokens", 10, 3) == []
 
 
-async def test_streams_of_other_names_and_runs_are_apart(store: Store) -> None:
+async def test_streams_of_other_names_and_runs_do_not_mix(store: Store) -> None:
     run, other = (await begun(store)).run_id, (await begun(store)).run_id
     await store.commit(
         appending(
@@ -94,7 +94,7 @@ async def test_streams_of_other_names_and_runs_are_apart(store: Store) -> None:
     assert await store.chunks(run, "other", 0, 10) == []
 
 
-async def test_a_chunk_that_is_written_again_is_there_once(store: Store) -> None:
+async def test_a_chunk_that_is_written_again_is_stored_once(store: Store) -> None:
     run_id = (await begun(store)).run_id
     await store.commit(appending(chunk(run_id, 0), chunk(run_id, 1)))
     await store.commit(appending(chunk(run_id, 0), chunk(run_id, 1)))
@@ -102,7 +102,7 @@ async def test_a_chunk_that_is_written_again_is_there_once(store: Store) -> None
     assert await payloads(store, run_id) == [b"1-0", b"1-1", b"1-2"]
 
 
-async def test_a_chunk_that_is_written_twice_in_a_group_or_a_bundle_is_there_once(
+async def test_a_chunk_that_is_written_twice_in_a_group_or_a_bundle_is_stored_once(
     store: Store,
 ) -> None:
     run_id = (await begun(store)).run_id
@@ -113,7 +113,7 @@ async def test_a_chunk_that_is_written_twice_in_a_group_or_a_bundle_is_there_onc
     assert await payloads(store, run_id) == [b"1-0", b"1-1", b"1-2"]
 
 
-async def test_what_goes_with_a_chunk_that_is_there_already_is_written(store: Store) -> None:
+async def test_a_bundle_with_a_known_chunk_writes_its_other_rows(store: Store) -> None:
     run = await begun(store)
     await store.commit(appending(chunk(run.run_id, 0)))
     again = appending(chunk(run.run_id, 0), chunk(run.run_id, 1, name="logs"))
@@ -123,7 +123,7 @@ async def test_what_goes_with_a_chunk_that_is_there_already_is_written(store: St
     await run.reload(store)
 
 
-async def test_attempts_and_claims_number_their_chunks_apart(store: Store) -> None:
+async def test_each_attempt_and_claim_numbers_its_own_chunks(store: Store) -> None:
     run_id = (await begun(store)).run_id
     origins = [
         FIRST,
@@ -137,13 +137,13 @@ async def test_attempts_and_claims_number_their_chunks_apart(store: Store) -> No
     assert [each.origin for each in found] == origins
 
 
-async def test_a_chunk_that_goes_with_a_warm_step_is_there(store: Store) -> None:
+async def test_a_chunk_in_the_bundle_of_a_warm_step_is_stored(store: Store) -> None:
     run = await begun(store)
     await store.commit(together(run.step(), appending(chunk(run.run_id, 0, ROOT))))
     assert await payloads(store, run.run_id) == [b"1-0"]
 
 
-async def test_anyone_may_append_and_the_row_of_the_run_is_not_touched(store: Store) -> None:
+async def test_any_host_may_append_a_chunk_without_changing_the_runs_row(store: Store) -> None:
     run = await begun(store)
     await store.take_over(HOST, OTHER_HOST, 10)
     before = await store.run(run.run_id)
@@ -152,7 +152,7 @@ async def test_anyone_may_append_and_the_row_of_the_run_is_not_touched(store: St
     assert await store.run(run.run_id) == before
 
 
-async def test_what_a_rejected_bundle_appends_is_not_there_and_leaves_no_gap(store: Store) -> None:
+async def test_chunks_of_a_rejected_bundle_are_not_stored_and_leave_no_gap(store: Store) -> None:
     run, good = await begun(store), (await begun(store)).run_id
     await store.take_over(HOST, OTHER_HOST, 10)
     rejected = together(run.step(), appending(chunk(good, 7), chunk(run.run_id, 0)))
@@ -167,7 +167,7 @@ async def test_what_a_rejected_bundle_appends_is_not_there_and_leaves_no_gap(sto
     assert await store.streams(run.run_id) == {}
 
 
-async def test_the_spans_of_each_origin_are_told_without_their_payloads(store: Store) -> None:
+async def test_spans_of_each_origin_are_read_without_their_payloads(store: Store) -> None:
     run_id = (await begun(store)).run_id
     parallel = ChunkOrigin(StepId("root.1"))
     for origin, number in [(FIRST, 0), (FIRST, 1), (parallel, 0), (FIRST, 2), (SECOND, 0)]:
@@ -184,7 +184,7 @@ async def test_the_spans_of_each_origin_are_told_without_their_payloads(store: S
 
 
 async def test_the_longest_names_and_the_largest_chunk_are_stored(store: Store) -> None:
-    """Incompressible, and of characters that take several bytes: what an index finds hardest."""
+    """Incompressible characters of several bytes: the hardest case for an index."""
 
     def noise(limit: int) -> str:
         number, text = 7, ""
@@ -225,7 +225,7 @@ async def test_hosts_that_append_to_the_same_streams_at_once_leave_no_gap(
             await store.commit(appending(*chunks))
 
     async def read() -> None:
-        """Whoever goes on from the last position misses nothing."""
+        """A reader that resumes at the last position misses nothing."""
         while min(seen.values()) < 40:
             for name in names:
                 for each in await hosts[1].chunks(run_id, name, seen[name], 100):
@@ -247,10 +247,10 @@ async def test_hosts_that_append_to_the_same_streams_at_once_leave_no_gap(
 @pytest.mark.postgres
 @pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize("end", [lose_before_commit, lose_after_commit, SlowCommit(0.4)])
-async def test_chunks_whose_commit_is_cut_off_are_there_exactly_once(
+async def test_chunks_whose_commit_lost_its_connection_are_stored_exactly_once(
     fresh_postgres: str, end: object, is_new: bool
 ) -> None:
-    """No head tells what became of them; a commit that is still ending is waited for."""
+    """No journal head shows their outcome; the store waits for a commit that is still ending."""
     store = await PostgresStore.open(fresh_postgres)
     try:
         run_id = (await begun(store)).run_id
@@ -268,7 +268,9 @@ async def test_chunks_whose_commit_is_cut_off_are_there_exactly_once(
 
 
 @pytest.mark.usefixtures("tampering")
-async def test_a_stream_whose_length_was_changed_is_not_written_over(store: Store) -> None:
+async def test_an_append_overwrites_no_chunk_if_the_streams_length_was_changed(
+    store: Store,
+) -> None:
     run_id = (await begun(store)).run_id
     await store.commit(appending(chunk(run_id, 0), chunk(run_id, 1)))
     await raw(store, "UPDATE {}stream SET length = 1")
@@ -319,7 +321,7 @@ async def test_a_stream_ends_with_its_run(store: Store) -> None:
     await asyncio.gather(
         store.commit(appending(chunk(run.run_id, 0))),
         store.commit(last),
-        # In one commit with the end: nobody can have read the stream to its end before.
+        # In one commit with the end: no reader can have read the stream to its end before.
         store.commit(appending(chunk(run.run_id, 1))),
     )
     outcomes = await asyncio.gather(
@@ -340,7 +342,7 @@ async def test_a_stream_ends_with_its_run(store: Store) -> None:
 
 @pytest.mark.postgres
 async def test_a_run_does_not_end_while_a_chunk_is_being_committed(fresh_postgres: str) -> None:
-    """Nor is a chunk committed while the run ends: whoever is first makes the other wait."""
+    """Nor is a chunk committed while the run ends: the second of the two waits for the first."""
     store = await open_store(fresh_postgres)
     run, other = await begun(store), await begun(store)
     holder = await asyncpg.connect(fresh_postgres)

@@ -45,7 +45,7 @@ INSERT = "INSERT INTO orders (id, note) VALUES ($1, $2)"
 
 @pytest.fixture
 async def shop(store: Store) -> Store:
-    """A store with a table of the user's, which is empty."""
+    """A store with an empty table of the user's."""
     await make_table(store)
     return store
 
@@ -139,7 +139,7 @@ async def test_several_bundles_commit_together_or_not_at_all(shop: Store) -> Non
     assert second.fence.broken
 
 
-async def test_bundles_that_contend_are_refused(shop: Store) -> None:
+async def test_conflicting_bundles_in_one_transaction_are_refused(shop: Store) -> None:
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "lost")
         with pytest.raises(InputError, match="conflict"):
@@ -147,7 +147,7 @@ async def test_bundles_that_contend_are_refused(shop: Store) -> None:
     assert await orders(shop) == []
 
 
-async def test_what_is_not_committed_is_rolled_back(shop: Store) -> None:
+async def test_a_transaction_that_is_not_committed_is_rolled_back(shop: Store) -> None:
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "forgotten")
 
@@ -231,7 +231,7 @@ WRONG: list[tuple[str, tuple[Any, ...], type[PerdureError]]] = [
 
 
 @pytest.mark.parametrize(("sql", "args", "kind"), WRONG)
-async def test_a_statement_that_fails_ends_the_transaction_on_both(
+async def test_a_failed_statement_ends_the_transaction_on_both_databases(
     shop: Store, sql: str, args: tuple[Any, ...], kind: type[PerdureError]
 ) -> None:
     run = await begun(shop)
@@ -252,7 +252,9 @@ async def test_a_statement_that_fails_ends_the_transaction_on_both(
 @pytest.mark.parametrize(
     "sql", ["COMMIT", "ROLLBACK", "SAVEPOINT x", "PRAGMA synchronous = OFF", "SET x = 1"]
 )
-async def test_what_would_end_it_is_refused_and_changes_nothing(shop: Store, sql: str) -> None:
+async def test_a_statement_that_would_end_the_transaction_is_refused_and_changes_nothing(
+    shop: Store, sql: str
+) -> None:
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "first")
         with pytest.raises(ForbiddenStatement):
@@ -262,7 +264,7 @@ async def test_what_would_end_it_is_refused_and_changes_nothing(shop: Store, sql
     assert len(await orders(shop)) == 2
 
 
-async def test_our_own_tables_are_out_of_reach(shop: Store) -> None:
+async def test_users_statements_can_not_reach_perdures_tables(shop: Store) -> None:
     await begun(shop)
     ours = "perdure." if isinstance(shop, PostgresStore) else "perdure_"
     before = await contents(shop)
@@ -294,7 +296,9 @@ async def test_values_that_one_database_would_refuse_are_refused(shop: Store) ->
     assert await orders(shop) == [(1, "kept")]
 
 
-async def test_one_that_is_open_for_too_long_is_interrupted_and_rolled_back(shop: Store) -> None:
+async def test_a_transaction_that_is_open_for_too_long_is_interrupted_and_rolled_back(
+    shop: Store,
+) -> None:
     async def hang() -> None:
         async with shop.transaction(0.1) as tx:
             await tx.execute(INSERT, 1, "hanging")
@@ -306,7 +310,9 @@ async def test_one_that_is_open_for_too_long_is_interrupted_and_rolled_back(shop
     await begun(shop)
 
 
-async def test_one_that_will_not_be_interrupted_is_over_all_the_same(shop: Store) -> None:
+async def test_a_transaction_that_swallows_its_interruption_is_over_nevertheless(
+    shop: Store,
+) -> None:
     run = await begun(shop)
 
     async def insist() -> None:
@@ -314,7 +320,7 @@ async def test_one_that_will_not_be_interrupted_is_over_all_the_same(shop: Store
             await tx.execute(INSERT, 1, "stubborn")
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(30)
-            # It still runs, and nobody waits for it.
+            # It still runs, and no other writer waits for it.
             async with asyncio.timeout(60):
                 await begun(shop)
             with pytest.raises(TimeoutError):
@@ -335,7 +341,7 @@ async def test_the_time_before_the_first_statement_does_not_count(shop: Store) -
     assert len(await orders(shop)) == 1
 
 
-async def test_a_timeout_of_the_users_own_is_told_apart(shop: Store) -> None:
+async def test_a_users_own_timeout_is_not_reported_as_the_time_limit(shop: Store) -> None:
     async def hurry() -> None:
         async with shop.transaction(LIMIT_S) as tx:
             await tx.execute(INSERT, 1, "mine")
@@ -348,7 +354,7 @@ async def test_a_timeout_of_the_users_own_is_told_apart(shop: Store) -> None:
     assert await orders(shop) == []
 
 
-async def test_after_its_end_it_takes_nothing_more(shop: Store) -> None:
+async def test_a_transaction_takes_no_statement_after_its_end(shop: Store) -> None:
     run = await begun(shop)
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "first")
@@ -362,14 +368,16 @@ async def test_after_its_end_it_takes_nothing_more(shop: Store) -> None:
     assert await orders(shop) == [(1, "first")]
 
 
-async def test_statements_at_the_same_time_go_one_after_the_other(shop: Store) -> None:
+async def test_concurrent_statements_are_executed_one_after_the_other(shop: Store) -> None:
     async with shop.transaction(LIMIT_S) as tx:
         await asyncio.gather(*(tx.execute(INSERT, number, "x") for number in range(20)))
         await tx.commit([])
     assert len(await orders(shop)) == 20
 
 
-async def test_whoever_is_cancelled_leaves_nothing_and_holds_up_nobody(shop: Store) -> None:
+async def test_a_cancelled_transaction_writes_nothing_and_blocks_no_other_writer(
+    shop: Store,
+) -> None:
     async def hang() -> None:
         async with shop.transaction(30) as tx:
             await tx.execute(INSERT, 1, "cancelled")
@@ -385,7 +393,7 @@ async def test_whoever_is_cancelled_leaves_nothing_and_holds_up_nobody(shop: Sto
     assert await orders(shop) == []
 
 
-async def test_to_stop_waiting_for_a_commit_does_not_take_it_back(shop: Store) -> None:
+async def test_a_cancelled_caller_does_not_revoke_its_commit(shop: Store) -> None:
     run = await begun(shop)
 
     async def commit() -> None:
@@ -401,7 +409,7 @@ async def test_to_stop_waiting_for_a_commit_does_not_take_it_back(shop: Store) -
     assert await seq_of(shop, run) == run.journal.seq
 
 
-async def test_a_foreign_key_is_kept_at_once_or_with_the_commit(shop: Store) -> None:
+async def test_a_foreign_key_is_checked_at_once_or_at_the_commit(shop: Store) -> None:
     async def insert(table: str) -> None:
         async with shop.transaction(LIMIT_S) as tx:
             await tx.execute(f"INSERT INTO {table} VALUES (1)")
@@ -423,7 +431,7 @@ async def test_a_foreign_key_is_kept_at_once_or_with_the_commit(shop: Store) -> 
         await insert(table)
 
 
-async def test_what_waits_for_a_transaction_goes_on_after_it(shop: Store) -> None:
+async def test_writes_that_wait_for_a_transaction_continue_after_it(shop: Store) -> None:
     """Commits, changes and other transactions. On Postgres none of them waits; on SQLite all do."""
     runs = [await begun(shop) for _ in range(20)]
     done: list[str] = []
@@ -517,7 +525,7 @@ KILLED_AT = ["before the commit", "after the commit"]
 
 
 @pytest.mark.parametrize("moment", KILLED_AT)
-async def test_a_process_that_is_killed_leaves_both_or_neither(
+async def test_a_killed_process_leaves_rows_and_books_or_neither(
     shared_url: str, moment: str
 ) -> None:
     store = await open_store(shared_url)

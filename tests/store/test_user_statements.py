@@ -24,7 +24,7 @@ from tests.store.builders import assert_typed
         "DO $$ BEGIN COMMIT; END $$",
     ],
 )
-def test_what_ends_or_outlives_a_transaction_is_refused(sql: str) -> None:
+def test_a_statement_that_ends_or_outlives_a_transaction_is_refused(sql: str) -> None:
     with pytest.raises(ForbiddenStatement) as error:
         require_allowed(sql)
     assert_typed(error.value, "forbidden-statement")
@@ -41,13 +41,13 @@ def test_what_ends_or_outlives_a_transaction_is_refused(sql: str) -> None:
         "CREATE TABLE settings (set_at integer)",
     ],
 )
-def test_other_statements_are_let_through(sql: str) -> None:
+def test_other_statements_are_allowed(sql: str) -> None:
     assert require_allowed(sql) == sql
     require_no_schema_of_ours(sql)
 
 
 @pytest.mark.parametrize("sql", ["", "  ", "-- nothing", ";", 1, None, b"SELECT 1", "SELECT '\0'"])
-def test_what_is_no_statement_is_refused(sql: object) -> None:
+def test_a_value_that_is_no_statement_is_refused(sql: object) -> None:
     with pytest.raises(InputError):
         require_allowed(sql)
 
@@ -70,7 +70,7 @@ def test_what_is_no_statement_is_refused(sql: object) -> None:
         "EXPLAIN ANALYZE DELETE FROM perdure.chunk",
     ],
 )
-def test_a_table_of_ours_is_found_in_the_text(sql: str) -> None:
+def test_a_table_of_perdure_in_a_statement_is_found(sql: str) -> None:
     with pytest.raises(ForbiddenStatement):
         require_no_schema_of_ours(sql)
 
@@ -92,5 +92,5 @@ def test_a_table_of_ours_is_found_in_the_text(sql: str) -> None:
         'SELECT "not perdure.run" FROM orders',
     ],
 )
-def test_text_that_names_no_table_of_ours_is_let_through(sql: str) -> None:
+def test_a_statement_without_a_table_of_perdure_is_allowed(sql: str) -> None:
     require_no_schema_of_ours(sql)

@@ -125,7 +125,7 @@ async def test_finished_work_is_off_its_queue(store: Store) -> None:
     assert len(await store.messages(run.run_id)) == 1
 
 
-async def test_after_its_lease_work_is_claimed_by_another_and_the_first_is_too_late(
+async def test_work_is_claimed_by_another_host_after_its_lease_and_the_first_result_is_refused(
     store: Store,
 ) -> None:
     run = await begun(store)
@@ -154,7 +154,7 @@ async def test_a_host_that_claims_its_own_work_again_leaves_no_doubt(store: Stor
         await store.commit(finishing(run.work(), "t1"))
 
 
-async def test_late_work_that_nobody_claimed_again_still_counts(store: Store) -> None:
+async def test_a_late_result_counts_if_no_other_host_claimed_the_work(store: Store) -> None:
     run = await begun(store)
     await put(store, run, run.work())
     await claim(store, "t1")
@@ -175,7 +175,7 @@ async def test_a_stale_token_is_rejected_alone_within_a_group(store: Store) -> N
     assert list(outcomes[1:]) == [None, None]
 
 
-async def test_a_renewed_lease_keeps_others_away(store: Store) -> None:
+async def test_work_with_a_renewed_lease_is_not_claimed_by_other_hosts(store: Store) -> None:
     run = await begun(store)
     await put(store, run, run.work())
     claims = await claim(store, "t1")
@@ -233,7 +233,7 @@ async def test_work_that_another_host_has_claimed_is_not_regained(store: Store) 
     regained = await store.regain_work(HOST, claims, NOW + LEASE_MS)
     assert (
         regained == claims[:1]
-    )  # given back unbegun; the second was begun there, the third still is
+    )  # given back unstarted; the second was started there, the third still runs
 
 
 async def test_work_of_a_later_attempt_is_not_regained(store: Store) -> None:
@@ -259,7 +259,7 @@ async def test_a_stale_owner_puts_no_work(store: Store) -> None:
 
 
 async def test_a_step_can_be_put_again_by_the_bundle_that_finishes_it(store: Store) -> None:
-    """A retry: the old task is off the queue and the new one is on it, at once."""
+    """A retry: the same commit takes the old task off the queue and puts the new one on it."""
     run = await begun(store)
     await put(store, run, run.work())
     await claim(store, "t1")
@@ -277,7 +277,7 @@ def dropping(run: Driven, *steps: str) -> Bundle:
     return bundle
 
 
-async def test_dropped_work_is_off_its_queue_and_its_claim_is_worth_nothing(store: Store) -> None:
+async def test_dropped_work_is_off_its_queue_and_its_claim_is_void(store: Store) -> None:
     run = await begun(store)
     await put(store, run, run.work("root.1"), run.work("root.2"), run.work("root.3"))
     await claim(store, "t1", limit=1)
@@ -294,7 +294,7 @@ async def test_work_that_is_dropped_with_a_warm_step_is_off_its_queue(store: Sto
     assert await claim(store) == []
 
 
-async def test_to_drop_what_is_not_there_changes_nothing(store: Store) -> None:
+async def test_dropping_missing_work_changes_nothing(store: Store) -> None:
     run, other = await begun(store), await begun(store)
     await put(store, other, other.work())
     before = await contents(store)
@@ -322,7 +322,7 @@ async def test_a_task_that_is_dropped_and_put_by_one_bundle_is_a_new_one(store: 
     assert (claimed.work.priority, claimed.claims) == (7, 1)
 
 
-async def test_a_task_that_is_put_and_dropped_by_one_bundle_is_not_there(store: Store) -> None:
+async def test_a_task_that_is_put_and_dropped_by_one_bundle_is_not_stored(store: Store) -> None:
     run = await begun(store)
     bundle = Bundle()
     bundle.put_work(run.fence, run.work("root.1"))
@@ -382,7 +382,7 @@ async def test_a_returned_claim_belongs_to_no_host(store: Store) -> None:
     assert await store.return_work(HOST, NOW) == 0
 
 
-async def test_work_that_was_stopped_is_due_with_what_is_known_of_it_now(store: Store) -> None:
+async def test_stopped_work_is_due_with_its_new_payload(store: Store) -> None:
     run = await begun(store)
     await put(store, run, run.work("root.0"), run.work("root.1"))
     first, second = await claim(store, "t1")

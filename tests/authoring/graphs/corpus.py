@@ -1,8 +1,8 @@
 # ruff: noqa: A001, A002, B007, B905, FURB136, PLW0108, RET504, RET505, RUF005 - the programs are the data
 # mypy: disable-error-code="possibly-undefined, unused-awaitable"
-"""Programs that cover what the compiler compiles, each with inputs: data for every way of running them.
+"""Programs that cover the features of the compiler, each with inputs: data for every way of running them.
 
-`CASES` has a program, its arguments and the signals that it is sent; `expected` says what the plain function does.
+`CASES` has a program, its arguments and the signals that it gets; `expected` runs the plain function.
 """
 
 from datetime import timedelta
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A run of a program. Signals are sent before it asks for them; what is not sent does not come."""
+    """A run of a program. Signals are sent before it asks for them; others never arrive."""
 
     program: Any
     kwargs: dict[str, Any]
@@ -62,10 +62,10 @@ class Case(NamedTuple):
 
 
 def expected(case: Case) -> Outcome:
-    """What the plain function does; values as the data that a store gives back."""
+    """What the plain function does; values as a store returns them."""
     try:
         return Outcome(CODEC.decode(CODEC.encode(run_inline(*case)), object))
-    except Exception as error:  # whatever the program raises
+    except Exception as error:  # any error of the program
         kind = type(error)
         return Outcome(None, f"{kind.__module__}:{kind.__qualname__}", str(error))
 

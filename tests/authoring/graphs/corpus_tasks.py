@@ -11,7 +11,7 @@ class Refused(Exception):
 
 
 class TooMuch(Refused):
-    """One that is also of another type."""
+    """A subclass of another error."""
 
 
 @dataclass

@@ -9,11 +9,11 @@ from perdure.authoring.signal import Receive
 
 
 class Impossible(BaseException):
-    """What no program of the corpus does, and no handler of theirs takes."""
+    """An operation that no program of the corpus uses, and that no handler takes."""
 
 
 class Settled:
-    """A promise that has its outcome; or one that nothing will settle."""
+    """A promise with its outcome; or one that is never settled."""
 
     def __init__(self) -> None:
         self.is_settled = False
@@ -29,7 +29,7 @@ class Settled:
         self.is_settled = True
         try:
             self._value = driven(coroutine)
-        except Exception as error:  # raised where it is awaited
+        except Exception as error:  # raised when it is awaited
             self._error = error
 
     def keep(self, value: Any) -> None:
@@ -38,7 +38,7 @@ class Settled:
 
 
 class Inline:
-    """What a workflow's verbs ask of an engine, as far as graphs have them."""
+    """The part of an engine that the verbs of graphs need."""
 
     def __init__(self, signals: Iterable[tuple[str, Any]]) -> None:
         self._signals = list(signals)
@@ -79,7 +79,7 @@ async def _body(call: Call[Any]) -> Any:
 
 
 def driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """What the coroutine returns. It waits for nothing: all is settled as it is begun."""
+    """The result of a coroutine that waits for nothing: each operation is settled when it begins."""
     try:
         waiting = coroutine.send(None)
     except StopIteration as stopped:
@@ -89,7 +89,7 @@ def driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def run_inline(program: Any, kwargs: dict[str, Any], signals: Iterable[tuple[str, Any]]) -> Any:
-    """What the plain function returns, or raises."""
+    """What the plain function returns or raises."""
     token = WORKFLOW.set(Inline(signals))  # type: ignore[arg-type]
     try:
         return driven(program.fn(**kwargs))

@@ -1,6 +1,6 @@
 """Runs a graph in memory, by the letter of the model: one plane after the other, nodes in the order of their edges.
 
-It has no journal and no ledger, and exists to be simple: what it and the engine disagree on is worth a look.
+It has no journal and no ledger, and exists to be simple: where it and the engine disagree, one of them has a bug.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,12 +24,12 @@ CODEC = JsonCodec()
 
 
 def plain(value: Any) -> Any:
-    """The value as data: what comes back from a store."""
+    """The value as data: as a store returns it."""
     return CODEC.decode(CODEC.encode(value), object)
 
 
 def require(holds: bool, what: str) -> None:
-    """The graph is as the model says, or the test fails: no error edge takes this."""
+    """Asserts that the graph matches the model: no error edge handles this."""
     if not holds:
         raise Impossible(what)
 
@@ -51,7 +51,7 @@ class Ended(NamedTuple):
 
 
 class World:
-    """What a run meets: definitions by their names, and signals."""
+    """The surroundings of a run: definitions by their names, and signals."""
 
     def __init__(self, definitions: Iterable[Any], signals: Iterable[tuple[str, Any]]) -> None:
         self._definitions = {definition.name: definition for definition in definitions}
@@ -75,7 +75,7 @@ class World:
             WORKFLOW.reset(token)
 
     def receive(self, topic: str) -> list[Any]:
-        """The oldest signal of the topic, if there is one."""
+        """The oldest signal of the topic, if any."""
         for number, (name, value) in enumerate(self.signals):
             if name == topic:
                 del self.signals[number]
@@ -84,7 +84,7 @@ class World:
 
 
 def interpret(graph: m.Graph, given: Scope, world: World) -> Any:
-    """What a run of the graph results in; raises `Failed`."""
+    """The result of a run of the graph; raises `Failed`."""
     return _Run(graph, plain(given), world).result()
 
 
@@ -241,7 +241,7 @@ class _Run:
 
 
 def _joined(scopes: list[Scope]) -> Scope:
-    """The scopes of paths that join: they agree on what both have."""
+    """The scopes of paths that join: they agree on the variables that both have."""
     joined: Scope = {}
     for scope in scopes:
         clash = {name for name in joined.keys() & scope.keys() if joined[name] != scope[name]}

@@ -52,7 +52,7 @@ def said(name: str, given: dict[str, str]) -> list[str]:
         ("pay_by_graph", {"order": "1 +", "amount": "3"}),
     ],
 )
-def test_arguments_that_fit_are_taken(name: str, given: dict[str, str]) -> None:
+def test_arguments_that_fit_are_accepted(name: str, given: dict[str, str]) -> None:
     assert said(name, given) == []
 
 

@@ -130,7 +130,7 @@ def everything() -> GraphBuilder:
     return b
 
 
-def test_the_builder_makes_what_yaml_does() -> None:
+def test_the_builder_makes_the_same_graph_as_yaml() -> None:
     built, written = everything().build(), load_graph(EVERYTHING)
     raised = m.RaiseNode(name="oops", error="builtins:ValueError", message="'none'")
     for one, other in zip(built.nodes, written.nodes, strict=True):

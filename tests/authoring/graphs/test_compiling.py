@@ -51,7 +51,7 @@ def test_parameters_are_fields_of_the_input() -> None:
     assert model.source.startswith(f"{__file__}:")
 
 
-def test_straight_code_is_few_nodes() -> None:
+def test_straight_code_compiles_to_few_nodes() -> None:
     async def fn(a: int) -> Any:
         b = a + 1
         c = b * 2
@@ -96,7 +96,7 @@ def test_cycle_passes_on_only_variables_that_the_loop_sets() -> None:
     assert cycle.input == {"total": "total"}
 
 
-def test_a_loop_that_others_join_returns_to_the_beginning() -> None:
+def test_a_loop_that_other_paths_bypass_returns_to_the_start_of_the_graph() -> None:
     async def alone(n: int) -> Any:
         while n < 9:
             n = await corpus_double(n)
@@ -115,7 +115,7 @@ def test_a_loop_that_others_join_returns_to_the_beginning() -> None:
     assert cycle.input == {"turn": "1", "n": "n"}
 
 
-def test_a_loop_that_never_turns_is_none() -> None:
+def test_a_loop_that_never_repeats_gets_no_hook() -> None:
     async def fn(n: int) -> Any:
         while n < 9:
             return n
@@ -124,7 +124,7 @@ def test_a_loop_that_never_turns_is_none() -> None:
     assert not {"Hook", "Cycle"} & set(kinds(compiled(fn)))
 
 
-def test_gathered_calls_are_side_by_side() -> None:
+def test_gathered_calls_are_parallel_nodes() -> None:
     async def fn(a: int) -> Any:
         return await gather(corpus_double(a), corpus_double(a + 1))
 

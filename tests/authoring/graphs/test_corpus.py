@@ -1,4 +1,4 @@
-"""Compiled and interpreted, each program of the corpus does what its plain function does."""
+"""Compiled and interpreted, each program of the corpus does the same as its plain function."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ async def run_by_asyncio(case: Case) -> Outcome:
     call = case.program(**case.kwargs)
     try:
         value = await perdure.inline(call, signals=case.signals)
-    except Exception as error:  # whatever the program raises
+    except Exception as error:  # any error of the program
         kind = type(error)
         return Outcome(None, f"{kind.__module__}:{kind.__qualname__}", str(error))
     return Outcome(CODEC.decode(CODEC.encode(value), object))
@@ -47,7 +47,7 @@ async def test_function_does_the_same_in_an_event_loop(case: Case) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_graph_is_sound(program: Any) -> None:
+def test_graph_of_the_corpus_is_valid(program: Any) -> None:
     assert problems_of(program.model) == []
 
 

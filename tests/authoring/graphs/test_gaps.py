@@ -85,7 +85,7 @@ def test_unreadable_input_elsewhere_hides_no_problem(old: str, new: str, problem
         "*nowhere",
     ],
 )
-def test_unreadable_node_excuses_only_later_nodes(node: str) -> None:
+def test_unreadable_node_hides_problems_of_later_nodes_only(node: str) -> None:
     text = f"""\
 graph: g
 input: {{n: int}}
@@ -108,7 +108,7 @@ transitions: [before -> early -> c -> late -> behind]
 @pytest.mark.parametrize(
     "lost", ["a => b", "{from: a, to: [[b]]}", "{to: b}", "{from: [[a]], to: b, bind: e}"]
 )
-def test_missing_transition_excuses_variables_it_may_bind(lost: str) -> None:
+def test_missing_transition_hides_only_problems_of_variables_it_may_bind(lost: str) -> None:
     text = f"""\
 graph: g
 input: {{n: int}}
@@ -158,7 +158,7 @@ def test_unreadable_input_causes_no_further_problems(
     assert found.startswith(problem)
 
 
-def test_activities_that_can_not_be_read_excuse_their_transitions() -> None:
+def test_unreadable_activities_hide_problems_of_their_transitions() -> None:
     text = BASE.replace("activities:\n", "activities:\n  ? [c]\n  : branch\n")
     found = told(text.replace("[a -> b]", "[a -> b -> c]"))
     assert [each for each in found if "'c'" in each] == []

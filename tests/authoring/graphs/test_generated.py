@@ -151,7 +151,9 @@ def compiled(source: str) -> Any:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(sources(), st.integers(-1, 4), st.integers(-1, 4), st.integers(-1, 4))
-def test_compiled_is_as_plain(source: str, a: int, b: int, c: int) -> None:
+def test_a_generated_function_and_its_graph_give_the_same_result(
+    source: str, a: int, b: int, c: int
+) -> None:
     program = compiled(source)
     assert problems_of(program.model) == []
     case = Case(program, {"a": a, "b": b, "c": c})

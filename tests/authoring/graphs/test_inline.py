@@ -41,7 +41,7 @@ async def inline_all_fail(n: int) -> Any:
     return await gather(inline_fails(n), inline_fails(n + 1), inline_fails(n + 2))
 
 
-async def test_values_are_as_they_come_from_a_store() -> None:
+async def test_inline_values_equal_those_of_a_stored_run() -> None:
     inside = await perdure.inline(inline_stored(3))
     async with opened("sqlite:///:memory:") as engine:
         run = await engine.start(inline_stored(3))
@@ -50,7 +50,7 @@ async def test_values_are_as_they_come_from_a_store() -> None:
     assert await inline_fails(0) == (0, 0)
 
 
-async def test_failures_beside_the_first_are_no_complaints() -> None:
+async def test_failures_after_the_first_are_not_logged_as_unretrieved() -> None:
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
     with pytest.raises(ValueError, match="4"):

@@ -1,4 +1,4 @@
-"""Refusals of the compiler name the line, the code, and what to write instead."""
+"""Refusals of the compiler name the line, the code, and the remedy."""
 
 import inspect
 from pathlib import Path

@@ -79,7 +79,7 @@ def refused(text: str) -> list[str]:
 
 
 def recorded() -> list[tuple[str, str, list[str]]]:
-    """The cases of problems.txt: what they are about, a document, and what is said of it."""
+    """The cases of problems.txt: title, document, and expected problems."""
     text = (Path(__file__).parent / "problems.txt").read_text()
     found = []
     for part in text.split("\n== ")[1:]:
@@ -203,7 +203,7 @@ def test_a_name_that_is_too_long_is_refused() -> None:
     ]
 
 
-def test_on_stays_a_word_and_so_do_yes_and_no() -> None:
+def test_on_yes_and_no_are_texts() -> None:
     graph = load_graph(
         "graph: on\nactivities: {yes: {worker: no}, off: branch, n: {worker: 'y'}}\n"
         "transitions: [yes -> off -> n]\n"
@@ -251,7 +251,7 @@ def test_as_many_digits_as_fit_are_read() -> None:
     assert (10 ** (tree.MAX_DIGITS + 1) - 1).bit_length() > MAX_EXPRESSION_BITS
 
 
-def test_aliases_stand_for_what_they_name() -> None:
+def test_an_alias_is_replaced_by_its_value() -> None:
     graph = load_graph(
         "graph: a\nactivities:\n  v: {worker: t, retry: &twice {attempts: 2}}\n"
         "  w: {worker: t, retry: *twice}\n"
@@ -269,7 +269,7 @@ def test_aliases_of_aliases_are_bounded() -> None:
     ]
 
 
-def test_an_anchor_does_not_hold_itself() -> None:
+def test_an_anchor_that_contains_itself_is_refused() -> None:
     said = refused("graph: a\nactivities: &x\n  w: {worker: t, input: {a: *x}}\n")
     assert said == ["3:29: there is nothing that &x names before; write it out"]
 
@@ -285,7 +285,7 @@ def test_a_text_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert refused("graph: order") == ["1:1: the text has 12 characters; use at most 10"]
 
 
-def test_a_graph_without_a_trigger_begins_where_nothing_leads_to() -> None:
+def test_a_graph_without_a_trigger_begins_at_nodes_without_predecessors() -> None:
     graph = load_graph(
         "graph: a\nactivities: {v: {worker: t}, w: {worker: t}, x: {worker: t}}\n"
         "transitions: [v -> x, w -> x]\n"
@@ -324,14 +324,14 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         load_graph(path)
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(InputError, match=r"b'graph: a' is no text of a graph, .* decode bytes"):
         load_graph(b"graph: a")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="None is no text of a graph"):
         read_graphs(None)  # type: ignore[arg-type]
 
 
-def test_a_file_that_is_missing_is_missing(tmp_path: Path) -> None:
+def test_a_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_graph(str(tmp_path / "nothing.yaml"))
 
@@ -351,7 +351,7 @@ def test_two_graphs_of_one_name_and_version_are_refused() -> None:
     assert [graph.version for graph in read_graphs(f"{ORDER}---\n{again}")] == ["1", "2"]
 
 
-def test_without_the_reader_of_yaml_it_says_what_to_install(
+def test_without_the_yaml_parser_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
@@ -374,7 +374,7 @@ values = st.recursive(
 
 
 def judged(text: str) -> None:
-    """Whatever is written, it is a sound graph or refused with places."""
+    """Any text is a valid graph or is refused with positions."""
     problems: tuple[m.Problem, ...] = ()
     try:
         graph = load_graph(f"{text}\n")

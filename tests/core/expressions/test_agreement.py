@@ -1,4 +1,4 @@
-"""Whatever an expression says, Python says the same: the same value, or an exception of the same type."""
+"""Expressions and Python agree: the same value, or an exception of the same type."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""No expression takes long or makes something large, whatever it says."""
+"""No expression takes long or makes a large value."""
 
 import time
 from typing import Any
@@ -102,7 +102,7 @@ SCOPE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("text", COSTLY)
-def test_what_would_take_too_long_is_given_up(text: str) -> None:
+def test_an_evaluation_that_would_take_too_long_is_refused(text: str) -> None:
     expression = parse(text)
     before = time.perf_counter()
     with pytest.raises(ExpressionTooCostly) as raised:
@@ -111,7 +111,7 @@ def test_what_would_take_too_long_is_given_up(text: str) -> None:
     assert raised.value.remedy == "compute it in a task"
 
 
-def test_a_value_that_is_given_many_times_is_no_way_around() -> None:
+def test_a_value_that_holds_another_many_times_is_bounded() -> None:
     """Each list holds the one before it ten times: nothing in memory, and without end as text."""
     text = "[0]"
     for _ in range(12):
@@ -122,7 +122,7 @@ def test_a_value_that_is_given_many_times_is_no_way_around() -> None:
         parse(f"str({text})").evaluate({})
 
 
-def test_a_value_that_holds_itself_comes_to_an_end() -> None:
+def test_measuring_a_value_that_contains_itself_ends() -> None:
     knot: list[Any] = []
     knot.append(knot)
     for text in ("[knot]", "repr(knot)", "[knot] == [[knot]]"):
@@ -151,11 +151,11 @@ WITHIN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("text", WITHIN)
-def test_what_is_within_the_bounds_is_evaluated(text: str) -> None:
+def test_an_expression_within_the_bounds_is_evaluated(text: str) -> None:
     assert parse(text).evaluate(SCOPE) == WITHIN[text]
 
 
-def test_work_is_counted_alike_each_time() -> None:
+def test_the_same_evaluation_costs_the_same_each_time() -> None:
     expression = parse("sum(a * b for a in xs for b in xs)")
     left = []
     for _ in range(2):
@@ -170,7 +170,7 @@ def test_work_is_counted_alike_each_time() -> None:
     "text",
     ["t % 3", "f'{n:n}'", "(-8) ** 0.5", "s + s", "[x for x in s]", "str(s)", "f'{[s]}'", "s[0]"],
 )
-def test_what_is_not_for_expressions_is_refused(text: str) -> None:
+def test_operations_that_expressions_do_not_support_are_refused(text: str) -> None:
     with pytest.raises(EvaluationError) as raised:
         parse(text).evaluate({"t": "%d", "n": 3, "s": {1}})
     assert raised.value.code == "evaluation"

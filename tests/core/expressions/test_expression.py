@@ -82,7 +82,7 @@ def test_an_expression_survives_copying(again: Any) -> None:
         ("a.get(b).lower()", "a b"),
     ],
 )
-def test_names_are_what_is_read_from_outside(text: str, names: str) -> None:
+def test_names_are_the_names_read_from_the_scope(text: str, names: str) -> None:
     assert parse(text).names == frozenset(names.split())
 
 
@@ -98,7 +98,7 @@ def test_only_declared_fields_are_read(text: str) -> None:
         evaluate(text, p=Order("lamp", 30), n=1, t="a", xs=[], d={"a": 1})
 
 
-def test_a_missing_field_says_which_there_are() -> None:
+def test_the_error_for_a_missing_field_lists_the_existing_ones() -> None:
     with pytest.raises(AttributeError, match=r"no field 'b' \(there are: 'a', 'c'\)"):
         evaluate("d.b", d={"a": 1, "c": 2})
 
@@ -116,12 +116,12 @@ def test_any_mapping_is_a_scope() -> None:
     assert parse("a + b").evaluate(ChainMap({"a": 1}, {"a": 5, "b": 2})) == 3
 
 
-def test_a_name_that_is_not_there_is_a_name_error() -> None:
+def test_a_missing_name_is_a_name_error() -> None:
     with pytest.raises(NameError, match="'b'"):
         evaluate("a + b", a=1)
 
 
-def test_nothing_that_is_given_is_changed() -> None:
+def test_an_evaluation_does_not_change_its_inputs() -> None:
     scope: dict[str, Any] = {"xs": [3, 1], "d": {"a": [1]}}
     before = copy.deepcopy(scope)
     expression = parse("[sorted(xs), xs + [1], {**d, 'b': 2}, [x for x in xs], dict(d)]")
@@ -154,7 +154,7 @@ def test_a_part_of_a_source_is_the_same_expression() -> None:
     assert expression.evaluate({"order": Order("lamp", 200), "paid": False}) is True
 
 
-def test_evaluations_of_one_expression_do_not_meet() -> None:
+def test_nested_evaluations_of_one_expression_do_not_interfere() -> None:
     """Also not if one is begun within another, as a scope that computes its values may do."""
     expression = parse("[x + more for x in xs]")
 
@@ -165,7 +165,7 @@ def test_evaluations_of_one_expression_do_not_meet() -> None:
     assert expression.evaluate(Nested(xs=[1, 2])) == [3, 4]
 
 
-def test_errors_of_expressions_are_ours() -> None:
+def test_errors_of_expressions_are_perdure_errors() -> None:
     with pytest.raises(PerdureError):
         parse("lambda: 0")
     with pytest.raises(PerdureError):

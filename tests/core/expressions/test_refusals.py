@@ -1,4 +1,4 @@
-"""What is no expression, said at once and with what to write instead."""
+"""Texts that are no expressions are refused, with a remedy."""
 
 import ast
 import time
@@ -139,13 +139,13 @@ def test_deep_nesting_is_refused_before_parsing(text: str) -> None:
         require_shallow(text)
 
 
-def test_a_text_as_deep_as_may_be_is_read() -> None:
+def test_a_text_of_the_maximum_depth_is_accepted() -> None:
     assert parse("+".join(["a"] * 50)).evaluate({"a": 1}) == 50
     assert parse("-" * 49 + "a").evaluate({"a": 1}) == -1
     assert parse("(" * 99 + "a" + ")" * 99).text == "a"
 
 
-def test_refusals_are_quick() -> None:
+def test_refusals_are_fast() -> None:
     before = time.perf_counter()
     for text in [*DEEP.values(), "f'{a}'" * 1600, "'" * 9_999, "f'{" * 3000, "(" * 140 + "a"]:
         with pytest.raises(ExpressionProblem):
@@ -176,14 +176,14 @@ def test_a_tree_of_any_depth_is_refused_without_recursion() -> None:
         (" 'ä' +\n", 1, 6),
     ],
 )
-def test_a_problem_says_where_it_is(text: str, lineno: int, column: int) -> None:
+def test_a_problem_has_its_position(text: str, lineno: int, column: int) -> None:
     with pytest.raises(ExpressionProblem) as raised:
         parse(text)
     error = raised.value
     assert (error.lineno, error.column, error.col_offset) == (lineno, column, column)
 
 
-def test_a_problem_in_a_source_is_placed_there() -> None:
+def test_a_problem_in_a_functions_source_has_its_position_there() -> None:
     source = ast.parse("def f(a):\n    b = 1\n    return [a, {b}]")
     found = next(node for node in ast.walk(source) if isinstance(node, ast.List))
     with pytest.raises(ExpressionProblem) as raised:
@@ -192,7 +192,7 @@ def test_a_problem_in_a_source_is_placed_there() -> None:
     assert raised.value.remedy == "write a list: [...]"
 
 
-def test_what_f_strings_of_older_pythons_can_not_say_is_refused() -> None:
+def test_f_strings_that_older_pythons_can_not_parse_are_refused() -> None:
     for text in ("\\", "\r"):
         field = ast.FormattedValue(ast.Constant(text), -1, None)
         with pytest.raises(ExpressionProblem, match="f-string"):

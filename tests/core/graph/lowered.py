@@ -14,7 +14,7 @@ BEGIN = m.TriggerNode(name="begin")
 
 
 def graph(*parts: m.AnyNode | m.Edge | tuple[str, str]) -> Lowered:
-    """A graph of nodes and edges; the trigger is there already."""
+    """A graph of nodes and edges, with its trigger."""
     nodes = [part for part in parts if isinstance(part, m.Node)]
     edges = [m.Edge(*part) if isinstance(part, tuple) else part for part in parts]
     known: Any = (BEGIN, *nodes)
@@ -26,7 +26,7 @@ def worker(name: str, **more: Any) -> m.WorkerNode:
 
 
 class Run:
-    """A run in memory: steps are answered as the test says."""
+    """A run in memory: the test answers its steps."""
 
     def __init__(self, lowered: Lowered, **given: Any) -> None:
         self._lowered = lowered

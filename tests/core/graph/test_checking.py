@@ -1,4 +1,4 @@
-"""Rules are tried by what is written in YAML, in tests/authoring/graphs; here is what YAML can't say."""
+"""Rules for graphs that YAML can't express; tests/authoring/graphs checks the other rules through YAML."""
 
 from itertools import pairwise
 
@@ -46,7 +46,7 @@ def test_inline_nodes_do_not_count_for_addresses() -> None:
     assert said(chain(*assigns)) == []
 
 
-def test_a_graph_that_is_too_large_is_not_looked_at_further() -> None:
+def test_a_graph_that_is_too_large_gets_no_further_checks() -> None:
     many = tuple(m.BranchNode(name=f"b{number}") for number in range(MAX_NODES + 1))
     edges = (m.Edge("b0", "b1"),) * (MAX_EDGES + 1)
     assert said(m.Graph("large", many, edges)) == [
@@ -75,7 +75,7 @@ def test_problems_come_in_the_order_of_nodes_and_edges() -> None:
     assert nodes == ["b", "a"]
 
 
-def test_of_a_graph_that_says_nothing_of_its_input_any_name_may_be_one() -> None:
+def test_without_a_declared_input_any_name_may_be_a_variable() -> None:
     node = m.AssignNode(name="a", set={"x": "unheard_of"})
     assert said(chain(node)) == []
     assert said(chain(node, input={})) == [
@@ -105,7 +105,7 @@ def test_a_variable_that_only_some_paths_set_is_left_to_the_run() -> None:
     assert said(graph) == []
 
 
-def test_assigns_see_what_they_have_set_and_outputs_do_not() -> None:
+def test_an_assign_reads_variables_that_it_set_before_and_an_output_map_does_not() -> None:
     assert said(chain(m.AssignNode(name="a", set={"x": "1", "y": "x"}), input={})) == []
     worker = m.WorkerNode(
         name="w", task="t", output={"x": "result", "y": "x"}, job={"z": "x + code"}
@@ -116,7 +116,7 @@ def test_assigns_see_what_they_have_set_and_outputs_do_not() -> None:
 
 
 @pytest.mark.parametrize("on", ["error", "timeout", "404", "500"])
-def test_whatever_errors_go_along_may_bind_them(on: str) -> None:
+def test_an_edge_for_errors_may_bind_the_error(on: str) -> None:
     worker, output = (
         m.WorkerNode(name="w", task="t"),
         m.OutputNode(name="o", value="problem['message']"),
@@ -126,7 +126,7 @@ def test_whatever_errors_go_along_may_bind_them(on: str) -> None:
 
 
 @pytest.mark.parametrize("on", ["done", "201"])
-def test_nothing_is_bound_where_no_error_goes(on: str) -> None:
+def test_an_edge_that_is_not_for_errors_can_not_bind(on: str) -> None:
     worker, output = m.WorkerNode(name="w", task="t"), m.OutputNode(name="o", value="1")
     edges = (m.Edge("start", "w"), m.Edge("w", "o", on, bind="problem"))
     assert said(m.Graph("binding", (m.TriggerNode(name="start"), worker, output), edges)) == [
@@ -183,7 +183,7 @@ def test_a_loop_entered_through_its_hook_is_valid() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_error_tells_all_problems(count: int) -> None:
+def test_the_error_lists_all_problems(count: int) -> None:
     problems = [m.Problem("w", f"f{n}", "wrong", "mend it") for n in range(count)]
     error = invalid("g", problems)
     assert error.problems == tuple(problems)

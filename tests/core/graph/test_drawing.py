@@ -61,7 +61,7 @@ def test_mermaid_has_a_line_for_each_node_and_edge() -> None:
     assert len(lines) == 1 + 6 + 7 + 1
 
 
-def test_mermaid_escapes_what_is_not_plain() -> None:
+def test_mermaid_escapes_special_characters() -> None:
     for line in mermaid(GRAPH).split("\n"):
         assert line.count('"') in {0, 2}
         assert "<script" not in line
@@ -81,7 +81,7 @@ def test_svg_is_well_formed_and_holds_nothing_but_text() -> None:
     assert "on timeout" in shown
 
 
-def test_boxes_of_a_picture_do_not_overlap() -> None:
+def test_boxes_of_a_drawing_do_not_overlap() -> None:
     space = "{http://www.w3.org/2000/svg}"
     root = ET.fromstring(svg(GRAPH))
     boxes = [
@@ -101,7 +101,7 @@ def test_boxes_of_a_picture_do_not_overlap() -> None:
             )
 
 
-def test_a_node_stands_below_what_leads_to_it() -> None:
+def test_a_node_is_drawn_below_its_predecessors() -> None:
     space = "{http://www.w3.org/2000/svg}"
     groups = ET.fromstring(svg(GRAPH)).findall(f"{space}g")
     heights = {
@@ -113,7 +113,7 @@ def test_a_node_stands_below_what_leads_to_it() -> None:
 
 
 @pytest.mark.parametrize("graph", [BROKEN, m.Graph("empty", (), ())])
-def test_a_graph_that_is_wrong_is_drawn_all_the_same(graph: m.Graph) -> None:
+def test_an_invalid_graph_is_drawn_nevertheless(graph: m.Graph) -> None:
     ET.fromstring(svg(graph))
     assert mermaid(graph).startswith("flowchart TD\n")
     assert text(graph).startswith(graph.name)

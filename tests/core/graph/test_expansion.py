@@ -112,7 +112,7 @@ def test_outputs_of_a_call_are_mapped_all_at_once() -> None:
     )
 
 
-def test_errors_that_the_graph_does_not_handle_are_the_calls() -> None:
+def test_unhandled_errors_of_a_called_graph_follow_the_calls_error_edges() -> None:
     inner = m.Graph(
         "inner",
         (
@@ -144,7 +144,7 @@ def test_errors_that_the_graph_does_not_handle_are_the_calls() -> None:
     ]
 
 
-def test_a_graph_without_outputs_results_in_its_job() -> None:
+def test_the_result_of_a_graph_without_outputs_is_its_job_data() -> None:
     inner = m.Graph(
         "inner",
         (m.TriggerNode(name="start"), m.WorkerNode(name="w", task="t", job={"x": "result"})),
@@ -155,7 +155,7 @@ def test_a_graph_without_outputs_results_in_its_job() -> None:
     assert m.AssignNode(name="c", set={"c__result": "job or None", "c": "c__result"}) in graph.nodes
 
 
-def test_calls_within_calls_keep_their_names_apart() -> None:
+def test_nested_calls_get_distinct_names() -> None:
     middle = calling(m.CallNode(name="p", graph="price", input={"amount": "n"}), name="middle")
     graph = expanded(calling(m.CallNode(name="m", graph="middle", input={"n": "n"})), middle, PRICE)
     nodes = {node.name: node for node in graph.nodes}
@@ -163,7 +163,7 @@ def test_calls_within_calls_keep_their_names_apart() -> None:
     assert nodes["m/p/quote"].input["amount"] == "m__p__amount"
 
 
-def test_variables_around_that_look_alike_are_left_alone() -> None:
+def test_similar_variables_around_a_call_are_not_renamed() -> None:
     call = m.CallNode(
         name="p", graph="price", input={"amount": "n"}, output={"p__amount": "result"}
     )
@@ -309,7 +309,7 @@ PENDING = m.Graph(
     [(SPREADING, "spread 'each'"), (looping(), "hook 'turn'"), (PENDING, "worker 'slow'")],
     ids=["spread", "loop", "pending"],
 )
-def test_error_edges_do_not_lead_out_of_what_repeats(inner: m.Graph, repeating: str) -> None:
+def test_error_edges_do_not_lead_out_of_repeated_nodes(inner: m.Graph, repeating: str) -> None:
     call = m.CallNode(name="c", graph=inner.name)
     expanded(calling(call), inner)
     assert refused(calling(call, m.Edge("c", "oops", on="error")), inner) == [
@@ -318,7 +318,7 @@ def test_error_edges_do_not_lead_out_of_what_repeats(inner: m.Graph, repeating: 
     ]
 
 
-def test_error_edges_do_not_lead_out_of_what_a_called_graph_calls() -> None:
+def test_error_edges_do_not_lead_out_of_repeated_nodes_of_nested_calls() -> None:
     middle = m.Graph(
         "middle",
         (
@@ -351,7 +351,7 @@ def test_problems_of_an_expanded_graph_are_reported_at_the_call() -> None:
     )
 
 
-def test_what_is_wrong_around_a_call_names_the_graph_to_await() -> None:
+def test_a_problem_around_a_call_names_the_graph_to_await() -> None:
     outer = calling(m.CallNode(name="c", graph="looping"), m.Edge("oops", "end"))
     (said,) = refused(outer, looping())
     assert said.startswith("end: it joins 'c', which may come many times because of 'c/turn'")
@@ -364,7 +364,7 @@ def test_problems_of_the_caller_are_reported_unchanged() -> None:
 
 
 def ending(*edges: m.Edge, value: bool = True) -> m.Graph:
-    """A worker `w`, and whatever `edges` lead to from it."""
+    """A worker `w`, and the nodes that `edges` lead to from it."""
     nodes: list[m.AnyNode] = [
         m.TriggerNode(name="start"),
         m.WorkerNode(name="w", task="t"),
@@ -405,7 +405,7 @@ def test_a_graph_that_may_end_without_an_output_is_refused(inner: m.Graph) -> No
 
 
 @pytest.mark.parametrize("inner", ENDS)
-def test_a_graph_that_comes_to_an_end_for_sure_is_called(inner: m.Graph) -> None:
+def test_a_graph_that_always_reaches_an_output_is_accepted(inner: m.Graph) -> None:
     expanded(calling(m.CallNode(name="c", graph="ending")), inner)
 
 
@@ -418,7 +418,7 @@ def test_inputs_of_a_wrong_type_are_refused(text: str, kind: str) -> None:
     ]
 
 
-def test_a_graph_without_calls_is_itself() -> None:
+def test_a_graph_without_calls_is_not_changed() -> None:
     assert expand(PRICE, lambda _: None) is PRICE
 
 
@@ -436,5 +436,5 @@ def test_a_graph_without_calls_is_itself() -> None:
         ("not an expression", "not an expression"),
     ],
 )
-def test_only_what_an_expression_reads_is_renamed(text: str, renamed: str) -> None:
+def test_only_names_that_an_expression_reads_are_renamed(text: str, renamed: str) -> None:
     assert with_names(text, lambda name: f"p_{name}") == renamed

@@ -33,7 +33,7 @@ def test_all_faults_of_an_input_are_reported(given: dict[str, object], faults: l
         assert expected in told
 
 
-def test_a_graph_without_fields_takes_none() -> None:
+def test_a_graph_without_fields_accepts_no_input() -> None:
     assert input_faults({}, {}) == []
     assert input_faults({}, {"x": 1}) == ["there is no field 'x': there are no fields"]
 
@@ -42,7 +42,7 @@ VALUES = {"str": "a", "int": 1, "float": 1.5, "bool": True, "list": [], "dict": 
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_a_value_is_of_its_own_type_and_no_other(kind: str) -> None:
+def test_a_value_matches_its_own_type_only(kind: str) -> None:
     fits = {other for other, value in VALUES.items() if is_of(FieldType(kind), value)}  # type: ignore[arg-type]
     assert fits == ({"int", "float"} if kind == "float" else {kind})
     assert is_of(FieldType("any"), VALUES[kind])

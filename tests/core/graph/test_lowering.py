@@ -1,4 +1,4 @@
-"""Lowering: addresses, planes, what leads out of loops, and what paths bring to joins."""
+"""Lowering: addresses, planes, exits of loops, and the variables that paths bring to joins."""
 
 import pytest
 
@@ -49,7 +49,7 @@ SPREAD = graph(
 )
 
 
-def test_an_address_has_a_number_for_each_activity_on_the_way() -> None:
+def test_an_address_has_a_number_for_each_activity_on_the_path() -> None:
     lowered = graph(
         worker("a"),
         m.AssignNode(name="inline", set={"x": "1"}),
@@ -63,7 +63,7 @@ def test_an_address_has_a_number_for_each_activity_on_the_way() -> None:
     assert step(lowered, "b") == "b,0,0,0"
 
 
-def test_a_join_is_as_deep_as_its_longest_way() -> None:
+def test_a_join_is_as_deep_as_its_longest_path() -> None:
     lowered = graph(
         *(worker(name) for name in ("a", "b", "c")),
         *(("begin", "a"), ("a", "b"), ("b", "c"), ("begin", "c")),
@@ -71,14 +71,14 @@ def test_a_join_is_as_deep_as_its_longest_way() -> None:
     assert step(lowered, "c") == "c,0,0,0,0"
 
 
-def test_a_loop_numbers_the_turns_of_all_behind_its_hook() -> None:
+def test_a_loop_numbers_the_iterations_of_all_vertices_behind_its_hook() -> None:
     assert step(LOOP, "loop") == "loop,0,0"
     assert step(LOOP, "work", (2,)) == "work,0,2,0"
     assert step(LOOP, "again", (2,)) == "again,0,2,0,0"
     assert step(LOOP, "after", (3,)) == "after,0,3,0,0"
 
 
-def test_loops_in_loops_have_a_number_each() -> None:
+def test_nested_loops_have_a_number_each() -> None:
     assert step(NESTED, "inner", (4,)) == "inner,0,4,0"
     assert step(NESTED, "after", (4, 2)) == "after,0,4,2,0"
 
@@ -109,7 +109,7 @@ def test_a_hook_is_in_its_own_loop() -> None:
     assert [hook.name for hook in arrow_of(lowered, "loop", "after").leaves] == ["loop"]
 
 
-def test_a_cycle_activity_decides_about_the_loops_around_its_own() -> None:
+def test_a_cycle_activity_decides_the_loops_around_its_own() -> None:
     names = "inner", "outer", "next_inner", "next_outer"
     inner, outer, next_inner, next_outer = (vertex_of(NESTED, name) for name in names)
     assert next_inner.decides == (inner, outer)
@@ -152,7 +152,7 @@ def test_variables_of_a_join_are_those_set_since_the_paths_parted() -> None:
     assert arrow_of(lowered, "begin", "one").keeps is None
 
 
-def test_a_scope_is_kept_where_paths_part_that_may_set_the_same() -> None:
+def test_a_scope_is_kept_where_paths_part_that_may_set_the_same_variable() -> None:
     lowered = joining(
         m.AssignNode(name="one", set={"v": "1"}), worker("two", output={"v": "result"})
     )
@@ -160,7 +160,7 @@ def test_a_scope_is_kept_where_paths_part_that_may_set_the_same() -> None:
     assert arrow_of(lowered, "two", "join").since == "@begin"
 
 
-def test_what_items_set_is_no_variable_of_a_join_behind() -> None:
+def test_variables_set_by_items_are_not_joined_behind_the_aggregate() -> None:
     lowered = graph(
         m.SpreadNode(name="each", items="xs", item="x"),
         m.AssignNode(name="inside", set={"v": "x"}),
@@ -172,7 +172,7 @@ def test_what_items_set_is_no_variable_of_a_join_behind() -> None:
     assert arrow_of(lowered, "all", "join").variables == {"got"}
 
 
-def test_needs_are_what_is_read_here_or_behind() -> None:
+def test_needs_are_the_variables_that_are_read_here_or_behind() -> None:
     lowered = graph(
         worker("a", input={"p": "first"}),
         worker("b", input={"p": "second"}),

@@ -9,7 +9,7 @@ from perdure.core.graph.shape import Shape
 DIAMOND = Shape(6, [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (2, 5)])
 
 
-def test_order_puts_each_behind_what_leads_to_it() -> None:
+def test_order_puts_each_vertex_behind_its_predecessors() -> None:
     order = Shape(4, [(3, 2), (2, 1), (1, 0)]).order
     assert order == [3, 2, 1, 0]
 
@@ -26,7 +26,7 @@ def test_ancestors_and_descendants() -> None:
     assert DIAMOND.descendants(4) == set()
 
 
-def test_dominators_are_what_every_path_passes() -> None:
+def test_dominators_are_the_vertices_that_every_path_passes() -> None:
     assert DIAMOND.dominates(0, 4)
     assert DIAMOND.dominates(3, 4)
     assert DIAMOND.dominates(4, 4)
@@ -34,7 +34,7 @@ def test_dominators_are_what_every_path_passes() -> None:
     assert DIAMOND.dominates(2, 5)
 
 
-def test_an_edge_past_a_vertex_takes_its_dominance() -> None:
+def test_an_edge_that_bypasses_a_vertex_ends_its_dominance() -> None:
     past = Shape(3, [(0, 1), (1, 2), (0, 2)])
     assert not past.dominates(1, 2)
     assert past.parting(2) == 0
@@ -48,7 +48,7 @@ def test_paths_part_at_the_last_vertex_that_all_pass() -> None:
     assert shape.since_parting(3, 4) == {3}
 
 
-def test_the_way_since_the_parting_has_all_paths_by_the_source() -> None:
+def test_vertices_since_the_parting_include_all_paths_through_the_source() -> None:
     # By 4 lead both 2 and 3; 5 joins 4 and 1.
     shape = Shape(6, [(0, 1), (0, 2), (0, 3), (2, 4), (3, 4), (4, 5), (1, 5)])
     assert shape.since_parting(4, 5) == {2, 3, 4}

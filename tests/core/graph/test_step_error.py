@@ -1,4 +1,4 @@
-"""What went wrong in a graph: by which names it is known, and how it is bound and raised again."""
+"""Errors in a graph: the names that match them, and how they are bound and raised again."""
 
 import pytest
 
@@ -16,7 +16,7 @@ class Lost(LookupError):
 
 
 class Remembered(Exception):
-    """An error that could not be rebuilt: it knows the name of what it was."""
+    """An error that could not be rebuilt: it has the name of its original type."""
 
     def __init__(self) -> None:
         super().__init__("whatever")
@@ -27,7 +27,7 @@ class Remembered(Exception):
 OWN = f"{__name__}:Lost"
 
 
-def test_an_error_counts_as_its_type_and_all_above() -> None:
+def test_an_error_matches_its_type_and_all_base_types() -> None:
     error = step_error_from(Lost("x"))
     assert error.type_name == OWN
     assert error.message == "x"
@@ -41,7 +41,7 @@ def test_no_names_mean_any_error() -> None:
     assert step_error_from(ValueError()).is_one_of(())
 
 
-def test_an_error_that_is_only_remembered_keeps_its_name() -> None:
+def test_a_stored_error_of_an_unknown_type_keeps_its_name() -> None:
     error = step_error_from(Remembered())
     assert (error.type_name, error.message) == ("app:Gone", "it was there")
     assert error.is_one_of(("app:Gone",))
@@ -56,7 +56,7 @@ def test_an_error_that_is_only_remembered_keeps_its_name() -> None:
         ("app:Broken", ("app:Base",), "app:Base"),
     ],
 )
-def test_an_error_known_by_name_has_the_types_above_it(
+def test_an_error_known_by_name_has_its_base_types(
     error: str, bases: tuple[str, ...], fits: str
 ) -> None:
     named = named_step_error(error, "m", bases)
@@ -76,7 +76,7 @@ def test_a_bound_error_is_raised_again_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 3, "text", {}, {"type": "KeyError"}, {"of": 7}])
-def test_what_is_no_bound_error_is_none(value: object) -> None:
+def test_a_value_that_is_no_bound_error_gives_none(value: object) -> None:
     assert bound_step_error(value) is None
 
 

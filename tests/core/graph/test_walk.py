@@ -1,4 +1,4 @@
-"""Walks: what begins, what is skipped, what joins wait for; without an engine."""
+"""Walks without an engine: activities that begin, steps that are skipped, joins that wait."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def failed(error: str = "ValueError", message: str = "no") -> dict[str, Any]:
 # Ways
 
 
-def test_what_is_inline_is_passed_in_one_walk() -> None:
+def test_inline_nodes_are_evaluated_in_one_walk() -> None:
     run = Run(
         graph(
             m.AssignNode(name="set", set={"a": "x + 1", "b": "a * 2"}),
@@ -51,7 +51,7 @@ def test_a_skip_propagates_to_nodes_with_no_other_predecessor() -> None:
     assert run.skipped == ["a,0,0", "b,0,0,0"]
 
 
-def test_a_walk_in_parts_finds_the_same() -> None:
+def test_a_walk_in_parts_gives_the_same_result() -> None:
     lowered = spreading(
         m.AssignNode(name="v1", set={"v": "i + 1"}),
         m.BranchNode(name="way"),
@@ -75,7 +75,7 @@ def test_a_walk_in_parts_finds_the_same() -> None:
     assert len(found[0][0]) == 2
 
 
-def test_an_output_counts_once() -> None:
+def test_only_the_first_output_counts() -> None:
     run = Run(
         graph(
             m.OutputNode(name="first", value="1"),
@@ -115,28 +115,28 @@ CATCHING = graph(
         (failed("ValueError", "else"), "any"),
     ],
 )
-def test_an_error_goes_along_the_first_edge_that_fits(answer: dict[str, Any], taken: str) -> None:
+def test_an_error_follows_the_first_edge_that_matches(answer: dict[str, Any], taken: str) -> None:
     run = Run(CATCHING, x=True)
     run.answer("work,0,0", **answer)
     assert list(run.begun) == [f"{taken},0,0,0"]
     assert len(run.skipped) == 3
 
 
-def test_an_error_that_no_edge_is_for_is_the_runs() -> None:
+def test_an_error_without_an_edge_fails_the_run() -> None:
     run = Run(CATCHING, x=False)
     walk = run.answer("work,0,0", **failed("ValueError", "else"))
     assert walk.error is not None
     assert walk.error.message == "else"
 
 
-def test_a_condition_of_an_error_edge_that_raises_is_the_runs_failure() -> None:
-    run = Run(CATCHING)  # there is no x
+def test_a_condition_of_an_error_edge_that_raises_fails_the_run() -> None:
+    run = Run(CATCHING)  # x does not exist
     walk = run.answer("work,0,0", **failed("ValueError", "else"))
     assert walk.error is not None
     assert walk.error.type_name == "builtins:NameError"
 
 
-def test_an_error_of_an_expression_has_the_code_of_one() -> None:
+def test_an_error_of_an_expression_has_code_500() -> None:
     run = Run(
         graph(
             worker("work", input={"p": "1 // 0"}),
@@ -159,7 +159,7 @@ def test_an_error_of_an_expression_has_the_code_of_one() -> None:
         (0, 200, False, "caught"),
     ],
 )
-def test_a_step_stays_for_more_only_if_all_goes_well_with_its_answer(
+def test_a_step_stays_only_if_the_maps_and_conditions_of_its_answer_succeed(
     result: int, code: int, stays: bool, begun: str
 ) -> None:
     run = Run(
@@ -176,7 +176,7 @@ def test_a_step_stays_for_more_only_if_all_goes_well_with_its_answer(
     assert [each.vertex.name for each in walk.begun] == [begun]
 
 
-def test_what_was_caught_is_raised_again() -> None:
+def test_a_caught_error_is_raised_again() -> None:
     run = Run(
         graph(
             worker("work"),
@@ -200,7 +200,7 @@ def joining(**outputs: dict[str, str]) -> Lowered:
     return graph(*ways, worker("join", input={"v": "v"}), *edges)
 
 
-def test_a_join_waits_and_tells_the_index_what_it_has() -> None:
+def test_a_waiting_join_indexes_its_count_and_its_values() -> None:
     run = Run(joining(one={"v": "result"}, two={"w": "result"}))
     walk = run.answer("one,0,0", 5)
     assert walk.tracked == {"join,0,0,0": (2, 1)}
@@ -214,7 +214,9 @@ def test_a_join_waits_and_tells_the_index_what_it_has() -> None:
 
 
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
-def test_of_two_paths_that_set_the_same_the_later_edge_counts(order: tuple[str, str]) -> None:
+def test_of_two_paths_that_set_the_same_variable_the_later_edge_counts(
+    order: tuple[str, str],
+) -> None:
     run = Run(joining(one={"v": "result"}, two={"v": "result"}), v=0)
     for name in order:
         run.answer(f"{name},0,0", name)
@@ -222,14 +224,16 @@ def test_of_two_paths_that_set_the_same_the_later_edge_counts(order: tuple[str, 
 
 
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
-def test_a_path_that_changed_nothing_does_not_undo_what_another_did(order: tuple[str, str]) -> None:
+def test_a_path_that_changed_nothing_does_not_undo_the_change_of_another(
+    order: tuple[str, str],
+) -> None:
     run = Run(joining(one={"v": "result"}, two={"v": "v"}), v=0)
     for name in order:
         run.answer(f"{name},0,0", 1)
     assert run.begun["join,0,0,0"].arguments == {"v": 1}
 
 
-def test_one_arrival_too_many_is_a_defect() -> None:
+def test_a_surplus_arrival_at_a_join_raises() -> None:
     run = Run(joining(one={}, two={}), v=0)
     vertex = run.vertex("one")
     run.answer("one,0,0")
@@ -263,7 +267,7 @@ def test_items_are_collected_in_their_order() -> None:
     assert "x" not in run.begun["all,0,0,0,0"].scope
 
 
-def test_items_that_were_skipped_are_left_out_and_none_is_no_wait() -> None:
+def test_skipped_items_are_left_out_and_an_empty_spread_does_not_wait() -> None:
     lowered = spreading(
         m.BranchNode(name="odd"), m.Edge("odd", "all", when="x % 2"), ("each", "odd"), collect="x"
     )
@@ -310,10 +314,10 @@ LEAVING = graph(
     ("which", "after"),
     ("beside", "after"),
 )
-"""A path leaves the loop in each turn, and joins one that leaves it in the last alone."""
+"""A path leaves the loop in each iteration, and joins one that leaves it only in the last."""
 
 
-def test_what_is_behind_a_loop_is_not_skipped_while_it_turns() -> None:
+def test_steps_behind_a_loop_are_not_skipped_while_it_repeats() -> None:
     lowered = graph(
         m.HookNode(name="loop", cycle=True),
         worker("work"),
@@ -337,7 +341,7 @@ def test_what_is_behind_a_loop_is_not_skipped_while_it_turns() -> None:
     assert run.state.loops == {}
 
 
-def test_a_join_behind_a_loop_that_turns_gets_its_skips() -> None:
+def test_a_join_behind_a_repeating_loop_gets_its_skips() -> None:
     run = Run(LEAVING, turns=True)
     run.answer("loop,0,0")
     run.answer("work,0,0,0")
@@ -349,7 +353,7 @@ def test_a_join_behind_a_loop_that_turns_gets_its_skips() -> None:
     assert run.skipped == []
 
 
-def test_a_loop_that_ends_tells_what_is_skipped_behind_it() -> None:
+def test_a_loop_that_ends_records_the_skipped_steps_behind_it() -> None:
     lowered = graph(
         m.HookNode(name="loop", cycle=True),
         worker("slow"),
@@ -367,7 +371,7 @@ def test_a_loop_that_ends_tells_what_is_skipped_behind_it() -> None:
     assert run.state.loops == {}
 
 
-def test_an_outer_loop_is_undecided_while_an_inner_one_turns() -> None:
+def test_an_outer_loop_is_undecided_while_an_inner_one_repeats() -> None:
     lowered = graph(
         m.HookNode(name="outer", cycle=True),
         m.HookNode(name="inner", cycle=True),

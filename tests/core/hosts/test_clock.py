@@ -10,11 +10,11 @@ CLOCK_MS = 1_700_000_000_000
 times = st.integers(0, 10_000)
 
 
-def test_first_offset_is_the_middle_of_what_it_can_be() -> None:
+def test_first_offset_is_the_middle_of_its_bounds() -> None:
     assert corrected(None, CLOCK_MS, 1000, 1100) == CLOCK_MS - 1050
 
 
-def test_an_offset_that_may_be_right_is_kept() -> None:
+def test_an_offset_within_its_bounds_is_kept() -> None:
     assert corrected(CLOCK_MS - 1000, CLOCK_MS, 1000, 5000) == CLOCK_MS - 1000
     assert corrected(CLOCK_MS - 5000, CLOCK_MS, 1000, 5000) == CLOCK_MS - 5000
 
@@ -25,10 +25,10 @@ def test_a_clock_that_was_set_is_followed() -> None:
 
 
 @given(offset=times, answers=st.lists(st.tuples(times, times), min_size=1))
-def test_error_is_never_larger_than_the_time_of_the_quickest_answer(
+def test_error_is_never_larger_than_the_time_of_the_fastest_reply(
     offset: int, answers: list[tuple[int, int]]
 ) -> None:
-    """Whatever was believed before: the true offset is within the bounds of every answer."""
+    """Whatever the offset was before: the true offset is within the bounds of every reply."""
     known: int | None = None
     counter = 0
     for before, after in answers:

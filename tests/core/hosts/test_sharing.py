@@ -11,12 +11,12 @@ def test_a_lone_host_takes_all_in_batches() -> None:
     assert allowance(250, 1, 1000, 2000, looks=1) == 250
 
 
-def test_many_hosts_take_small_batches_so_that_each_has_its_turn() -> None:
+def test_many_hosts_take_small_batches_so_that_each_gets_some() -> None:
     assert allowance(10_000, 10, 0, 2000, looks=FAIR_LOOKS + 1) == BATCH // 10
     assert allowance(10_000, 1000, 0, 2000, looks=FAIR_LOOKS + 1) == 1
 
 
-def test_of_a_new_pile_a_host_takes_its_share_and_of_an_old_one_the_rest() -> None:
+def test_a_host_takes_its_share_of_new_orphans_and_the_rest_of_old_ones() -> None:
     assert allowance(90, 3, 0, 1000, looks=1) == 30
     assert allowance(60, 3, 30, 1000, looks=1) == 0
     assert allowance(60, 3, 0, 1000, looks=FAIR_LOOKS) == 20
@@ -29,15 +29,15 @@ def test_a_host_at_its_limit_takes_nothing() -> None:
 
 
 @given(some, st.integers(1, 50), some, some, st.integers(1, 5))
-def test_no_more_than_there_are_than_there_is_room_for_and_than_a_batch(
+def test_a_host_takes_at_most_what_is_left_what_it_has_room_for_and_a_batch(
     left: int, hosts: int, taken: int, room: int, looks: int
 ) -> None:
     assert 0 <= allowance(left, hosts, taken, room, looks=looks) <= min(left, room, BATCH)
 
 
 @given(st.integers(1, 10_000), st.integers(1, 50))
-def test_all_hosts_together_leave_nothing_behind(left: int, hosts: int) -> None:
-    """Each at its first look, one after the other, and then whoever looks again."""
+def test_all_hosts_together_take_every_run(left: int, hosts: int) -> None:
+    """All hosts at their first look, one after the other; then hosts that look again."""
     for looks in (1, FAIR_LOOKS + 1):
         for _ in range(hosts):
             taken = 0

@@ -1,4 +1,4 @@
-"""One event of each type, with its JSON form: what a stored journal may hold, for ever."""
+"""One event of each type, with its JSON form, which stored journals may contain for ever."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Generated events and journals.
 
-`EVENTS_BY_TYPE` has any event of each type, for what must hold of a single event. `legal_journals` gives journals of
-workflows that `append` accepted; `event_sequences` gives sequences that are mostly legal and go astray.
+`EVENTS_BY_TYPE` has any event of each type, for properties of single events. `legal_journals` gives journals of
+workflows that `append` accepted; `event_sequences` gives sequences that are mostly legal and become invalid.
 """
 
 from collections.abc import Callable, Sequence
@@ -107,7 +107,7 @@ EVENTS_BY_TYPE: Final[dict[type[e.Event], st.SearchStrategy[e.Event]]] = {
 any_event: Final = st.one_of(*EVENTS_BY_TYPE.values())
 
 
-# What may come next
+# Possible next events
 
 SIGNALS: Final = ("approval", "stop")
 
@@ -115,7 +115,7 @@ _ENDS: Final = 2**16 // 64
 """How many of the 65,536 picks end a run that may end."""
 
 _LIKELY: Final = 4
-"""How often what brings a run forward is listed, against once for the rest."""
+"""How often events that advance a run are listed; all others are listed once."""
 
 
 def _payload_of(name: str, delivery: int) -> bytes:
@@ -159,7 +159,7 @@ def _guid(text: str) -> Guid:
 
 
 def _orders(state: State) -> list[e.Event]:
-    """What the engine and its operators may do to an open run."""
+    """Events of the engine and of operators for an open run."""
     found: list[e.Event] = [
         e.SignalAccepted("s1", "PAUSE"),
         e.SignalRejected("s1", "PAUSE"),
@@ -200,7 +200,7 @@ def _waits(state: State) -> list[e.Event]:
 
 
 def _actions(state: State) -> list[e.Event]:
-    """What a program that runs may do."""
+    """Events of a running program."""
     number = _free_place(state)
     place = step(number)
     found: list[e.Event] = [
@@ -241,7 +241,7 @@ def _acts(state: State) -> bool:
 
 
 def next_events(state: State) -> list[e.Event]:
-    """Events that a workflow's run may append in `state`, save for its end."""
+    """Events that a workflow's run may append in `state`, except its end."""
     if state.status is Status.PENDING:
         return [STARTED, e.RunApproved("ops")]
     if state.status is Status.APPROVED:
@@ -263,7 +263,7 @@ def next_events(state: State) -> list[e.Event]:
 
 
 def _choose(state: State, pick: int) -> e.Event | None:
-    """The event that `pick`, 16 bits, stands for."""
+    """The event that `pick`, 16 bits, selects."""
     if pick < _ENDS:
         ends = _ends(state)
         if ends:
@@ -302,12 +302,12 @@ def legal_journals(draw: st.DrawFn, longest: int = 60) -> Writer:
 
 @st.composite
 def legal_tails(draw: st.DrawFn, longest: int = 8) -> Callable[[Writer], None]:
-    """How a journal goes on."""
+    """How a journal continues."""
     picks = draw(_picks(longest))
     return lambda writer: extend_legally(writer, picks)
 
 
-# Sequences that go astray
+# Invalid sequences
 
 _STEPS: Final = (step(0), step(1), step(2))
 _SETS: Final = (join_set(1), join_set(8))
@@ -380,7 +380,7 @@ stray_events: Final[st.SearchStrategy[e.Event]] = st.tuples(
 
 
 def _near_misses(state: State) -> list[e.Event]:
-    """Events about what is there, at the wrong time as often as at the right one."""
+    """Events about steps of the journal, at the wrong time as often as at the right one."""
     found: list[e.Event] = []
     for set_id in state.set_counts:
         for place in (*state.scheduled, *state.timers):
@@ -414,7 +414,7 @@ _BEGINNINGS: Final[tuple[list[e.Event], ...]] = (
 
 @st.composite
 def event_sequences(draw: st.DrawFn, longest: int = 40) -> list[e.Event]:
-    """Mostly what a run might do, with events out of place. Judged by nobody."""
+    """Mostly valid events, with some out of place. No check filters them."""
     state = State()
     events = list(draw(st.sampled_from(_BEGINNINGS)))
     for event in events:

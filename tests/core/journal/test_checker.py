@@ -12,7 +12,7 @@ from tests.core.journal.writer import At, Writer
 
 
 def first_complaint(journal: list[At]) -> tuple[int, set[str]]:
-    """Where the incremental checker first complains and of what; the end and nothing if never."""
+    """Where the incremental checker first reports a violation, and which; the end and nothing if never."""
     state = State()
     for place, (seq, event) in enumerate(journal):
         broken = checker.broken_by(state, place, seq, event)

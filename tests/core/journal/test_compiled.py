@@ -1,4 +1,4 @@
-"""What can be compiled is."""
+"""The native module exists where it can be compiled."""
 
 import importlib.util
 import shutil

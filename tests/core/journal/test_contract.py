@@ -18,7 +18,7 @@ RENAMED = {
     "ExecutionFailed": "RunFailed",
     "ExecutionCancelled": "RunCancelled",
     "InvokeStarted": "StepStarted",
-    "InvokeCompleted": "StepFailed",  # the specimen is one that failed
+    "InvokeCompleted": "StepFailed",  # the specimen is a failed one
 }
 
 CONTRACT = {

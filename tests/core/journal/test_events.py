@@ -110,7 +110,7 @@ def test_empty_payload_is_not_a_missing_one() -> None:
         b'{"type":"RunPaused","reason":"\xff"}',
     ],
 )
-def test_what_is_no_event_is_refused(text: bytes) -> None:
+def test_text_that_is_no_event_is_refused(text: bytes) -> None:
     with pytest.raises(CorruptJournal, match="not an event"):
         event_from_json(text)
 

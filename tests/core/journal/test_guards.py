@@ -46,7 +46,7 @@ COMPLETED, FAILED = e.ExecutionCompleted(released=1), e.ExecutionFailed(released
 CONTINUED = e.RunContinued(OTHER_RUN, released=1)
 
 Refusal = tuple[str, list[e.Event], e.Event]
-"""A guard, what a run did after its start, and the event that the guard refuses then."""
+"""A guard, the events of a run after its start, and the event that the guard then refuses."""
 
 REFUSALS: list[Refusal] = [
     ("program_runs", [*WAITING], e.RandomGenerated(B, 1)),
@@ -175,14 +175,14 @@ def refusal_of(append: Callable[[], object]) -> PerdureError:
     return refused.value
 
 
-def test_every_guard_is_tried() -> None:
+def test_every_guard_has_a_case() -> None:
     source = inspect.getsource(guards)
     names = set(re.findall(r'_refuse\(\s*"(\w+)"', source))
     assert names == {guard for guard, _, _ in REFUSALS}
 
 
 @pytest.mark.parametrize(("guard", "before", "event"), NAMED)
-def test_guard_refuses_by_its_name(guard: str, before: list[e.Event], event: e.Event) -> None:
+def test_a_refusal_names_its_guard(guard: str, before: list[e.Event], event: e.Event) -> None:
     writer = started(*before)
     with pytest.raises(IllegalAppend) as refused:
         writer.append(event)
@@ -269,7 +269,7 @@ def test_event_that_can_not_be_written_changes_nothing() -> None:
     assert snapshot(writer.journal) == then
 
 
-# What a run may do in which state
+# Which event is legal in which state
 
 
 @pytest.mark.parametrize("end", [COMPLETED, FAILED, CONTINUED])
@@ -317,14 +317,14 @@ ENDS = {
 
 @pytest.mark.parametrize("event", [GO, CANCEL, e.RunPaused(), e.Posted("x", ())])
 @pytest.mark.parametrize("before", ENDS.values(), ids=ENDS.keys())
-def test_nothing_is_taken_in_after_the_end(before: tuple[e.Event, ...], event: e.Event) -> None:
+def test_no_event_is_accepted_after_the_end(before: tuple[e.Event, ...], event: e.Event) -> None:
     writer = started(*before)
     with pytest.raises(InvariantViolation) as refused:
         writer.append(event)
     assert refused.value.names == ("S-4 terminal_is_last",)
 
 
-def test_nothing_is_taken_in_before_the_start() -> None:
+def test_no_event_is_accepted_before_the_start() -> None:
     with pytest.raises(InvariantViolation) as refused:
         Writer().append(GO)
     assert refused.value.names == ("S-2 starts_with_started",)
@@ -353,7 +353,7 @@ def test_cancelling_stays_while_a_clean_up_step_is_awaited_and_resumed() -> None
     assert seen == [(Status.CANCELLING, waits) for waits in (False, False, True, True, False)]
 
 
-def test_cancelled_run_releases_what_was_open() -> None:
+def test_cancelled_run_releases_its_open_obligations() -> None:
     state = started(*WAITING, CANCEL, e.ExecutionCancelled(released=2)).state
     assert (state.status, state.semaphore) == (Status.CANCELLED, 0)
 

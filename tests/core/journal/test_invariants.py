@@ -22,7 +22,7 @@ class Case(NamedTuple):
 
     before: list[e.Event]
     holds: e.Event | None
-    """`None` if nothing may follow."""
+    """`None` if no event may follow."""
     breaks: e.Event
     moved: int = 0
     """By how much the place of the last entry is wrong."""
@@ -137,7 +137,7 @@ def names(journal: list[At]) -> list[str]:
 
 
 def broken_by_last(journal: list[At]) -> list[str]:
-    """What the incremental checker says of the last entry."""
+    """The violations that the incremental checker reports for the last entry."""
     state = State()
     for entry in journal[:-1]:
         apply_event(state, entry.event)
@@ -151,22 +151,22 @@ def test_there_are_20_invariants_and_each_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_holds(name: str) -> None:
+def test_a_valid_journal_breaks_no_invariant(name: str) -> None:
     assert names(CASES[name].good) == []
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_checker_accepts_what_holds(name: str) -> None:
+def test_checker_accepts_a_valid_journal(name: str) -> None:
     assert broken_by_last(CASES[name].good) == []
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_breaking_it_is_reported_by_its_name_alone(name: str) -> None:
+def test_a_broken_invariant_is_reported_by_its_name_alone(name: str) -> None:
     assert names(CASES[name].bad) == [name]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_checker_names_it_alone(name: str) -> None:
+def test_checker_names_only_the_broken_invariant(name: str) -> None:
     assert broken_by_last(CASES[name].bad) == [name]
 
 
@@ -178,8 +178,8 @@ def test_report_names_the_entry_and_the_values(name: str) -> None:
     assert str(violation) == f"{name}: {violation.detail} (entry {violation.seq})"
 
 
-# JS-6 counts: a set gives no more results than it was given. If every result is a member's (JS-3) and no member's
-# comes twice (JS-5), the count can't be exceeded; so JS-6 never breaks alone, only with one of those two.
+# JS-6 counts: a set gives no more results than it has members. If every result is a member's (JS-3) and no member is
+# consumed twice (JS-5), the count can't be exceeded; so JS-6 never breaks alone, only with one of those two.
 
 DOUBLE_CONSUME = places([*MEMBER, e.JoinSetAwaited(S, A), e.JoinSetAwaited(S, A)])
 NOT_A_MEMBER = places([*MEMBER, *done(B), e.JoinSetAwaited(S, A), e.JoinSetAwaited(S, B)])
@@ -204,7 +204,7 @@ def test_consume_bounded_breaks_together_with_what_implies_it(
     assert names(journal) == broken_by_last(journal) == [with_it, IMPLIED]
 
 
-# What the names leave open
+# Cases that the names leave open
 
 
 def test_empty_journal_breaks_nothing() -> None:

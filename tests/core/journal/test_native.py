@@ -43,7 +43,7 @@ payloads = st.none() | st.binary(max_size=200)
 
 
 def outcome(way: Way, journal: Journal, events: Sequence[e.Event], at_ms: int) -> Any:
-    """What an append gives or how it is refused, and the journal after it."""
+    """The result or the error of an append, and the journal after it."""
     try:
         told: Any = way(journal, events, at_ms, nonces(journal.seq, len(events)))
     except (PerdureError, TypeError, KeyError) as error:
@@ -54,7 +54,7 @@ def outcome(way: Way, journal: Journal, events: Sequence[e.Event], at_ms: int) -
 
 
 def require_sameness(batches: Sequence[Sequence[e.Event]]) -> list[Any]:
-    """Append the batches in both ways. Returns what became of each."""
+    """Append the batches with both implementations. Returns the outcome of each."""
     plain, quick = Journal(RUN), Journal(RUN)
     told = []
     for at_ms, events in enumerate(batches):
@@ -89,7 +89,7 @@ sizes_of_batches = st.lists(st.integers(1, 7), min_size=1, max_size=5)
 
 @settings(max_examples=400, deadline=None)
 @given(event_sequences(), sizes_of_batches)
-def test_both_ways_append_and_refuse_the_same(
+def test_native_and_reference_append_and_refuse_the_same(
     events: Sequence[e.Event], sizes: Sequence[int]
 ) -> None:
     require_sameness(list(in_batches(events, sizes)))
@@ -106,7 +106,7 @@ def twin(journal: Journal) -> Journal:
 
 
 def candidates(state: State) -> list[e.Event]:
-    """What might come next, rightly or not: every event over a small alphabet, and about all that is there."""
+    """Possible next events, valid or not: every event over a small alphabet, and about everything in the journal."""
     guid = message_guid(RUN, "candidate")
     account, message = step_account(step(0)), message_account(guid)
     found: list[e.Event] = [
@@ -151,13 +151,13 @@ def mixed_journals(draw: st.DrawFn) -> Journal:
             )
             append_reference(journal, events[:phase], 1, bytes(64))
         except PerdureError:
-            pass  # it is blocked, or over
+            pass  # the run is blocked, or over
     return journal
 
 
 @settings(max_examples=150, deadline=None)
 @given(mixed_journals())
-def test_both_ways_judge_every_candidate_alike(journal: Journal) -> None:
+def test_native_and_reference_judge_every_candidate_alike(journal: Journal) -> None:
     for event in candidates(journal.state):
         expected = outcome(append_reference, twin(journal), [event], 7)
         assert outcome(_quick.append, twin(journal), [event], 7) == expected, event
@@ -225,7 +225,7 @@ def staged_events(draw: st.DrawFn) -> list[e.Event]:
 
 @settings(max_examples=300, deadline=None)
 @given(staged_events(), sizes_of_batches)
-def test_both_ways_append_the_phases_of_graphs(
+def test_native_and_reference_append_the_same_phases_of_graphs(
     events: Sequence[e.Event], sizes: Sequence[int]
 ) -> None:
     require_sameness(list(in_batches(events, sizes)))
@@ -243,7 +243,7 @@ increments = st.lists(st.sampled_from(_DIGITS), min_size=1, max_size=3).map(sum)
     st.sampled_from(("step:root.1", "message:m", "step:", "message:", "other", "step:ö")),
     st.lists(st.lists(increments, min_size=1, max_size=5), max_size=8),
 )
-def test_both_ways_post_the_same_digits(account: str, posted: list[list[int]]) -> None:
+def test_native_and_reference_post_the_same_digits(account: str, posted: list[list[int]]) -> None:
     batches: list[list[e.Event]] = [[STARTED]]
     for amounts in posted:
         postings = tuple(e.Posting(account, amount) for amount in amounts[1:])  # type: ignore[arg-type]
@@ -254,7 +254,7 @@ def test_both_ways_post_the_same_digits(account: str, posted: list[list[int]]) -
 
 @settings(max_examples=300, deadline=None)
 @given(st.tuples(texts, texts, texts), texts, st.none() | texts, steps, payloads)
-def test_both_ways_write_any_text_alike(
+def test_native_and_reference_write_any_text_alike(
     names: tuple[str, str, str],
     version: str,
     key: str | None,
@@ -290,7 +290,7 @@ def test_both_ways_write_any_text_alike(
 @pytest.mark.parametrize(
     "text", ['"', "\\", "\n", "\0", "\x1f", " ", "~", "\x7f", "é", "\U0001f600", "\ud800"]
 )
-def test_both_ways_write_every_kind_of_character_alike(text: str) -> None:
+def test_native_and_reference_write_every_kind_of_character_alike(text: str) -> None:
     for around in (text, f"a{text}", f"{text}z"):
         scheduled = e.InvokeScheduled(step(0), around)
         require_sameness([[e.ExecutionStarted("p", around, "r")], [STARTED, scheduled]])
@@ -309,7 +309,7 @@ def test_hashes_are_those_of_hashlib_whatever_the_length(instructions: bool) -> 
         _quick.adopt(reference.native_names())
 
 
-def test_a_refusal_in_the_middle_takes_everything_back() -> None:
+def test_a_refusal_in_the_middle_undoes_the_whole_append() -> None:
     life = [STARTED, e.InvokeScheduled(step(0), "f"), e.InvokeStarted(step(0), 1)]
     told = require_sameness([life[:1], [*life[1:], life[1]], life[1:]])
     assert [isinstance(each, Appended) for each in told] == [True, False, True]
@@ -322,7 +322,7 @@ def test_a_run_whose_step_is_open_does_not_end_though_its_semaphore_allows_it() 
     assert not isinstance(told[1], Appended)
 
 
-def test_what_is_no_event_is_refused_in_both_ways() -> None:
+def test_native_and_reference_refuse_an_object_that_is_no_event() -> None:
     require_sameness([[STARTED], [object()], [e.ExecutionResumed(), 1]])  # type: ignore[list-item]
 
 
@@ -348,7 +348,7 @@ def test_wrong_arguments_are_refused(arguments: tuple[Any, ...]) -> None:
         ("text", 7, bytes(16)),
     ],
 )
-def test_odd_arguments_go_the_plain_way(payload: Any, at_ms: Any, entropy: Any) -> None:
+def test_unusual_arguments_go_to_the_reference(payload: Any, at_ms: Any, entropy: Any) -> None:
     told: list[Any] = []
     for way in (append_reference, _quick.append):
         journal = Journal(RUN)
@@ -362,7 +362,7 @@ def test_odd_arguments_go_the_plain_way(payload: Any, at_ms: Any, entropy: Any) 
 
 
 def test_events_are_kept_while_they_are_appended() -> None:
-    """Whatever becomes of the list that they came in."""
+    """Even if the caller changes its list meanwhile."""
     events: list[e.Event] = []
 
     class Emptying(str):
@@ -381,7 +381,7 @@ def test_events_are_kept_while_they_are_appended() -> None:
 @pytest.mark.parametrize("slot", State.__slots__)
 @pytest.mark.parametrize("is_there", [True, False])
 def test_an_incomplete_state_goes_to_the_reference(slot: str, is_there: bool) -> None:
-    """Which says what it says; but nothing else goes wrong."""
+    """The error is that of the reference; nothing else changes."""
     journal = written(STARTED).journal
     setattr(journal.state, slot, 3.5)
     if not is_there:

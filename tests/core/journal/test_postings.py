@@ -147,7 +147,7 @@ def test_effects_of_all_events_sum_to_the_balances_and_the_semaphore(writer: Wri
 
 @settings(max_examples=100, deadline=None)
 @given(legal_journals())
-def test_what_an_append_hands_over_is_what_it_changed(writer: Writer) -> None:
+def test_an_append_returns_exactly_what_it_changed(writer: Writer) -> None:
     whole = Writer()
     appended = whole.append(*writer.events)
     assert appended.postings == whole.state.balances
@@ -204,7 +204,7 @@ def test_refused_digit_takes_back_those_posted_with_it() -> None:
     assert snapshot(writer.journal) == then
 
 
-def test_message_that_says_the_same_twice_is_refused() -> None:
+def test_second_posting_of_a_message_marker_is_refused() -> None:
     guid = message_guid(RUN, "result", "root.1", "1")
     steps = (e.TimerScheduled(step(1), 1, 2), e.TimerScheduled(step(2), 1, 2))
     writer = started(*steps, e.TimerFired(step(1), guid))
@@ -222,7 +222,7 @@ def test_message_that_says_the_same_twice_is_refused() -> None:
         (e.Posted("x", (e.Posting(AccountId("nobody"), 1),)), PerdureError),
     ],
 )
-def test_posting_that_can_not_be_is_refused(event: e.Event, error: type[PerdureError]) -> None:
+def test_impossible_posting_is_refused(event: e.Event, error: type[PerdureError]) -> None:
     writer = started()
     then = snapshot(writer.journal)
     with pytest.raises(error):

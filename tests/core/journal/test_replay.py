@@ -31,7 +31,7 @@ def replayed(entries: Sequence[Entry], run_id: RunId = RUN) -> Journal:
 
 
 def chained(*events: e.Event) -> list[Entry]:
-    """Entries of a sound chain, whatever the events say."""
+    """Entries of a valid chain, whatever their events are."""
     entries: list[Entry] = []
     for seq, event in enumerate(events):
         head = entries[-1].hash if entries else genesis(RUN)
@@ -47,7 +47,7 @@ def test_replay_rebuilds_state_sequence_and_head(writer: Writer) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(legal_journals(), st.integers(0, 60))
-def test_replay_in_two_parts_is_replay(writer: Writer, cut: int) -> None:
+def test_replay_in_two_parts_gives_the_same_journal(writer: Writer, cut: int) -> None:
     journal = replayed(writer.entries[:cut])
     journal.replay(writer.entries[cut:])
     assert snapshot(journal) == snapshot(writer.journal)
@@ -86,7 +86,7 @@ def test_replayed_journal_breaks_no_invariant(writer: Writer) -> None:
     assert violations(writer.entries) == []
 
 
-# What is refused
+# Refusals
 
 
 @settings(max_examples=100, deadline=None)
@@ -162,7 +162,7 @@ def test_entry_that_can_not_be_read_is_refused() -> None:
         replayed([msgspec.structs.replace(entry, body="{}")])
 
 
-def test_remedy_for_a_broken_journal_is_to_look_at_the_store() -> None:
+def test_remedy_for_a_broken_journal_is_to_verify_the_store() -> None:
     with pytest.raises(InvariantViolation) as refused:
         replayed(started(e.RandomGenerated(step(0), 1)).entries[1:])
     assert refused.value.remedy.startswith("run `verify`")
@@ -195,7 +195,7 @@ def test_refused_entry_leaves_the_journal_at_the_one_before() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(long_enough, st.data())
-def test_journal_is_refused_if_any_body_but_the_last_is_another(
+def test_journal_is_refused_if_any_body_but_the_last_was_changed(
     writer: Writer, data: st.DataObject
 ) -> None:
     place, other = data.draw(

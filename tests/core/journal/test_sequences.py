@@ -1,4 +1,4 @@
-"""Three whole lives of a run, event for event: what the state and the semaphore read after each."""
+"""Three complete runs, event by event: state and semaphore after each."""
 
 import pytest
 

@@ -28,7 +28,7 @@ FINALIZED = ActivityLedger(201_100_000_000_001)
 
 
 @pytest.mark.parametrize(("before", "after"), [(9, 10), (10, 11), (19, 20), (98, 99)])
-def test_attempts_count_on_through_both_digits(before: int, after: int) -> None:
+def test_attempts_are_counted_in_both_digits(before: int, after: int) -> None:
     assert ActivityLedger(before * ATTEMPT).attempt().attempts == after
 
 
@@ -44,7 +44,7 @@ def test_two_attempts_at_once_are_refused_when_one_is_left() -> None:
         ActivityLedger(98 * ATTEMPT).post(2 * ATTEMPT)
 
 
-def test_the_last_entry_is_taken() -> None:
+def test_the_last_entry_is_accepted() -> None:
     assert DONE.post(99_999_998).enter_leg2().entries == 99_999_999
 
 
@@ -95,7 +95,7 @@ def test_a_step_is_finalized_once() -> None:
         FINALIZED.finalize()
 
 
-def test_a_finalized_step_takes_no_entry() -> None:
+def test_a_finalized_step_accepts_no_entry() -> None:
     with pytest.raises(LedgerOrder, match="takes no leg-2 entry"):
         FINALIZED.enter_leg2()
 
@@ -104,7 +104,7 @@ def test_a_stale_leg_1_message_of_a_finalized_step_is_still_counted() -> None:
     assert FINALIZED.attempt().attempts == 2
 
 
-def test_a_trigger_is_never_finalized_on_top() -> None:
+def test_a_trigger_is_never_finalized() -> None:
     with pytest.raises(LedgerOrder, match="never finalized"):
         ActivityLedger.trigger().finalize()
 
@@ -143,13 +143,15 @@ def test_a_hundred_attempts_at_once_are_not_an_authorization() -> None:
 @pytest.mark.parametrize("weight", [10**10, 10**9, 10**8])
 @pytest.mark.parametrize("digit", range(1, 10))
 @pytest.mark.parametrize("ledger", [EMPTY, DONE, FINALIZED], ids=str)
-def test_the_reserved_digits_take_nothing(ledger: ActivityLedger, weight: int, digit: int) -> None:
+def test_the_reserved_digits_accept_no_posting(
+    ledger: ActivityLedger, weight: int, digit: int
+) -> None:
     with pytest.raises(LedgerOverflow, match="nothing may be posted there"):
         ledger.post(digit * weight)
 
 
 @pytest.mark.parametrize("digit", range(3, 10))
-def test_the_finalize_digit_takes_no_other_value(digit: int) -> None:
+def test_the_finalize_digit_accepts_no_other_value(digit: int) -> None:
     with pytest.raises(LedgerOverflow, match="digit 1 "):
         DONE.post(digit * AUTHORIZE)
 

@@ -73,7 +73,7 @@ def test_every_marker_is_posted_once(increment: int) -> None:
 
 
 @pytest.mark.parametrize("increment", [2 * WORK_DONE, 5 * SPAWNED, 9 * COMPLETED, 2 * CLOSED])
-def test_a_marker_takes_no_other_value(increment: int) -> None:
+def test_a_marker_accepts_no_other_value(increment: int) -> None:
     with pytest.raises(LedgerOverflow, match="can't take"):
         SEEDED.post(increment)
 
@@ -81,7 +81,9 @@ def test_a_marker_takes_no_other_value(increment: int) -> None:
 @pytest.mark.parametrize("weight", [10**14, 10**13, 10**12])
 @pytest.mark.parametrize("digit", range(1, 10))
 @pytest.mark.parametrize("ledger", [EMPTY, COMPLETE], ids=str)
-def test_the_reserved_digits_take_nothing(ledger: MessageLedger, weight: int, digit: int) -> None:
+def test_the_reserved_digits_accept_no_posting(
+    ledger: MessageLedger, weight: int, digit: int
+) -> None:
     with pytest.raises(LedgerOverflow, match="nothing may be posted there"):
         ledger.post(digit * weight)
 
@@ -138,7 +140,7 @@ def test_an_impossible_balance_can_not_be_made(balance: int, error: type[LedgerE
     ],
     ids=str,
 )
-def test_the_digits_tell_the_one_thing_that_remains(ledger: MessageLedger, remaining: str) -> None:
+def test_the_digits_show_the_one_step_that_remains(ledger: MessageLedger, remaining: str) -> None:
     answers = {
         "work": ledger.needs_work,
         "spawn": ledger.needs_spawn,

@@ -86,7 +86,7 @@ def is_allowed(balance: int, increment: int, layout: DigitLayout) -> bool:
 
 @st.composite
 def numbers(draw: st.DrawFn, layout: DigitLayout) -> int:
-    """Mostly near the law: fields at their edges; sometimes anything at all."""
+    """Mostly values at the limits of fields; sometimes any value."""
     if draw(st.integers(0, 9)) == 0:
         return draw(st.integers(-(10**13), 10**16))
     parts = (
@@ -115,7 +115,7 @@ def accepted(balance: int, increment: int, layout: DigitLayout) -> int | None:
 @example((0, TRIGGER_SEED, ACTIVITY))
 @example((99 * ATTEMPT, ATTEMPT, ACTIVITY))
 @example((11_000_000_000, COMPLETED, MESSAGE))
-def test_a_posting_is_taken_exactly_when_the_reference_allows_it(
+def test_a_posting_is_accepted_exactly_when_the_reference_accepts_it(
     posting: tuple[int, int, DigitLayout],
 ) -> None:
     balance, increment, layout = posting
@@ -123,7 +123,7 @@ def test_a_posting_is_taken_exactly_when_the_reference_allows_it(
     assert accepted(balance, increment, layout) == expected
 
 
-def test_every_move_between_edges_is_judged_as_by_the_reference() -> None:
+def test_every_move_between_boundary_values_matches_the_reference() -> None:
     edges = {
         ACTIVITY: ((0, 1, 2), (0, 1, 98, 99), (0, 1), (0, 1), (0, 1, 99_999_999)),
         MESSAGE: ((0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 1, 99_999_999)),
@@ -159,7 +159,7 @@ def test_nothing_beyond_fifteen_digits_passes_for_a_smaller_posting(
 
 
 @given(layouts, st.data())
-def test_a_balance_is_the_sum_of_what_was_accepted(
+def test_a_balance_is_the_sum_of_the_accepted_postings(
     layout: DigitLayout, data: st.DataObject
 ) -> None:
     balance = total = 0
@@ -171,7 +171,7 @@ def test_a_balance_is_the_sum_of_what_was_accepted(
 
 
 @given(layouts, st.data())
-def test_fields_read_back_what_was_posted_to_them(layout: DigitLayout, data: st.DataObject) -> None:
+def test_fields_read_back_the_postings_to_them(layout: DigitLayout, data: st.DataObject) -> None:
     balance, counts = 0, Counter({field.name: 0 for field in layout.fields})
     increments = st.sampled_from(NAMED[layout]) | numbers(layout)
     for increment in data.draw(st.lists(increments, max_size=40)):
@@ -205,7 +205,7 @@ def test_a_balance_is_possible_exactly_when_it_can_be_posted_at_once(
 
 
 @given(postings().filter(lambda posting: not is_allowed(*posting)))
-def test_every_refusal_says_what_and_what_to_do(posting: tuple[int, int, DigitLayout]) -> None:
+def test_every_refusal_has_a_text_and_a_remedy(posting: tuple[int, int, DigitLayout]) -> None:
     with pytest.raises(LedgerError, match=r"\(.*\): \w"):
         post(*posting)
 

@@ -129,7 +129,7 @@ def test_a_crash_before_leg_1_is_done_costs_one_more_attempt() -> None:
     assert str(ActivityLedger().attempt().attempt().finish_leg1()) == "002100000000000"
 
 
-def test_parts_posted_together_end_where_parts_posted_apart_do() -> None:
+def test_parts_posted_together_and_one_by_one_give_the_same_balance() -> None:
     together = ActivityLedger().post(ATTEMPT + LEG1_DONE + ENTRY + FINALIZE)
     apart = ActivityLedger().attempt().finish_leg1().enter_leg2().finalize()
     assert together == apart

@@ -39,7 +39,7 @@ def test_a_step_is_spelled_on_one_line(balance: int, line: str) -> None:
         ),
     ],
 )
-def test_a_message_is_spelled_as_far_as_it_came(balance: int, line: str) -> None:
+def test_a_message_is_spelled_up_to_its_last_step(balance: int, line: str) -> None:
     assert spell_balance(balance, MESSAGE) == line
 
 
@@ -62,7 +62,7 @@ def test_a_diagram_points_at_each_group_of_a_message() -> None:
            └──────────── 100B  closed the run""")
 
 
-def test_a_damaged_account_is_drawn_with_what_is_wrong() -> None:
+def test_a_damaged_account_is_drawn_with_its_problem() -> None:
     assert diagram(701_112_000_000_001, ACTIVITY) == dedent("""\
         701112000000001
         │ ││  │       └─ 1     1 entry
@@ -72,7 +72,7 @@ def test_a_damaged_account_is_drawn_with_what_is_wrong() -> None:
         └─────────────── 100T  finalize reads 7, which means nothing""")
 
 
-def test_a_damaged_account_is_spelled_with_what_is_wrong() -> None:
+def test_a_damaged_account_is_spelled_with_its_problem() -> None:
     assert (
         spell_balance(1_000_000_000_001, MESSAGE)
         == "001000000000001  ordinal 1 · 001 in reserved digits"
@@ -80,7 +80,7 @@ def test_a_damaged_account_is_spelled_with_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("balance", [-5, 10**15])
-def test_what_is_no_account_is_not_read_as_one(balance: int) -> None:
+def test_a_number_that_is_no_account_is_spelled_as_such(balance: int) -> None:
     line = f"{balance}  not an account of 15 digits"
     assert (spell_balance(balance, ACTIVITY), diagram(balance, MESSAGE)) == (line, line)
 

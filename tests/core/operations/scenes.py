@@ -17,7 +17,7 @@ START = datetime(2026, 1, 22, 12, tzinfo=UTC)
 
 @dataclass
 class Actor:
-    """A participant. Its wall clock is off by `skew`, its monotonic one began somewhere else."""
+    """A participant. Its wall clock is off by `skew`; its monotonic clock has an origin of its own."""
 
     me: Participant
     skew: timedelta = timedelta()
@@ -38,7 +38,7 @@ def actor(name: str, pid: int = 1, *, skew_s: int = 0, origin_ms: int = 0) -> Ac
 
 
 class Scene:
-    """An operation, time, and whoever takes part. The ledger is `None` once it is in the backups."""
+    """An operation, the time, and the participants. The ledger is `None` once it is in the backups."""
 
     def __init__(self) -> None:
         self.now_ms = 0

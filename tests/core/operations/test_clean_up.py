@@ -1,4 +1,4 @@
-"""The four phases, by the clocks of those who take part."""
+"""The four phases of a clean-up, by the clocks of the participants."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def scene() -> Scene:
 
 
 def begun(scene: Scene, *actors: Actor, fail_on_crash: bool = True) -> None:
-    """Everybody has a call, and has seen the others."""
+    """Every participant has a call, and has seen the others."""
     scene.create(actors[0])
     for who in actors:
         scene.start(who, fail_on_crash=fail_on_crash)
@@ -25,7 +25,7 @@ def begun(scene: Scene, *actors: Actor, fail_on_crash: bool = True) -> None:
 
 
 def look(scene: Scene, *actors: Actor) -> None:
-    """Everybody sees the last heartbeat of everybody."""
+    """Every participant sees the last heartbeat of all others."""
     assert scene.ledger is not None
     for who in actors:
         who.watch.observe(scene.ledger, scene.moment(who).ms)
@@ -36,7 +36,7 @@ def states(scene: Scene) -> dict[str, FrameState]:
     return {frame.participant_id: frame.state for frame in scene.ledger.stack}
 
 
-def test_each_phase_comes_at_its_time(scene: Scene) -> None:
+def test_each_phase_of_the_clean_up_begins_at_its_time(scene: Scene) -> None:
     a, b, c = actor("a"), actor("b", skew_s=3600), actor("c", skew_s=-86400)
     begun(scene, a, b, c)
     crashed_at = scene.now_ms
@@ -48,7 +48,7 @@ def test_each_phase_comes_at_its_time(scene: Scene) -> None:
     assert times == {"running": 100, "cleanup": 10_100, "failed": 30_100, "backup": 40_200}
 
 
-def test_the_first_to_see_a_crash_coordinates_and_the_others_clean_up_themselves(
+def test_the_participant_that_detects_a_crash_coordinates_and_the_others_clean_up(
     scene: Scene,
 ) -> None:
     a, b, c = actor("a"), actor("b"), actor("c")
@@ -68,7 +68,7 @@ def test_the_first_to_see_a_crash_coordinates_and_the_others_clean_up_themselves
     assert scene.ledger.coordinator == b.me
 
 
-def test_a_coordinator_that_crashes_is_replaced_even_by_one_that_has_cleaned_up(
+def test_a_crashed_coordinator_is_replaced_even_by_a_participant_that_has_cleaned_up(
     scene: Scene,
 ) -> None:
     a, b, c = actor("a"), actor("b"), actor("c")
@@ -105,7 +105,7 @@ def test_a_coordinator_that_crashes_after_it_removed_the_frames_is_replaced_late
     assert coordinator.me != other.me
 
 
-def test_who_has_no_call_can_coordinate_and_is_marked_by_a_frame(scene: Scene) -> None:
+def test_a_coordinator_without_a_call_gets_a_frame(scene: Scene) -> None:
     a, b = actor("a"), actor("b")
     begun(scene, a)
     scene.beat(b)
@@ -125,7 +125,7 @@ def test_a_dead_participant_without_calls_does_not_fail_the_operation(scene: Sce
     assert scene.state is OperationState.RUNNING
 
 
-def test_a_contained_crash_takes_its_frames_and_nothing_else(scene: Scene) -> None:
+def test_a_contained_crash_removes_only_its_own_frames(scene: Scene) -> None:
     a, b = actor("a"), actor("b")
     scene.create(a)
     scene.start(a)
@@ -139,7 +139,7 @@ def test_a_contained_crash_takes_its_frames_and_nothing_else(scene: Scene) -> No
     assert scene.ledger.crashed_call_ids == (lost,)
 
 
-def test_a_contained_crash_whose_finder_dies_before_it_cleaned_up_is_swept_by_another(
+def test_a_contained_crash_is_swept_by_another_participant_if_its_finder_dies(
     scene: Scene,
 ) -> None:
     a, b, finder = actor("a"), actor("b"), actor("finder")
@@ -158,7 +158,7 @@ def test_a_contained_crash_whose_finder_dies_before_it_cleaned_up_is_swept_by_an
     assert states(scene) == {"a": FrameState.ACTIVE}
 
 
-def test_one_call_that_must_not_crash_is_enough(scene: Scene) -> None:
+def test_one_crashed_call_that_must_not_crash_fails_the_operation(scene: Scene) -> None:
     a, b = actor("a"), actor("b")
     scene.create(a)
     scene.start(b, fail_on_crash=False)
@@ -171,7 +171,7 @@ def test_one_call_that_must_not_crash_is_enough(scene: Scene) -> None:
 
 @pytest.mark.parametrize("fail_on_crash", [True, False])
 @pytest.mark.parametrize("later_s", [15, 40])
-def test_who_was_taken_for_dead_learns_it_when_it_comes_back(
+def test_a_participant_that_was_declared_dead_is_fenced_when_it_returns(
     scene: Scene, fail_on_crash: bool, later_s: int
 ) -> None:
     a, b = actor("a"), actor("b")
@@ -188,8 +188,8 @@ def test_who_was_taken_for_dead_learns_it_when_it_comes_back(
     assert result.duty is Duty.STOP
 
 
-def test_an_observer_that_was_away_gives_everybody_the_whole_threshold(scene: Scene) -> None:
-    """All of them were stopped at once: whoever wakes first must not take the rest for dead."""
+def test_an_observer_that_was_paused_gives_every_peer_the_whole_threshold(scene: Scene) -> None:
+    """All were stopped at once: the first that wakes must not declare the others dead."""
     a, b = actor("a"), actor("b")
     begun(scene, a, b)
     scene.now_ms += 3_600_000
@@ -199,7 +199,7 @@ def test_an_observer_that_was_away_gives_everybody_the_whole_threshold(scene: Sc
     assert scene.state is OperationState.RUNNING
 
 
-def test_two_processes_of_one_name_and_pid_are_two(scene: Scene) -> None:
+def test_two_processes_of_one_name_and_pid_are_two_participants(scene: Scene) -> None:
     a, twin = actor("a"), actor("a")
     twin.me = twin.watch.me = a.me._replace(session="other")
     begun(scene, a, twin)
@@ -225,7 +225,7 @@ def test_the_next_participant_to_read_an_abort_starts_the_clean_up(scene: Scene)
     assert t.request_abort(scene.ledger, b.me, b.held, "again", at).lines == ()
 
 
-def test_calls_under_way_keep_an_operation_from_being_completed(scene: Scene) -> None:
+def test_an_operation_with_open_calls_can_not_be_completed(scene: Scene) -> None:
     a = actor("a")
     scene.create(a)
     call = scene.start(a)
@@ -234,8 +234,8 @@ def test_calls_under_way_keep_an_operation_from_being_completed(scene: Scene) ->
         t.complete_operation(scene.ledger, a.me, a.held, scene.moment(a).at)
 
 
-def test_a_frame_that_its_participant_does_not_hold_goes(scene: Scene) -> None:
-    """Somebody gave up waiting for the start of a call, and it started all the same."""
+def test_a_heartbeat_removes_a_frame_that_its_participant_does_not_hold(scene: Scene) -> None:
+    """The caller stopped waiting for the start of a call, and the call started nevertheless."""
     a = actor("a")
     scene.create(a)
     kept, given_up = scene.start(a), scene.start(a)
@@ -256,7 +256,7 @@ def test_a_coordinator_that_hands_over_is_replaced_at_once(scene: Scene) -> None
     assert scene.ledger.coordinator == a.me
 
 
-def test_who_is_no_coordinator_any_more_removes_nothing(scene: Scene) -> None:
+def test_a_former_coordinator_removes_no_frames(scene: Scene) -> None:
     a, b, c = actor("a"), actor("b"), actor("c")
     begun(scene, a, b, c)
     scene.run(15, a)
@@ -291,7 +291,7 @@ def test_a_heartbeat_reports_what_it_found(scene: Scene) -> None:
         {"auto_heartbeat": 1},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError):
         LedgerSettings(**wrong)  # type: ignore[arg-type]
 

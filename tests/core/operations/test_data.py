@@ -21,17 +21,17 @@ DATA = LedgerData(
 )
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_a_written_ledger_is_read_back_equal() -> None:
     assert decode(encode(DATA), "here") == DATA
 
 
 @pytest.mark.parametrize(
     "wrong", [{"pid": "12x"}, {"pid": 1.5}, {"fail_on_crash": None}, {"description": object()}]
 )
-def test_what_could_not_be_read_again_is_not_written(wrong: dict[str, Any]) -> None:
+def test_a_ledger_that_could_not_be_read_back_is_not_written(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="operation 'op' would not be readable"):
         encode(replace(DATA, stack=(replace(FRAME, **wrong),)))
 
 
-def test_a_time_without_a_zone_is_of_utc() -> None:
+def test_a_time_without_a_zone_is_utc() -> None:
     assert decode(encode(DATA).replace(b'00Z"', b'00"'), "here") == DATA

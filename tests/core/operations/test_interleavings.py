@@ -1,4 +1,4 @@
-"""Any number of participants, in any order of events: what must hold always, and what must come about."""
+"""Any number of participants, in any order of events: safety and liveness."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class Interleavings(RuleBasedStateMachine):
         skews=st.lists(st.integers(-9999, 9999), min_size=4, max_size=4),
     )
     def begin(self, calls: list[bool | None], skews: list[int]) -> None:
-        """Everybody has a call that must not crash, or one that may, or none."""
+        """Every participant has a call that must not crash, or one that may, or none."""
         for n in range(len(calls)):
             # Two of them share their name and their pid.
             self.actors.append(actor(f"p{n // 2}", 7, skew_s=skews[n], origin_ms=skews[n] * 1000))
@@ -57,7 +57,7 @@ class Interleavings(RuleBasedStateMachine):
                 self.scene.start(who, fail_on_crash=fail_on_crash)
 
     def has_several(self) -> bool:
-        """Whether there is somebody left to see what happens to another."""
+        """Whether a participant is left to detect the death of another."""
         return sum(who.is_up and self.runs(who) and not who.is_fenced for who in self.actors) > 1
 
     def one(self, data: Any, *, running: bool = True) -> Actor:
@@ -100,7 +100,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(has_several)
     @rule(data=st.data())
     def beat_and_die(self, data: Any) -> None:
-        """The heartbeat is committed, and what follows from it is left undone."""
+        """The heartbeat is committed, and its duty is not performed."""
         who = self.one(data)
         if who in self.actors:
             self.scene.beat(who, dies=True)
@@ -119,12 +119,12 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def go_on(self, data: Any) -> None:
-        """Whoever was stopped comes back at any moment, with everything that it believed."""
+        """A stopped participant may return at any time, with its old state."""
         self.stopped.discard(self.one(data, running=False).me.session)
 
     @rule(data=st.data(), ms=st.integers(500, 4000), times=st.integers(1, 8))
     def let_time_pass(self, data: Any, ms: int, times: int) -> None:
-        """In steps so short that whoever runs is not late; each beats before the longest interval is over."""
+        """In steps so short that running participants are not late; each beats before the longest interval is over."""
         for _ in range(times):
             self.scene.now_ms += ms
             for who in data.draw(st.permutations(self.actors)):
@@ -134,7 +134,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(ms=st.integers(11_000, 100_000))
     def suspend(self, ms: int) -> None:
-        """The machine sleeps, and everybody with it."""
+        """The machine sleeps, and all participants with it."""
         self.scene.now_ms += ms
 
     @precondition(lambda self: self.scene.now_ms > 60_000)
@@ -171,7 +171,8 @@ class Interleavings(RuleBasedStateMachine):
         return t.is_fenced(self.scene.ledger, who.me, who.held)
 
     def check_step(self, before: LedgerData, after: LedgerData) -> None:
-        """States go forward only, what crashed stays so, and only a required call's crash fails the operation."""
+        """States only move forward, crashed calls stay crashed, and only the crash of a required call fails the
+        operation."""
         assert after.operation_state in MAY_FOLLOW[before.operation_state]
         crashed = {f.call_id for f in before.stack if f.state is FrameState.CRASHED}
         again = {f.call_id for f in after.stack if f.state is not FrameState.CRASHED}
@@ -209,7 +210,7 @@ class Interleavings(RuleBasedStateMachine):
             assert decode(encode(self.scene.last), "op") == self.scene.last
 
     def teardown(self) -> None:
-        """Whoever is left sees a failed operation through to the backups, and lets no dead call stand."""
+        """The remaining participants move a failed operation to the backups, and leave no dead call open."""
         alive = [a for a in self.actors if a.is_up and self.runs(a) and not a.is_fenced]
         if not alive or self.scene.is_over():
             return

@@ -21,7 +21,9 @@ STEP = StepId("root.3")
 
 
 @pytest.mark.parametrize("policy", Resolution)
-def test_the_policy_holds_up_to_the_limit_and_not_beyond(policy: Resolution) -> None:
+def test_the_policy_decides_up_to_the_limit_and_beyond_it_the_step_fails(
+    policy: Resolution,
+) -> None:
     for total in range(1, MAX_DOUBTS + 1):
         assert resolve(policy, total, MAX_DOUBTS) is policy
     assert resolve(policy, MAX_DOUBTS + 1, MAX_DOUBTS) is Resolution.FAIL
@@ -29,7 +31,7 @@ def test_the_policy_holds_up_to_the_limit_and_not_beyond(policy: Resolution) -> 
 
 
 @pytest.mark.parametrize("resolution", Resolution)
-def test_an_entry_says_which_step_was_in_doubt_how_often_and_what_was_done(
+def test_an_entry_names_the_step_the_number_of_doubts_and_the_resolution(
     resolution: Resolution,
 ) -> None:
     entry = doubt_entry(STEP, 2, resolution)
@@ -39,7 +41,7 @@ def test_an_entry_says_which_step_was_in_doubt_how_often_and_what_was_done(
     assert entry.semaphore == 0
 
 
-def test_an_entry_of_before_there_were_policies_says_retry() -> None:
+def test_an_entry_older_than_policies_means_retry() -> None:
     posting = e.Posting(step_account(STEP), ATTEMPT)
     entry = e.Posted("in doubt", (posting,))
     assert resolution_of(entry) is Resolution.RETRY
@@ -51,12 +53,12 @@ def test_other_entries_are_not_about_doubt(label: str) -> None:
     assert resolution_of(e.Posted(label, ())) is None
 
 
-def test_a_result_that_was_found_names_its_step_and_posts_nothing() -> None:
+def test_a_reconciled_entry_names_its_step_and_posts_nothing() -> None:
     assert reconciled_entry(STEP) == e.Posted("reconciled:root.3", ())
 
 
 @pytest.mark.parametrize("resolution", Resolution)
-def test_a_doubt_travels_as_text(resolution: Resolution) -> None:
+def test_a_doubt_is_parsed_from_its_text(resolution: Resolution) -> None:
     for doubt in (Doubt(12, resolution), Doubt(12, resolution, 7)):
         assert parse_doubt(str(doubt)) == doubt
 
@@ -67,7 +69,7 @@ def test_the_digits_of_a_step_hold_the_most_doubts_that_there_can_be() -> None:
     post_to(account, ATTEMPT + LEG1_DONE, entry.postings[0].increment)
 
 
-def test_the_failure_says_what_happened_and_what_to_do() -> None:
+def test_the_failure_has_a_reason_and_a_remedy() -> None:
     once = step_in_doubt(STEP, "charge", Resolution.FAIL, 1)
     often = step_in_doubt(STEP, "charge", Resolution.RETRY, 4)
     assert "root.3 (charge) was under way when its host died" in once.what
@@ -75,7 +77,7 @@ def test_the_failure_says_what_happened_and_what_to_do() -> None:
     assert "kills its process" in often.remedy
 
 
-def test_words_of_a_newer_release_are_read_as_a_retry() -> None:
+def test_resolutions_of_a_newer_release_are_read_as_a_retry() -> None:
     assert parse_doubt("2:postponed:1") == Doubt(2, Resolution.RETRY, 1)
     assert parse_doubt("2:fail:1:more") == Doubt(2, Resolution.FAIL, 1)
     for label in ("in doubt: postponed", "stopped: postponed"):

@@ -45,7 +45,7 @@ MAKERS: dict[str, Callable[[RunId], Guid]] = {
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_guid_is_the_same_whenever_it_is_asked_for(kind: str) -> None:
+def test_a_guid_is_the_same_each_time_it_is_derived(kind: str) -> None:
     assert MAKERS[kind](RUN) == MAKERS[kind](RUN)
 
 
@@ -83,7 +83,7 @@ def test_signals_differ_exactly_if_their_names_or_senders_do(
 
 
 @given(runs, steps)
-def test_a_child_has_the_same_id_whenever_it_is_asked_for(run: RunId, step: StepId) -> None:
+def test_a_child_id_is_the_same_each_time_it_is_derived(run: RunId, step: StepId) -> None:
     child = child_run_id(run, step)
     assert parse_run_id(child) == child_run_id(run, step)
 
@@ -107,7 +107,7 @@ def test_a_child_is_not_its_parent(run: RunId, step: StepId) -> None:
 
 
 @given(runs, steps, st.integers(1, 99))
-def test_a_parents_address_leads_back_to_it(run: RunId, step: StepId, attempt: int) -> None:
+def test_a_parents_address_parses_back_to_its_parts(run: RunId, step: StepId, attempt: int) -> None:
     assert parse_parent(parent_address(run, step, attempt)) == (run, step, attempt)
 
 
@@ -117,7 +117,7 @@ def test_each_attempt_of_a_child_is_another_run(run: RunId, step: StepId, attemp
 
 
 @given(st.tuples(runs, steps), st.tuples(runs, steps))
-def test_idempotency_texts_differ_exactly_if_their_runs_or_steps_do(
+def test_idempotency_keys_differ_exactly_if_their_runs_or_steps_do(
     one: tuple[RunId, StepId], other: tuple[RunId, StepId]
 ) -> None:
     assert (idempotency_text(*one) == idempotency_text(*other)) == (one == other)
@@ -137,16 +137,16 @@ def test_a_guid_never_changes_because_messages_under_way_carry_it(kind: str) -> 
     assert MAKERS[kind](RUN) == f"m_{RUN[2:]}_{STORED[kind]}"
 
 
-def test_a_childs_id_never_changes_because_its_parent_looks_for_it() -> None:
+def test_a_childs_id_never_changes_because_its_parent_derives_it() -> None:
     assert child_run_id(RUN, STEP) == "r_018bcfe568007c579c51bbc5dc4a07d7"
 
 
-def test_an_idempotency_text_never_changes_because_services_remember_it() -> None:
+def test_an_idempotency_key_never_changes_because_services_remember_it() -> None:
     assert idempotency_text(RUN, STEP) == sha256(f"{RUN}|{STEP}|1".encode()).hexdigest()
 
 
 @given(st.integers(0, 1 << 47), st.binary(min_size=10, max_size=10))
-def test_a_run_that_continues_another_has_one_name_and_sorts_after_it(
+def test_a_run_that_continues_another_has_a_derived_id_that_sorts_after_it(
     at_ms: int, entropy: bytes
 ) -> None:
     run = new_run_id(at_ms, entropy)

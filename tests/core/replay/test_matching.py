@@ -100,7 +100,7 @@ def test_an_event_does_not_differ_from_its_equal(sample: e.Event) -> None:
 
 
 @pytest.mark.parametrize(("sample", "name"), FIELDS, ids=IDS)
-def test_another_value_makes_an_event_differ_unless_it_may_change(
+def test_a_changed_field_makes_an_event_differ_unless_it_is_ignored(
     sample: e.Event, name: str
 ) -> None:
     is_ignored = (type(sample).__name__, name) in IGNORED
@@ -117,16 +117,16 @@ def test_events_of_two_kinds_differ(one: e.Event, other: e.Event) -> None:
     [sample for sample in SAMPLES if isinstance(sample, e.Carrier)],
     ids=lambda sample: type(sample).__name__,
 )
-def test_a_payload_that_was_erased_matches_any(sample: e.Carrier) -> None:
+def test_an_erased_payload_matches_any_payload(sample: e.Carrier) -> None:
     assert not differs(msgspec.structs.replace(sample, payload=None), sample)
 
 
-def test_a_payload_that_is_missing_now_is_not_taken_for_one_that_was_erased() -> None:
+def test_a_missing_payload_of_the_program_does_not_count_as_erased() -> None:
     recorded = e.ExecutionCompleted(payload=b"1", released=1)
     assert differs(recorded, e.ExecutionCompleted(released=1))
 
 
-def test_what_may_change_excuses_nothing_else() -> None:
+def test_an_ignored_field_does_not_hide_other_differences() -> None:
     recorded = e.InvokeScheduled(STEP, "charge", retry_policy=e.RetryPolicy(3), payload=b"{}")
     actual = e.InvokeScheduled(STEP, "ship", retry_policy=None, payload=b"{}")
     assert differs(recorded, actual)
@@ -151,7 +151,7 @@ def test_a_divergence_shows_both_sides_and_the_place() -> None:
     ]
 
 
-def test_a_divergence_tells_its_reason_last() -> None:
+def test_a_divergence_shows_its_reason_last() -> None:
     found = Divergence(1, e.ExecutionResumed(), None, "in flow", "the program raised")
     assert str(found).splitlines()[1:] == [
         "  - journal: ExecutionResumed()",
@@ -165,7 +165,7 @@ def test_a_long_payload_is_cut_where_it_is_revealed() -> None:
     assert f"payload={'x' * 200}...)" in found.text(reveal=True)
 
 
-def test_a_payload_that_is_no_text_is_revealed_all_the_same() -> None:
+def test_a_payload_that_is_no_text_is_revealed_nevertheless() -> None:
     found = Divergence(1, e.ExecutionCompleted(payload=b"\xff", released=1), None, "in flow")
     assert "payload=\N{REPLACEMENT CHARACTER})" in found.text(reveal=True)
 

@@ -53,7 +53,7 @@ def test_the_run_contract_passes_a_marker_under_its_own_name() -> None:
     assert len(set(keys(RUN, "1", markers))) == 2
 
 
-def test_markers_are_set_apart_with_what_stands_before_them() -> None:
+def test_markers_are_set_apart_with_the_number_of_events_before_them() -> None:
     events = [STARTED, marker_of("tax"), marker_of("fee"), WAITING, DOUBT, marker_of("end")]
     others, markers = set_markers_apart(events)
     assert others == [STARTED, WAITING, DOUBT]

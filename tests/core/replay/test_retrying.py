@@ -45,7 +45,9 @@ def test_the_delay_grows_by_the_factor_up_to_the_ceiling() -> None:
 
 
 @pytest.mark.parametrize(("chance", "expected_ms"), [(0.0, 1000), (0.5, 800), (0.75, 700)])
-def test_jitter_is_the_share_that_chance_takes_away(chance: float, expected_ms: int) -> None:
+def test_jitter_is_the_random_share_subtracted_from_the_delay(
+    chance: float, expected_ms: int
+) -> None:
     assert delay_ms(RetryPolicy(attempts=2, first_ms=1000), 1, 0.4, chance) == expected_ms
 
 
@@ -74,7 +76,7 @@ def test_a_later_delay_is_never_shorter(policy: RetryPolicy, failures: int) -> N
 
 
 @given(policies, st.integers(1, 9_999), shares, chances)
-def test_jitter_takes_away_no_more_than_its_share(
+def test_jitter_subtracts_no_more_than_its_share(
     policy: RetryPolicy, failures: int, jitter: float, chance: float
 ) -> None:
     whole = delay_ms(policy, failures)

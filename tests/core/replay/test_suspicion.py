@@ -1,4 +1,4 @@
-"""Suspects: who begins next, and that who does no harm outlives who does."""
+"""Suspects: which one starts next, and that harmless steps survive harmful ones."""
 
 from collections.abc import Callable
 
@@ -48,13 +48,15 @@ def test_last_started_suspect_is_first_then_the_one_with_fewest_deaths(
 @pytest.mark.parametrize(
     ("deaths", "turn"), [([2], 0), ([2, 2, 2], 0), ([3, 3, 3], 2), ([3, 2, 3, 2], 1), ([4, 4], 0)]
 )
-def test_a_queue_has_the_same_order_and_then_the_reverse(deaths: list[int], turn: int) -> None:
+def test_a_queue_starts_suspects_in_order_and_after_a_death_in_reverse(
+    deaths: list[int], turn: int
+) -> None:
     assert first_of_queue(deaths) == turn
 
 
 def survivors(harmful: list[bool], choose: Choose) -> set[int]:
-    """Which of some steps that last long are left when no process dies any more. Each of those that do harm ends its
-    process as soon as it begins."""
+    """The long-running steps that are left when no process dies any more. A harmful step kills its process as soon as
+    it begins."""
     suspects = {number: Suspect(SUSPICIOUS, 0) for number in range(len(harmful))}
     now = 0
     for _ in range(10 * len(harmful) + 1):
@@ -76,7 +78,9 @@ def test_only_harmless_suspects_survive(harmful: list[bool]) -> None:
 
 
 @given(st.integers(0, 11), st.integers(1, 12))
-def test_on_a_queue_all_survive_the_only_one_that_does_harm(place: int, count: int) -> None:
+def test_on_a_queue_all_harmless_suspects_survive_a_single_harmful_one(
+    place: int, count: int
+) -> None:
     def choose(line: dict[int, Suspect], _: int) -> int:
         places = sorted(line)
         return places[first_of_queue([line[each].deaths for each in places])]

@@ -1,4 +1,4 @@
-"""Which attempts count, as a journal says."""
+"""Which attempts count, by the journal."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def told(*events: e.Event) -> Attempts:
 
 
 JOURNALS: dict[str, tuple[tuple[e.Event, ...], ChunkState, ChunkState]] = {
-    # What the first attempt is then, and what the second.
+    # The states of the first attempt and of the second.
     "nothing": ((), PENDING, PENDING),
     "started": ((STARTED,), PENDING, PENDING),
     "completed": ((STARTED, e.InvokeCompleted(STEP, 1)), COMPLETED, ABANDONED),
@@ -47,7 +47,7 @@ JOURNALS: dict[str, tuple[tuple[e.Event, ...], ChunkState, ChunkState]] = {
 
 
 @pytest.mark.parametrize("name", JOURNALS)
-def test_an_attempt_is_what_the_journal_says(name: str) -> None:
+def test_the_state_of_an_attempt_follows_from_the_journal(name: str) -> None:
     events, first, second = JOURNALS[name]
     attempts = told(*events)
     assert attempts.state_of(ChunkOrigin(STEP, 1)) is first
@@ -63,24 +63,24 @@ def test_an_attempt_is_what_the_journal_says(name: str) -> None:
         e.RunContinued(released=1, next_run=ROOT.step),  # type: ignore[arg-type]
     ],
 )
-def test_every_end_of_a_run_abandons_what_is_open(end: e.Terminal) -> None:
+def test_every_end_of_a_run_abandons_open_attempts(end: e.Terminal) -> None:
     attempts = told(STARTED, end)
     assert attempts.is_over
     assert attempts.state_of(ChunkOrigin(STEP)) is ABANDONED
 
 
-def test_what_a_workflow_appends_itself_counts_at_once() -> None:
+def test_chunks_of_the_workflow_itself_count_at_once() -> None:
     for events in ((), (OVER,)):
         assert told(*events).state_of(ROOT) is COMPLETED
 
 
-def test_of_the_claims_of_an_attempt_the_one_whose_outcome_it_is_counts() -> None:
+def test_only_the_claim_that_brought_the_outcome_counts() -> None:
     attempts = told(STARTED, e.InvokeCompleted(STEP, 1, claim=2))
     states = [attempts.state_of(ChunkOrigin(STEP, 1, claim)) for claim in (1, 2, 3)]
     assert states == [ABANDONED, COMPLETED, ABANDONED]
 
 
-def test_a_claim_is_abandoned_when_a_later_one_is_at_work() -> None:
+def test_a_claim_is_abandoned_when_a_later_one_appends() -> None:
     attempts = Attempts()
     attempts.see(ChunkOrigin(STEP, 1, 2))
     attempts.see(ChunkOrigin(STEP, 1, 1))

@@ -1,4 +1,4 @@
-"""What a reader is told, and when."""
+"""What a reader receives, and when."""
 
 from collections.abc import Iterator
 from random import Random
@@ -26,7 +26,7 @@ def chunks(*origins: ChunkOrigin, first: int = 0) -> list[StoredChunk]:
 
 
 def told(reading: StreamReading, found: list[StoredChunk], *events: e.Event) -> list[Any]:
-    """Positions with their states, and what is void."""
+    """Positions with their states, and voided attempts."""
     reading.learn(events)
     return [
         news if isinstance(news, VoidedAttempt) else (news.chunk.position, news.state)
@@ -34,7 +34,7 @@ def told(reading: StreamReading, found: list[StoredChunk], *events: e.Event) -> 
     ]
 
 
-def test_chunks_of_a_running_attempt_are_delivered_at_once_and_taken_back_later() -> None:
+def test_chunks_of_a_running_attempt_are_delivered_at_once_and_voided_later() -> None:
     reading = StreamReading(0)
     assert told(reading, chunks(FIRST, FIRST)) == [(0, PENDING), (1, PENDING)]
     assert told(reading, []) == []
@@ -45,7 +45,7 @@ def test_chunks_of_a_running_attempt_are_delivered_at_once_and_taken_back_later(
     assert told(reading, [], DONE) == []
 
 
-def test_chunks_that_are_read_when_it_is_known_carry_the_mark_and_are_not_taken_back() -> None:
+def test_chunks_of_an_abandoned_attempt_are_delivered_as_abandoned_and_not_voided() -> None:
     reading = StreamReading(0)
     assert told(reading, chunks(FIRST, SECOND), RETRYING, DONE) == [(0, ABANDONED), (1, COMPLETED)]
     assert told(reading, chunks(FIRST, first=2)) == [(2, ABANDONED)]
@@ -58,7 +58,7 @@ def test_voided_chunks_are_reported_as_spans() -> None:
     assert told(reading, [], RETRYING) == [VoidedAttempt(STEP, 1, (range(2), range(3, 5)))]
 
 
-def test_a_claim_that_lost_its_lease_is_taken_back_when_the_next_is_at_work() -> None:
+def test_chunks_of_a_claim_are_voided_when_a_later_claim_appends() -> None:
     reading = StreamReading(0)
     told(reading, chunks(FIRST))
     again = ChunkOrigin(STEP, 1, 2)
@@ -79,7 +79,7 @@ def test_a_reconnecting_reader_learns_which_of_its_chunks_are_void() -> None:
     assert told(reading, [], over) == [VoidedAttempt(STEP, 2, (range(2, 4),))]
 
 
-def test_a_reader_of_what_counts_waits_for_what_is_pending_and_takes_nothing_back() -> None:
+def test_a_reader_of_completed_chunks_waits_for_pending_ones_and_gets_no_voids() -> None:
     reading = StreamReading(0, completed_only=True)
     parallel = ChunkOrigin(StepId("root.1"))
     found = chunks(ROOT, FIRST, parallel, SECOND)
@@ -94,7 +94,7 @@ STEPS = [StepId(f"root.{number}") for number in range(3)]
 
 
 class Story:
-    """A run that attempts its steps, told bit by bit: a chunk, or what the journal says of an attempt."""
+    """A run that attempts its steps, in small parts: a chunk, or an event about an attempt."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -125,7 +125,7 @@ class Story:
         self.stream.append(StoredChunk(len(self.stream), origin, b"", 0))
 
     def counting(self) -> list[int]:
-        """What counts in the end, by the whole journal."""
+        """The chunks that count in the end, by the whole journal."""
         end = Attempts()
         for event in self.journal:
             end.learn(event)
@@ -133,7 +133,7 @@ class Story:
 
 
 class Audience:
-    """A reader that keeps what it is shown until that is taken back."""
+    """A reader that keeps the chunks it receives until they are voided."""
 
     def __init__(self, story: Story, reading: StreamReading) -> None:
         self._story = story
@@ -158,7 +158,7 @@ class Audience:
 
 
 @given(st.integers(0, 2**32))
-def test_what_was_delivered_and_not_taken_back_is_what_counts(seed: int) -> None:
+def test_delivered_chunks_that_were_not_voided_are_the_completed_ones(seed: int) -> None:
     """However a run goes, whenever readers look, and wherever they begin."""
     chance = Random(seed)
     story = Story(chance)

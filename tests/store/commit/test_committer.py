@@ -1,4 +1,4 @@
-"""The committer on its own: what it hands to `write`, when, and what its callers learn."""
+"""The committer alone: what it passes to `write`, when, and what its callers receive."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Disk:
-    """Writes when it is let to, and remembers the groups."""
+    """Writes when `ready` is set, and records the groups."""
 
     def __init__(self) -> None:
         self.groups: list[list[Bundle]] = []
@@ -63,7 +63,7 @@ def bundles_of(count: int) -> list[Bundle]:
     return [Bundle() for _ in range(count)]
 
 
-async def test_bundles_that_come_during_a_commit_share_the_next(disk: Disk) -> None:
+async def test_bundles_submitted_during_a_commit_share_the_next(disk: Disk) -> None:
     committer = Committer(disk.write)
     first = await submit(committer, bundles_of(1))
     rest = await submit(committer, bundles_of(SMALL_GROUP))
@@ -73,8 +73,8 @@ async def test_bundles_that_come_during_a_commit_share_the_next(disk: Disk) -> N
     assert disk.sizes == [1, SMALL_GROUP]
 
 
-async def test_of_very_many_that_wait_half_goes_first(disk: Disk) -> None:
-    """So that there is always something to write, and somebody who can go on."""
+async def test_half_of_a_long_queue_is_written_first(disk: Disk) -> None:
+    """So that there is always a group to write, and a submitter that can continue."""
     committer = Committer(disk.write)
     first = await submit(committer, bundles_of(1))
     rest = await submit(committer, bundles_of(4 * SMALL_GROUP))
@@ -93,7 +93,7 @@ async def test_a_group_is_no_larger_than_the_limit(disk: Disk) -> None:
     assert disk.written == bundles
 
 
-async def test_beyond_the_queue_submitters_wait_and_nothing_is_lost(disk: Disk) -> None:
+async def test_submitters_wait_while_the_queue_is_full_and_no_bundle_is_lost(disk: Disk) -> None:
     committer = Committer(disk.write, max_queued=2)
     bundles = bundles_of(7)
     tasks = await submit(committer, bundles)
@@ -105,7 +105,7 @@ async def test_beyond_the_queue_submitters_wait_and_nothing_is_lost(disk: Disk) 
     assert max(disk.sizes) <= 2
 
 
-async def test_an_answer_comes_only_after_the_write(disk: Disk) -> None:
+async def test_a_submitter_gets_its_answer_after_the_write(disk: Disk) -> None:
     committer = Committer(disk.write)
     (task,) = await submit(committer, bundles_of(1))
     assert not task.done()
@@ -113,7 +113,7 @@ async def test_an_answer_comes_only_after_the_write(disk: Disk) -> None:
     await task
 
 
-async def test_closing_waits_until_all_that_was_accepted_is_written(disk: Disk) -> None:
+async def test_closing_waits_until_all_accepted_bundles_are_written(disk: Disk) -> None:
     committer = Committer(disk.write, max_group=2)
     tasks = await submit(committer, bundles_of(5))
     closing = asyncio.create_task(committer.close())
@@ -149,7 +149,7 @@ async def test_submitters_that_wait_for_room_are_refused_when_it_closes(disk: Di
     assert disk.written == bundles[:2]
 
 
-async def test_to_stop_waiting_does_not_take_a_bundle_back(disk: Disk) -> None:
+async def test_a_cancelled_submitter_does_not_withdraw_its_bundle(disk: Disk) -> None:
     committer = Committer(disk.write)
     bundles = bundles_of(3)
     tasks = await submit(committer, bundles)
@@ -161,7 +161,7 @@ async def test_to_stop_waiting_does_not_take_a_bundle_back(disk: Disk) -> None:
     assert disk.written == bundles
 
 
-async def test_to_leave_before_being_let_in_writes_nothing_and_breaks_the_fence(
+async def test_a_submitter_cancelled_before_it_is_queued_writes_nothing_and_breaks_the_fence(
     disk: Disk,
 ) -> None:
     committer = Committer(disk.write, max_queued=1)
@@ -184,7 +184,7 @@ async def test_a_rejection_reaches_its_submitter(disk: Disk) -> None:
         await committer.commit(Bundle())
 
 
-async def test_an_error_of_the_backend_reaches_every_waiter_and_the_next_group_goes_on(
+async def test_an_error_of_the_backend_reaches_every_submitter_and_the_next_group_is_written(
     disk: Disk,
 ) -> None:
     committer = Committer(disk.write, max_group=2)
@@ -227,7 +227,7 @@ async def test_many_submitters_share_few_commits(store: Store) -> None:
     assert meter.commits == 2
 
 
-async def test_closing_a_store_writes_what_was_accepted(hosts: tuple[Store, Store]) -> None:
+async def test_closing_a_store_writes_all_accepted_bundles(hosts: tuple[Store, Store]) -> None:
     other, closing = hosts
     runs = [Driven() for _ in range(50)]
     tasks = [asyncio.ensure_future(closing.commit(run.start())) for run in runs]
@@ -237,7 +237,7 @@ async def test_closing_a_store_writes_what_was_accepted(hosts: tuple[Store, Stor
     assert len(await other.open_runs(runs[0].new.owner)) == 50
 
 
-async def test_a_closed_store_answers_nothing_and_says_so(store_url: str) -> None:
+async def test_every_call_of_a_closed_store_raises(store_url: str) -> None:
     closed = await open_store(store_url)
     run = await begun(closed)
     await closed.close()
@@ -279,7 +279,7 @@ async def test_a_closed_store_answers_nothing_and_says_so(store_url: str) -> Non
                 await call()  # type: ignore[no-untyped-call]
 
 
-async def test_a_write_that_fails_at_once_reaches_its_submitters_and_the_next_goes_on(
+async def test_a_write_that_fails_at_once_reaches_its_submitters_and_the_next_group_is_written(
     disk: Disk,
 ) -> None:
     calls = 0
@@ -299,7 +299,7 @@ async def test_a_write_that_fails_at_once_reaches_its_submitters_and_the_next_go
     await committer.close()
 
 
-async def test_answers_that_are_there_at_once_do_not_pile_up() -> None:
+async def test_writes_that_complete_at_once_do_not_recurse() -> None:
     def write(bundles: Sequence[Bundle]) -> Awaitable[BundleOutcomes]:
         answer: asyncio.Future[BundleOutcomes] = asyncio.get_running_loop().create_future()
         answer.set_result([None] * len(bundles))
@@ -309,7 +309,7 @@ async def test_answers_that_are_there_at_once_do_not_pile_up() -> None:
     await asyncio.gather(*(committer.commit(bundle) for bundle in bundles_of(3000)))
 
 
-async def test_whoever_closes_second_waits_for_the_first(store_url: str) -> None:
+async def test_a_second_close_waits_for_the_first(store_url: str) -> None:
     store = await open_store(store_url)
     run = await begun(store)
     commit = asyncio.ensure_future(store.commit(run.step()))

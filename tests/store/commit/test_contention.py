@@ -1,4 +1,4 @@
-"""Somebody else's transaction is open and holds what a bundle needs: only that bundle waits."""
+"""A user's open transaction holds a lock that a bundle needs: only that bundle waits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,7 +31,7 @@ async def store(fresh_postgres: str) -> AsyncIterator[PostgresStore]:
 
 
 class Users:
-    """A user's transaction that has written bundles and is open."""
+    """A user's open transaction that has written bundles."""
 
     def __init__(self, url: str, store: PostgresStore) -> None:
         self._url = url
@@ -64,14 +64,14 @@ def waiting(answer: Awaitable[None]) -> asyncio.Future[None]:
 
 
 async def goes_on(store: PostgresStore, *runs: Driven) -> None:
-    """Whatever else is committed is not held up."""
+    """Other commits are not blocked."""
     async with asyncio.timeout(SOON_S):
         for _ in range(5):
             await asyncio.gather(*(store.commit(run.step()) for run in runs))
         await begun(store)
 
 
-async def test_a_start_under_a_key_that_is_taken_by_an_open_transaction(
+async def test_a_start_waits_for_an_open_transaction_that_took_its_key(
     store: PostgresStore, users: Users
 ) -> None:
     others = [await begun(store) for _ in range(5)]
@@ -86,7 +86,7 @@ async def test_a_start_under_a_key_that_is_taken_by_an_open_transaction(
     assert taken.value.run_id == first.run_id
 
 
-async def test_a_start_whose_key_is_given_back_comes_about(
+async def test_a_start_succeeds_when_the_open_transaction_gives_its_key_back(
     store: PostgresStore, users: Users
 ) -> None:
     other, second = await begun(store), Driven(key="k")
@@ -99,7 +99,7 @@ async def test_a_start_whose_key_is_given_back_comes_about(
         await store.commit(second.first_step())
 
 
-async def test_a_message_that_an_open_transaction_has_sent(
+async def test_a_message_waits_for_an_open_transaction_that_sent_the_same(
     store: PostgresStore, users: Users
 ) -> None:
     run, other = await begun(store), await begun(store)
@@ -112,7 +112,7 @@ async def test_a_message_that_an_open_transaction_has_sent(
     assert len(await store.messages(run.run_id)) == 1
 
 
-async def test_one_in_a_large_group_is_found_and_the_rest_is_written(
+async def test_a_contended_bundle_of_a_large_group_is_found_and_the_rest_is_written(
     store: PostgresStore, users: Users
 ) -> None:
     run = await begun(store)
@@ -128,7 +128,7 @@ async def test_one_in_a_large_group_is_found_and_the_rest_is_written(
     await contended
 
 
-async def test_later_bundles_of_its_run_do_not_overtake_it(
+async def test_later_bundles_of_a_run_do_not_overtake_a_contended_one(
     store: PostgresStore, users: Users
 ) -> None:
     target, run, other = await begun(store), await begun(store), await begun(store)
@@ -136,7 +136,7 @@ async def test_later_bundles_of_its_run_do_not_overtake_it(
     steps = [waiting(store.commit(together(run.step(), sending(target.message("same")))))]
     steps.append(waiting(store.commit(run.step())))
     await goes_on(store, other)
-    # By now it is set aside, and these find it there.
+    # By now it is contended, and these find it there.
     steps.append(waiting(store.commit(run.step())))
     steps.append(waiting(store.commit(run.finish())))
     await goes_on(store, other)
@@ -149,7 +149,7 @@ async def test_later_bundles_of_its_run_do_not_overtake_it(
     assert found.head == run.journal.head
 
 
-async def test_one_that_is_rejected_at_last_takes_along_those_behind_it(
+async def test_a_contended_bundle_that_is_rejected_rejects_those_behind_it(
     store: PostgresStore, users: Users
 ) -> None:
     run, other = await begun(store), await begun(store)
@@ -165,7 +165,7 @@ async def test_one_that_is_rejected_at_last_takes_along_those_behind_it(
     await store.commit((await run.reload(store)).step())
 
 
-async def test_several_that_wait_for_different_transactions_do_not_wait_for_each_other(
+async def test_contended_bundles_of_different_transactions_do_not_wait_for_each_other(
     store: PostgresStore, fresh_postgres: str
 ) -> None:
     run = await begun(store)
@@ -181,7 +181,7 @@ async def test_several_that_wait_for_different_transactions_do_not_wait_for_each
             await message
 
 
-async def test_a_store_that_closes_gives_up_what_waits(fresh_postgres: str) -> None:
+async def test_a_store_that_closes_gives_up_contended_bundles(fresh_postgres: str) -> None:
     store = await open_postgres(fresh_postgres)
     users = Users(fresh_postgres, store)
     await users.write(Driven(key="k").start())
@@ -196,10 +196,10 @@ async def test_a_store_that_closes_gives_up_what_waits(fresh_postgres: str) -> N
     await users.roll_back()
 
 
-async def test_what_is_in_doubt_and_waits_is_there_exactly_once(
+async def test_a_contended_bundle_in_doubt_is_stored_exactly_once(
     store: PostgresStore, users: Users
 ) -> None:
-    """The connection is lost at its commit, the server ends that late, and meanwhile its own rows are in its way."""
+    """The connection is lost during its commit, the server commits late, and meanwhile its own rows block it."""
     other, run, slow = await begun(store), Driven(key="k"), SlowCommit(1.0)
     fail_once(store, slow)
     starting = waiting(store.commit(run.start()))
@@ -213,7 +213,7 @@ async def test_what_is_in_doubt_and_waits_is_there_exactly_once(
 
 
 class Locks:
-    """Applies a group unless a bundle that is held is among it."""
+    """Applies a group unless it contains a locked bundle."""
 
     def __init__(self, *held: Bundle) -> None:
         self.held = set(held)
@@ -226,7 +226,7 @@ class Locks:
         return {}
 
 
-async def test_who_contends_is_found_by_halves() -> None:
+async def test_contended_bundles_are_found_by_halving_the_group() -> None:
     runs = [Driven() for _ in range(64)]
     bundles = [run.start() for run in runs]
     locks = Locks(bundles[40])
@@ -256,7 +256,7 @@ def enqueues(run: Driven, bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize("writes", [publishes, finishes, forwards, enqueues])
-async def test_what_shares_a_subject_keeps_its_order(writes: Writes) -> None:
+async def test_bundles_that_share_a_conflict_key_keep_their_order(writes: Writes) -> None:
     run = Driven()
     held, behind, free = Bundle(), Bundle(), Driven().start()
     writes(run, held)

@@ -32,14 +32,14 @@ pytestmark = pytest.mark.asyncio
 
 
 async def submit(store: Store, *bundles: Bundle) -> list[type[BaseException] | None]:
-    """The outcome of each bundle, all handed over before the first is written: one group."""
+    """The outcome of each bundle, all submitted before the first is written: one group."""
     outcomes = await asyncio.gather(*map(store.commit, bundles), return_exceptions=True)
     for outcome in outcomes:
         assert outcome is None or isinstance(outcome, CommitRejected)
     return [None if outcome is None else type(outcome) for outcome in outcomes]
 
 
-async def test_bundles_that_are_handed_over_together_share_one_commit(store: Store) -> None:
+async def test_bundles_submitted_together_share_one_commit(store: Store) -> None:
     runs = [await begun(store) for _ in range(20)]
     meter = await Meter.of(store)
     assert await submit(store, *(run.step() for run in runs)) == [None] * 20
@@ -62,7 +62,7 @@ async def test_a_stale_epoch_is_rejected_alone(store: Store) -> None:
 
 
 def tries(store: Store) -> int:
-    """Postgres takes a small group in one statement, and again without what does not fit."""
+    """Postgres writes a small group in one statement, and again without the bundles that do not fit."""
     return 1 if isinstance(store, SqliteStore) else 2
 
 
@@ -115,7 +115,7 @@ async def test_a_rejected_bundle_rejects_every_later_one_of_its_run(store: Store
     assert "earlier bundle" in broken.value.what
 
 
-async def test_a_broken_fence_stops_even_what_would_fit(store: Store) -> None:
+async def test_a_bundle_that_would_fit_is_rejected_under_a_broken_fence(store: Store) -> None:
     run = await begun(store)
     await store.commit(sending(run.message("a")))
     run.fence.broken = True
@@ -126,7 +126,7 @@ async def test_a_broken_fence_stops_even_what_would_fit(store: Store) -> None:
     assert len(await store.messages(run.run_id)) == 1
 
 
-async def test_a_run_goes_on_when_it_is_loaded_again_under_a_new_fence(store: Store) -> None:
+async def test_a_run_that_is_loaded_again_advances_under_a_new_fence(store: Store) -> None:
     run = await begun(store)
     twin = await run.reload(store)
     await store.commit(twin.step())
@@ -147,7 +147,7 @@ async def test_bundles_of_one_run_chain_within_a_group(store: Store) -> None:
     assert (found.seq, found.semaphore, found.closed_at_ms) == (22, 0, NOW)
 
 
-async def test_a_run_can_be_born_and_finished_within_one_group(store: Store) -> None:
+async def test_a_run_can_be_created_and_finished_within_one_group(store: Store) -> None:
     run = Driven()
     meter = await Meter.of(store)
     assert await submit(store, run.start(), run.first_step(), run.finish()) == [None] * 3
@@ -175,15 +175,15 @@ async def test_a_run_id_used_twice_in_a_group_is_created_once(store: Store) -> N
     await store.commit(run.first_step())
 
 
-async def test_a_taken_key_takes_along_what_its_run_did_next(store: Store) -> None:
+async def test_a_taken_key_rejects_the_later_bundles_of_its_run(store: Store) -> None:
     await store.commit(Driven(key="order-42").start())
     late, other = Driven(key="order-42"), Driven()
     bundles = [late.start(), other.start(), late.first_step(), other.first_step()]
     assert await submit(store, *bundles) == [RunExists, None, RunExists, None]
 
 
-async def test_a_stale_owner_does_not_take_the_new_one_along(store: Store) -> None:
-    """Both are in one process: it lost the run, and got it back."""
+async def test_a_stale_owner_in_a_group_does_not_reject_the_new_owner(store: Store) -> None:
+    """Both are in one process, which lost the run and regained it."""
     run = await begun(store)
     await store.take_over(HOST, OTHER_HOST, 10)
     await store.take_over(OTHER_HOST, HOST, 10)
@@ -191,7 +191,9 @@ async def test_a_stale_owner_does_not_take_the_new_one_along(store: Store) -> No
     assert await submit(store, run.step(), again.step()) == [StaleFence, None]
 
 
-async def test_a_stale_acknowledgement_does_not_take_the_new_owner_along(store: Store) -> None:
+async def test_a_stale_acknowledgement_in_a_group_does_not_reject_the_new_owner(
+    store: Store,
+) -> None:
     run = await begun(store)
     await store.take_over(HOST, OTHER_HOST, 10)
     again = await run.reload(store)
@@ -200,7 +202,7 @@ async def test_a_stale_acknowledgement_does_not_take_the_new_owner_along(store: 
     assert await submit(store, stale, again.step()) == [StaleFence, None]
 
 
-async def test_a_stale_sequence_does_not_take_the_true_one_along(store: Store) -> None:
+async def test_a_stale_sequence_in_a_group_does_not_reject_the_current_one(store: Store) -> None:
     run = await begun(store)
     again = await run.reload(store)
     await store.commit(again.step())
@@ -258,7 +260,7 @@ async def test_every_kind_of_rejection_in_one_group_leaves_the_others_alone(stor
     assert len(await store.messages(good.run_id)) == 1
 
 
-async def test_two_hosts_get_each_unowned_run_once(hosts: tuple[Store, Store]) -> None:
+async def test_each_unowned_run_is_claimed_by_one_of_two_hosts(hosts: tuple[Store, Store]) -> None:
     first, second = hosts
     for _ in range(30):
         await begun(first, owner=None)

@@ -1,4 +1,5 @@
-"""A commit that was cut off is judged by what it wrote itself, and by nothing that a server forgets in a crash."""
+"""The outcome of a commit without an answer is read from a row that it wrote, which a server does not forget in a
+crash."""
 
 import asyncio
 from typing import Any
@@ -20,7 +21,7 @@ SQL = statements("postgres")
 AGES_MS = 40 * 24 * 60 * 60 * 1000
 
 
-async def test_the_answer_is_what_became_of_it_and_stays_so(fresh_postgres: str) -> None:
+async def test_settling_an_outcome_returns_the_same_answer_each_time(fresh_postgres: str) -> None:
     await (await open_store(fresh_postgres)).close()
     connection = await asyncpg.connect(fresh_postgres)
     kept = await connection.fetchval(SQL["write_outcome"])
@@ -35,7 +36,7 @@ async def test_the_answer_is_what_became_of_it_and_stays_so(fresh_postgres: str)
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-async def test_who_asks_too_early_is_answered_when_it_has_ended(
+async def test_settling_an_outcome_waits_for_a_transaction_that_has_not_ended(
     fresh_postgres: str, end: str
 ) -> None:
     await (await open_store(fresh_postgres)).close()
@@ -52,7 +53,7 @@ async def test_who_asks_too_early_is_answered_when_it_has_ended(
     await asking.close()
 
 
-async def test_nothing_is_left_of_a_transaction_that_is_over(fresh_postgres: str) -> None:
+async def test_a_transaction_that_is_over_leaves_no_outcome_row(fresh_postgres: str) -> None:
     store = await open_store(fresh_postgres)
     await make_table(store)
     async with store.transaction(LIMIT_S) as tx:
@@ -65,7 +66,7 @@ async def test_nothing_is_left_of_a_transaction_that_is_over(fresh_postgres: str
     await store.close()
 
 
-async def test_what_a_killed_process_left_is_removed_when_it_is_old(fresh_postgres: str) -> None:
+async def test_old_outcome_rows_of_killed_processes_are_removed(fresh_postgres: str) -> None:
     store = await open_store(fresh_postgres)
     await raw(
         store,
@@ -78,10 +79,10 @@ async def test_what_a_killed_process_left_is_removed_when_it_is_old(fresh_postgr
     await store.close()
 
 
-async def test_a_transaction_that_a_crash_undid_is_not_taken_for_another(
+async def test_a_transaction_undone_by_a_crash_is_not_mistaken_for_another(
     private_postgres: PostgresServer,
 ) -> None:
-    """After a crash the server gives the ids of transactions that are not on its disk to others."""
+    """After a crash the server reuses ids of transactions that had not reached its disk."""
     store = await open_store(private_postgres.url())
     await make_table(store)
     async with store.transaction(LIMIT_S) as tx:
@@ -102,7 +103,7 @@ async def use_ids(url: str) -> None:
     await connection.close()
 
 
-async def test_what_was_acknowledged_outlives_crashes_of_the_server(
+async def test_acknowledged_commits_survive_crashes_of_the_server(
     private_postgres: PostgresServer,
 ) -> None:
     store = await open_store(private_postgres.url())

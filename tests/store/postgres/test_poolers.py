@@ -1,4 +1,4 @@
-"""Opening a store behind pgbouncer, where that is installed."""
+"""Opens a store behind pgbouncer, if that is installed."""
 
 import os
 import shutil

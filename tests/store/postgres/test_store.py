@@ -124,7 +124,7 @@ async def test_a_connection_that_ends_between_commits_loses_nothing(
 
 
 @pytest.mark.parametrize("part", ["migrate", "require_migrated"])
-async def test_a_connection_that_ends_while_a_store_is_opened_is_told_as_such(
+async def test_a_connection_lost_while_a_store_opens_is_reported_as_unavailable(
     postgres: PostgresStore, fresh_postgres: str, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """`postgres` has made the tables."""
@@ -139,7 +139,7 @@ async def test_a_connection_that_ends_while_a_store_is_opened_is_told_as_such(
         await open_store(fresh_postgres, as_it_is=part == "require_migrated")
 
 
-async def test_a_user_who_may_not_write_is_told_so_by_opening(
+async def test_opening_refuses_a_user_who_may_not_write(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
     """`postgres` has made the tables."""
@@ -149,7 +149,7 @@ async def test_a_user_who_may_not_write_is_told_so_by_opening(
 
 @ENDINGS
 @pytest.mark.parametrize("is_owned", [True, False])
-async def test_who_takes_runs_learns_which_however_the_commit_ends(
+async def test_a_host_learns_which_runs_it_took_however_the_commit_ends(
     postgres: PostgresStore, end: End, is_owned: bool
 ) -> None:
     runs = [await begun(postgres) for _ in range(3)]
@@ -165,7 +165,7 @@ async def test_who_takes_runs_learns_which_however_the_commit_ends(
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-async def test_runs_that_others_took_after_a_lost_answer_are_theirs(
+async def test_runs_that_another_host_took_after_a_lost_answer_stay_with_it(
     postgres: PostgresStore, is_committed: bool
 ) -> None:
     runs = sorted([(await begun(postgres)).run_id for _ in range(3)])
@@ -181,7 +181,9 @@ async def test_runs_that_others_took_after_a_lost_answer_are_theirs(
     assert [run.run_id for run in await postgres.open_runs(THIRD_HOST)] == runs[:1]
 
 
-async def test_a_take_whose_commit_still_ends_is_waited_for(postgres: PostgresStore) -> None:
+async def test_a_takeover_waits_for_its_own_commit_that_is_still_ending(
+    postgres: PostgresStore,
+) -> None:
     runs = sorted([(await begun(postgres)).run_id for _ in range(3)])
     slow = SlowCommit(0.3)
     await fail_asking_once(postgres, slow)
@@ -238,7 +240,7 @@ async def test_a_crashed_server_decides_every_commit_rightly(
 
 
 @ENDINGS
-async def test_an_append_whose_commit_fails_is_there_exactly_once(
+async def test_an_append_whose_commit_fails_is_stored_exactly_once(
     postgres: PostgresStore, end: End
 ) -> None:
     run, other = await begun(postgres), await begun(postgres)
@@ -255,7 +257,7 @@ async def test_an_append_whose_commit_fails_is_there_exactly_once(
 
 
 @ENDINGS
-async def test_a_start_whose_commit_fails_is_there_exactly_once(
+async def test_a_start_whose_commit_fails_is_stored_exactly_once(
     postgres: PostgresStore, end: End
 ) -> None:
     run = Driven(key="order-42")
@@ -268,10 +270,10 @@ async def test_a_start_whose_commit_fails_is_there_exactly_once(
 
 
 @ENDINGS
-async def test_a_result_whose_commit_fails_is_there_exactly_once(
+async def test_a_result_whose_commit_fails_is_stored_exactly_once(
     postgres: PostgresStore, end: End
 ) -> None:
-    """A worker's bundle: it appends nothing, so that no head tells what became of it."""
+    """A worker's bundle: it appends nothing, so no journal head shows its outcome."""
     run = await begun_with_claimed_work(postgres, "token")
     fail_once(postgres, end)
     await postgres.commit(result_of(run, "token"))
@@ -280,7 +282,7 @@ async def test_a_result_whose_commit_fails_is_there_exactly_once(
 
 
 @LOSSES
-async def test_a_result_that_is_too_late_is_refused_after_a_loss_too(
+async def test_a_late_result_is_refused_after_a_lost_connection_too(
     postgres: PostgresStore, end: End
 ) -> None:
     run = await begun_with_claimed_work(postgres, "old")
@@ -291,10 +293,10 @@ async def test_a_result_that_is_too_late_is_refused_after_a_loss_too(
     assert await postgres.messages(run.run_id) == []
 
 
-async def test_a_result_that_another_host_was_quicker_with_is_refused_after_a_loss_too(
+async def test_a_result_that_another_host_sent_first_is_refused_after_a_lost_connection_too(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
-    """The task is off its queue, but not by us: the run must hear of the claim that counts."""
+    """Another host took the task off its queue: the run must get the result of that claim."""
     run = await begun_with_claimed_work(postgres, "old")
 
     async def lose_to_another(_: Any, transaction: Any) -> None:
@@ -312,7 +314,7 @@ async def test_a_result_that_another_host_was_quicker_with_is_refused_after_a_lo
     assert message.kind == "completed:2:retry"
 
 
-async def test_a_start_that_the_server_is_still_committing_is_not_taken_for_a_strangers(
+async def test_a_start_that_the_server_is_still_committing_is_recognized_as_its_own(
     postgres: PostgresStore,
 ) -> None:
     run, slow = Driven(key="order-42"), SlowCommit(0.4)
@@ -342,7 +344,7 @@ async def test_a_result_that_the_server_is_still_committing_is_waited_for(
     assert len(await postgres.messages(run.run_id)) == 1
 
 
-async def test_a_conflict_while_reading_back_does_not_end_the_doubt(
+async def test_a_conflict_while_reading_the_outcome_leaves_it_in_doubt(
     postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = 0
@@ -361,7 +363,9 @@ async def test_a_conflict_while_reading_back_does_not_end_the_doubt(
     assert calls == 2
 
 
-async def test_a_loser_in_a_group_is_still_named_after_a_loss(postgres: PostgresStore) -> None:
+async def test_a_rejected_bundle_of_a_group_is_named_after_a_lost_connection(
+    postgres: PostgresStore,
+) -> None:
     stale, good, holder = await begun(postgres), await begun(postgres), Driven(key="k")
     await postgres.commit(holder.start())
     await postgres.commit((await stale.reload(postgres)).step())
@@ -376,7 +380,7 @@ async def test_a_loser_in_a_group_is_still_named_after_a_loss(postgres: Postgres
 async def test_a_takeover_waits_for_the_commit_of_the_old_owner(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
-    """And the other way round: a commit behind a takeover sees the new epoch, not its old snapshot."""
+    """And the other way round: a commit after a takeover sees the new epoch, not its old snapshot."""
     run = await begun(postgres)
     connection = await asyncpg.connect(fresh_postgres)
     transaction = connection.transaction()
@@ -397,7 +401,7 @@ async def test_a_takeover_waits_for_the_commit_of_the_old_owner(
 async def test_run_rows_are_locked_in_the_order_of_ids(
     postgres: PostgresStore, fresh_postgres: str
 ) -> None:
-    """A group that waits for its first run holds no later one."""
+    """A group that waits for its first run locks no later one."""
     ids = sorted(some_run_id() for _ in range(2))
     low, high = [await begun(postgres, run_id=run_id) for run_id in reversed(ids)][::-1]
     holder, prober = [await asyncpg.connect(fresh_postgres) for _ in range(2)]
@@ -443,7 +447,7 @@ async def test_hosts_that_write_the_same_runs_in_any_order_do_not_deadlock(
         await store.close()
 
 
-async def test_hosts_may_migrate_an_empty_database_at_once(fresh_postgres: str) -> None:
+async def test_several_hosts_may_migrate_an_empty_database_at_once(fresh_postgres: str) -> None:
     stores = await asyncio.gather(*(open_postgres(fresh_postgres) for _ in range(8)))
     for store in stores:
         await begun(store)
@@ -483,7 +487,7 @@ async def test_a_store_works_in_a_serializable_database(fresh_postgres: str) -> 
         await connection.close()
 
 
-async def test_a_table_that_is_gone_is_a_typed_error_and_breaks_the_fences(
+async def test_a_missing_table_is_a_typed_error_and_breaks_the_fences(
     postgres: PostgresStore,
 ) -> None:
     run = await begun(postgres)
@@ -521,7 +525,7 @@ async def test_closing_ends_every_connection(fresh_postgres: str) -> None:
     assert await end_connections(fresh_postgres) == 0
 
 
-async def test_closing_ends_though_the_server_is_gone(
+async def test_a_store_closes_even_if_the_server_is_gone(
     private_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure.store.postgres.commit_connection.LONGEST_WAIT_S", 0.2)
@@ -535,7 +539,7 @@ async def test_closing_ends_though_the_server_is_gone(
         await waiting
 
 
-async def test_read_that_is_cancelled_leaves_no_transaction_to_the_next(
+async def test_a_cancelled_read_leaves_no_transaction_to_the_next(
     postgres: PostgresStore,
 ) -> None:
     run = Driven()

@@ -62,7 +62,7 @@ async def users(fresh_postgres: str) -> AsyncIterator["asyncpg.Connection[Any]"]
 
 
 class Ending:
-    """The end of a transaction, on cue."""
+    """Makes a transaction end on cue."""
 
     def __init__(self, real: Any, end: End, connection: Any) -> None:
         self._real = real
@@ -81,7 +81,7 @@ def fail_at_commit(tx: PostgresTransaction, end: End) -> None:
 
 
 @pytest.mark.parametrize("end", [lose_after_commit])
-async def test_a_commit_whose_answer_is_lost_is_known_to_have_come_about(
+async def test_a_commit_whose_answer_is_lost_is_found_committed(
     shop: PostgresStore, end: End
 ) -> None:
     run = await begun(shop)
@@ -97,7 +97,7 @@ async def test_a_commit_whose_answer_is_lost_is_known_to_have_come_about(
 @pytest.mark.parametrize(
     "end", [lose_before_commit, confuse_the_driver, refuse_to_serialize, deadlock]
 )
-async def test_a_commit_that_did_not_come_about_is_said_to_be_interrupted(
+async def test_a_commit_that_did_not_succeed_is_reported_as_interrupted(
     shop: PostgresStore, end: End
 ) -> None:
     run = await begun(shop)
@@ -112,7 +112,7 @@ async def test_a_commit_that_did_not_come_about_is_said_to_be_interrupted(
     await shop.commit((await run.reload(shop)).step())
 
 
-async def test_the_outcome_of_rows_alone_is_known_too(shop: PostgresStore) -> None:
+async def test_the_outcome_of_a_transaction_without_a_run_is_found_too(shop: PostgresStore) -> None:
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "kept")
         fail_at_commit(tx, lose_after_commit)
@@ -120,12 +120,14 @@ async def test_the_outcome_of_rows_alone_is_known_too(shop: PostgresStore) -> No
     assert await orders(shop) == [(1, "kept")]
 
 
-async def test_a_commit_that_the_server_still_works_on_is_waited_for(shop: PostgresStore) -> None:
+async def test_a_commit_that_the_server_is_still_executing_is_waited_for(
+    shop: PostgresStore,
+) -> None:
     run = await begun(shop)
     ending: list[asyncio.Task[None]] = []
 
     async def slow(_: Any, transaction: Any) -> None:
-        """The connection is lost, but the server goes on, and commits later."""
+        """The connection is lost, but the server continues, and commits later."""
         connection = tx._taken
         assert connection is not None
         tx._taken = None  # so that it is not ended
@@ -147,7 +149,7 @@ async def test_a_commit_that_the_server_still_works_on_is_waited_for(shop: Postg
     assert await orders(shop) == [(1, "slow")]
 
 
-async def test_a_connection_that_ends_in_the_middle_interrupts_the_transaction(
+async def test_a_connection_lost_in_the_middle_interrupts_the_transaction(
     shop: PostgresStore, fresh_postgres: str
 ) -> None:
     run = await begun(shop)
@@ -183,7 +185,7 @@ async def test_a_server_that_is_down_interrupts_and_comes_back(
     await store.close()
 
 
-async def test_no_run_is_locked_while_the_body_runs(
+async def test_no_run_is_locked_while_the_transaction_is_open(
     shop: PostgresStore, users: "asyncpg.Connection[Any]"
 ) -> None:
     run = await begun(shop)
@@ -194,14 +196,14 @@ async def test_no_run_is_locked_while_the_body_runs(
         await tx.commit([run.step()])
 
 
-async def test_the_server_ends_a_transaction_that_it_hears_nothing_of(shop: PostgresStore) -> None:
+async def test_the_server_ends_an_idle_transaction(shop: PostgresStore) -> None:
     async with shop.transaction(0.1) as tx:
         await tx.execute(INSERT, 1, "frozen")
         shown = await tx.fetch_value(
             "SELECT current_setting('idle_in_transaction_session_timeout')"
         )
         assert shown == "100ms"
-    # It holds for the transaction only: the connection goes back as it was.
+    # It applies to the transaction only: the connection is returned unchanged.
     async with shop.transaction(LIMIT_S) as tx:
         shown = await tx.fetch_value(
             "SELECT current_setting('idle_in_transaction_session_timeout')"
@@ -238,7 +240,7 @@ async def test_a_constraint_that_waits_for_the_commit_fails_it(shop: PostgresSto
     await shop.commit((await run.reload(shop)).step())
 
 
-async def test_it_works_without_prepared_statements(fresh_postgres: str) -> None:
+async def test_transactions_work_without_prepared_statements(fresh_postgres: str) -> None:
     store = await open_store(f"{fresh_postgres}?statement_cache_size=0")
     await make_table(store)
     run = await begun(store)
@@ -303,7 +305,7 @@ async def test_a_taken_key_leaves_the_users_transaction_as_it_was(
     assert len(await shop.messages(holder.run_id)) == 1
 
 
-async def test_what_is_no_transaction_is_not_joined(
+async def test_a_connection_without_a_transaction_is_not_joined(
     shop: PostgresStore, users: "asyncpg.Connection[Any]"
 ) -> None:
     for stranger in (None, "postgresql://", object()):
@@ -329,7 +331,7 @@ async def test_a_pools_connection_may_be_joined(shop: PostgresStore, fresh_postg
     assert await shop.run(run.run_id) is not None
 
 
-async def test_twenty_commits_go_on_while_a_transaction_is_open(shop: PostgresStore) -> None:
+async def test_twenty_commits_succeed_while_a_transaction_is_open(shop: PostgresStore) -> None:
     runs = [await begun(shop) for _ in range(20)]
     async with shop.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "open")
@@ -342,7 +344,7 @@ async def test_twenty_commits_go_on_while_a_transaction_is_open(shop: PostgresSt
 
 
 async def test_a_statement_that_runs_is_ended_with_the_time_limit(shop: PostgresStore) -> None:
-    """Though whoever waits for it will not be interrupted."""
+    """Even if its caller swallows the interruption."""
 
     async def sleep() -> None:
         async with shop.transaction(0.3) as tx:
@@ -357,7 +359,7 @@ async def test_a_statement_that_runs_is_ended_with_the_time_limit(shop: Postgres
     assert await raw(shop, f"{running} AND pid <> pg_backend_pid()") == [(0,)]
 
 
-async def test_a_statement_that_takes_as_long_says_so(shop: PostgresStore) -> None:
+async def test_a_statement_that_exceeds_the_time_limit_says_so(shop: PostgresStore) -> None:
     async with shop.transaction(0.3) as tx:
         tx._stop_clock()
         await tx.execute(INSERT, 1, "first")
@@ -367,7 +369,7 @@ async def test_a_statement_that_takes_as_long_says_so(shop: PostgresStore) -> No
     assert await orders(shop) == []
 
 
-async def test_a_commit_waits_for_anothers_transaction_as_long_as_the_limit(
+async def test_a_commit_waits_for_another_transaction_up_to_the_time_limit(
     shop: PostgresStore, users: "asyncpg.Connection[Any]"
 ) -> None:
     async with users.transaction():
@@ -380,8 +382,8 @@ async def test_a_commit_waits_for_anothers_transaction_as_long_as_the_limit(
     assert await orders(shop) == []
 
 
-async def test_names_never_mean_our_tables(shop: PostgresStore) -> None:
-    """The role is called like our schema, so that this comes first where it looks for a table."""
+async def test_unqualified_names_never_mean_tables_of_perdure(shop: PostgresStore) -> None:
+    """The role has the name of Perdure's schema, so that the server looks for tables there first."""
     async with shop.transaction(LIMIT_S) as tx:
         assert await tx.fetch_value("SELECT current_user::text") == "perdure"
         assert await tx.fetch_value("SELECT current_schema()::text") == "public"
@@ -399,9 +401,9 @@ async def test_names_never_mean_our_tables(shop: PostgresStore) -> None:
     assert await raw(shop, tables) == [("perdure",), ("public",)]
 
 
-async def test_nothing_of_a_transaction_is_left_in_its_session(shop: PostgresStore) -> None:
+async def test_a_transaction_leaves_nothing_in_its_session(shop: PostgresStore) -> None:
     sessions = set()
-    # Its connections take turns: the second half has those of the first.
+    # The pool alternates between its connections: the second half gets those of the first.
     for _ in range(16):
         async with shop.transaction(LIMIT_S) as tx:
             sessions.add(await tx.fetch_value("SELECT pg_backend_pid()"))
@@ -418,7 +420,7 @@ async def test_nothing_of_a_transaction_is_left_in_its_session(shop: PostgresSto
     assert len(sessions) == 8
 
 
-async def test_what_a_value_may_be_is_for_the_driver_to_say(shop: PostgresStore) -> None:
+async def test_the_driver_decides_which_values_are_valid(shop: PostgresStore) -> None:
     async with shop.transaction(LIMIT_S) as tx:
         assert await tx.fetch_value("SELECT $1::numeric::text", 1 << 70) == str(1 << 70)
         with pytest.raises(StatementFailed, match="expected str, got int"):

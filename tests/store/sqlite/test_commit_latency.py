@@ -1,4 +1,4 @@
-"""Lone commits in the event loop's thread, and the log folded back between groups."""
+"""Lone commits in the event loop's thread, and checkpoints of the log between groups."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.store.builders import assert_books_balance, begun
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No disk is slow here, however busy the machine is."""
+    """Makes no disk count as slow, however busy the machine is."""
     monkeypatch.setattr(commit_latency, "SLOW_S", 1.0)
 
 
@@ -35,7 +35,7 @@ async def store(
 
 @pytest.fixture
 async def threads(store: SqliteStore) -> list[bool]:
-    """For each commit of a group, whether that was in the event loop's thread."""
+    """For each commit of a group, whether it was made in the event loop's thread."""
     seen: list[bool] = []
 
     def trace(event: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ async def test_a_lone_bundle_is_committed_in_place(store: SqliteStore, threads: 
     assert threads == [True, True]
 
 
-async def test_bundles_that_come_together_go_through_the_writers_thread(
+async def test_bundles_submitted_together_are_written_by_the_writers_thread(
     store: SqliteStore, threads: list[bool]
 ) -> None:
     runs = [await begun(store) for _ in range(5)]
@@ -61,7 +61,7 @@ async def test_bundles_that_come_together_go_through_the_writers_thread(
     assert threads == [False]
 
 
-async def test_after_slow_commits_the_loop_is_left_alone(
+async def test_after_slow_commits_bundles_are_not_committed_in_the_event_loop(
     store: SqliteStore, threads: list[bool]
 ) -> None:
     run = await begun(store)
@@ -72,7 +72,7 @@ async def test_after_slow_commits_the_loop_is_left_alone(
     assert threads == [False]
 
 
-async def test_quick_commits_in_the_writers_thread_bring_the_loop_back(
+async def test_after_fast_commits_bundles_are_committed_in_the_event_loop_again(
     store: SqliteStore, threads: list[bool]
 ) -> None:
     run = await begun(store)
@@ -83,7 +83,7 @@ async def test_quick_commits_in_the_writers_thread_bring_the_loop_back(
     assert threads[-1]
 
 
-async def test_a_lone_bundle_does_not_hold_up_the_loop_while_the_file_is_locked(
+async def test_a_lone_bundle_does_not_block_the_event_loop_while_the_file_is_locked(
     store: SqliteStore, threads: list[bool], tmp_path: Path
 ) -> None:
     run = await begun(store)
@@ -119,7 +119,7 @@ def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_log")
-async def test_long_log_is_checkpointed(store: SqliteStore, tmp_path: Path) -> None:
+async def test_a_long_log_is_checkpointed(store: SqliteStore, tmp_path: Path) -> None:
     run = await begun(store)
     for _ in range(200):
         await store.commit(run.step())
@@ -128,7 +128,7 @@ async def test_long_log_is_checkpointed(store: SqliteStore, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("short_log")
-async def test_the_log_of_large_groups_is_folded_back(store: SqliteStore, tmp_path: Path) -> None:
+async def test_the_log_of_large_groups_is_checkpointed(store: SqliteStore, tmp_path: Path) -> None:
     runs = [await begun(store) for _ in range(20)]
     for _ in range(50):
         await asyncio.gather(*(store.commit(run.step()) for run in runs))

@@ -1,4 +1,5 @@
-"""A store whose file is used by other means in the same process: refused where it can be seen, else survived."""
+"""Other code of the process uses the store's file: the store refuses it if it can detect it, and survives it
+otherwise."""
 
 import asyncio
 import os
@@ -47,7 +48,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 def exposed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks belong to the process, as on systems that have no others."""
+    """Makes locks belong to the process, as on systems without locks of open file descriptions."""
     monkeypatch.setattr(foreign, "own_locks", lambda _: False)
 
 
@@ -61,7 +62,7 @@ async def visit(url: str) -> None:
 
 @with_own_locks
 @pytest.mark.parametrize("means", ["library", "copy"])
-async def test_a_run_acknowledged_after_the_file_was_closed_by_other_means_is_kept(
+async def test_a_run_acknowledged_after_other_code_closed_the_file_is_kept(
     path: Path, means: str
 ) -> None:
     url = f"sqlite:///{path}"
@@ -80,7 +81,7 @@ async def test_a_run_acknowledged_after_the_file_was_closed_by_other_means_is_ke
 
 
 @with_own_locks
-async def test_processes_write_one_file_while_it_is_opened_and_closed_by_other_means(
+async def test_processes_write_one_file_while_other_code_opens_and_closes_it(
     path: Path, store: SqliteStore
 ) -> None:
     with children(2, f"sqlite:///{path}", "commit-disturbed", "300") as writers:
@@ -208,7 +209,7 @@ async def test_a_store_is_not_opened_while_a_pool_holds_a_connection_to_it(path:
 
 
 @pytest.mark.usefixtures("exposed")
-async def test_where_locks_belong_to_the_process_the_file_can_not_be_opened_beside_the_store(
+async def test_with_process_locks_other_code_can_not_open_the_stores_file(
     path: Path,
 ) -> None:
     store = await open_store(f"sqlite:///{path}")
@@ -233,7 +234,7 @@ async def test_where_locks_belong_to_the_process_the_file_can_not_be_opened_besi
 
 
 @with_own_locks
-async def test_a_copy_is_not_refused_where_the_locks_survive_it(
+async def test_a_copy_of_the_file_is_allowed_where_the_locks_survive_it(
     path: Path, store: SqliteStore
 ) -> None:
     await begun(store)

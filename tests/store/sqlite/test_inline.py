@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.fixture
 async def memory(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
-    """A store whose test fails if anything starts a thread."""
+    """A store whose test fails if it starts a thread."""
 
     def no_threads(_: threading.Thread) -> None:
         raise AssertionError("a thread was started")
@@ -34,7 +34,7 @@ async def memory(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
 
 
 def result_of(call: Coroutine[Any, Any, Any]) -> Any:
-    """What a call returns that never waits."""
+    """The result of a coroutine that never waits."""
     with pytest.raises(StopIteration) as returned:
         call.send(None)
     return returned.value.value
@@ -58,14 +58,14 @@ async def test_reads_and_changes_do_not_wait(memory: SqliteStore) -> None:
     assert [claimed.run_id for claimed in result_of(memory.claim_runs(HOST, 1))] == [run.run_id]
 
 
-async def test_what_a_job_raises_is_in_its_answer(memory: SqliteStore) -> None:
+async def test_the_exception_of_a_job_is_in_its_future(memory: SqliteStore) -> None:
     answer = memory._writer.submit(lambda connection: connection.execute("nonsense"))
     assert answer.done()
     assert isinstance(answer.exception(), apsw.SQLError)
     await begun(memory)
 
 
-async def test_what_connecting_raises_reaches_whoever_opens() -> None:
+async def test_the_exception_of_connecting_reaches_the_caller_of_open() -> None:
     def connect() -> Connection:
         raise OSError("no memory")
 
@@ -85,7 +85,7 @@ async def test_closing_closes_the_connection(memory: SqliteStore) -> None:
         connection.execute("SELECT 1")
 
 
-async def test_two_stores_in_memory_are_apart(memory: SqliteStore) -> None:
+async def test_two_stores_in_memory_share_nothing(memory: SqliteStore) -> None:
     other = await open_store("sqlite:///:memory:")
     await begun(other)
     assert await memory.open_runs(HOST) == []
@@ -93,7 +93,7 @@ async def test_two_stores_in_memory_are_apart(memory: SqliteStore) -> None:
 
 
 async def interleaving(store: Store) -> list[str]:
-    """The order in which tasks go on that commit and read in one loop."""
+    """The order in which tasks resume that commit and read in one loop."""
     order: list[str] = []
     runs = [Driven() for _ in range(4)]
 
@@ -111,7 +111,7 @@ async def interleaving(store: Store) -> list[str]:
     return order
 
 
-async def test_tasks_go_on_in_the_same_order_every_time() -> None:
+async def test_tasks_resume_in_the_same_order_every_time() -> None:
     seen = set()
     for _ in range(30):
         store = await open_store("sqlite:///:memory:")

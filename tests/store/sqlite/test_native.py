@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 INSERTS = GroupStatement("park_runs", [("nobody", None)])
-"""A part that changes nothing, and need not."""
+"""A part that changes no row, and expects none."""
 
 
 @pytest.fixture
@@ -71,25 +71,25 @@ async def balances(store: SqliteStore, run_id: str) -> list[Any]:
 
 
 async def forget(store: SqliteStore, run_id: str) -> None:
-    """Take out what a test has written beside the books."""
+    """Delete the rows that a test has written outside the books."""
     sql = "DELETE FROM perdure_ledger WHERE run_id = ?"
     await store._writer.run(lambda c: c.execute(sql, (run_id,)))
 
 
-async def test_it_is_loaded_into_the_library_of_the_driver(store: SqliteStore) -> None:
+async def test_the_native_writer_is_loaded_into_the_drivers_library(store: SqliteStore) -> None:
     major, minor, patch = map(int, apsw.sqlite_lib_version().split("."))
     assert compiled().version() == major * 1_000_000 + minor * 1000 + patch
     assert idle(store).is_native
 
 
-async def test_it_knows_how_many_values_each_statement_takes(store: SqliteStore) -> None:
+async def test_the_native_writer_knows_the_parameters_of_each_statement(store: SqliteStore) -> None:
     sql = statements("sqlite") | statements("sqlite_graphs")
     for name, width in WIDTHS.items():
         prepared = idle(store).execute(f"EXPLAIN {one_row(sql[name], width)}", [None] * width)
         assert prepared.fetchone() is not None
 
 
-async def test_all_or_nothing(store: SqliteStore) -> None:
+async def test_the_native_writer_commits_all_or_nothing(store: SqliteStore) -> None:
     unexpected = GroupStatement("park_runs", [("nobody", None)], expected=1)
     assert not idle(store).write([posting("r", 1, 2), unexpected])
     assert await balances(store, "r") == []
@@ -102,7 +102,7 @@ async def test_all_or_nothing(store: SqliteStore) -> None:
 @pytest.mark.parametrize(
     "value", [1.5, 1 << 63, "\ud800", {}, [1]], ids=lambda value: type(value).__name__
 )
-async def test_a_value_that_no_column_has_is_left_to_the_words(
+async def test_the_native_writer_refuses_a_value_that_no_column_can_hold(
     store: SqliteStore, value: object
 ) -> None:
     assert not idle(store).write([posting("r", 1), posting("r", value)])
@@ -113,7 +113,9 @@ async def test_a_value_that_no_column_has_is_left_to_the_words(
 @pytest.mark.parametrize(
     "rows", [[("r", "step:0")], [["r", "step:0", 1]], [None], (("r", "step:0", 1),)], ids=repr
 )
-async def test_a_row_of_another_shape_is_left_to_the_words(store: SqliteStore, rows: Any) -> None:
+async def test_the_native_writer_refuses_a_row_of_another_shape(
+    store: SqliteStore, rows: Any
+) -> None:
     assert not idle(store).write([GroupStatement("post", rows)])
     assert await balances(store, "r") == []
 
@@ -121,7 +123,9 @@ async def test_a_row_of_another_shape_is_left_to_the_words(store: SqliteStore, r
 @pytest.mark.parametrize(
     "parts", [[(99, [], -1)], [(-1, [], -1)], [(0, [])], [None], [("post", [], 0)]], ids=repr
 )
-async def test_a_part_of_another_shape_is_left_to_the_words(store: SqliteStore, parts: Any) -> None:
+async def test_the_native_writer_refuses_a_part_of_another_shape(
+    store: SqliteStore, parts: Any
+) -> None:
     native = idle(store)._native
     assert native is not None
     assert not native.write(parts)
@@ -132,13 +136,13 @@ async def test_a_part_of_another_shape_is_left_to_the_words(store: SqliteStore, 
         native.submit(())  # type: ignore[arg-type]
 
 
-async def test_what_a_constraint_refuses_is_rolled_back(store: SqliteStore) -> None:
+async def test_a_group_that_breaks_a_constraint_is_rolled_back(store: SqliteStore) -> None:
     assert not idle(store).write([posting("r", 1), posting("r", None)])
     assert await balances(store, "r") == []
     assert not idle(store).in_transaction
 
 
-async def test_a_transaction_of_somebody_else_is_left_alone(store: SqliteStore) -> None:
+async def test_the_native_writer_leaves_an_open_transaction_alone(store: SqliteStore) -> None:
     connection = idle(store)
     connection.execute("BEGIN IMMEDIATE")
     assert not connection.write([posting("r", 1)])
@@ -146,7 +150,7 @@ async def test_a_transaction_of_somebody_else_is_left_alone(store: SqliteStore) 
     connection.execute("ROLLBACK")
 
 
-async def test_in_place_it_does_not_wait_for_another_process(
+async def test_a_write_in_place_does_not_wait_for_another_process(
     store: SqliteStore, tmp_path: Path
 ) -> None:
     other = connect(str(tmp_path / "store.db"))
@@ -168,7 +172,7 @@ async def test_a_group_waits_for_another_process(store: SqliteStore, tmp_path: P
     assert await commits == [None] * 3
 
 
-async def test_of_a_group_only_who_does_not_fit_is_rejected(store: SqliteStore) -> None:
+async def test_only_the_bundle_of_a_group_that_does_not_fit_is_rejected(store: SqliteStore) -> None:
     runs = [await begun(store) for _ in range(5)]
     stale = runs[2]
     await store.release_run(stale.fence)
@@ -179,7 +183,7 @@ async def test_of_a_group_only_who_does_not_fit_is_rejected(store: SqliteStore) 
 
 
 def bundles_of_every_kind(runs: list[Driven]) -> Callable[[], list[Bundle]]:
-    """Each calls for other statements; some of them twice, with what follows from the first."""
+    """Each bundle needs other statements; some twice, with rows that depend on the first."""
     first, second, third = runs
 
     def bundles() -> list[Bundle]:
@@ -202,7 +206,7 @@ def bundles_of_every_kind(runs: list[Driven]) -> Callable[[], list[Bundle]]:
     return bundles
 
 
-async def test_every_kind_of_part_is_written_as_in_words(
+async def test_native_and_statement_by_statement_write_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [Driven() for _ in range(3)]
@@ -224,7 +228,7 @@ async def test_every_kind_of_part_is_written_as_in_words(
     assert all(written[0][table] for table in ("run", "event", "ledger", "message", "published"))
 
 
-async def test_groups_and_other_jobs_take_turns(store: SqliteStore) -> None:
+async def test_groups_and_other_jobs_alternate(store: SqliteStore) -> None:
     runs = [await begun(store) for _ in range(20)]
 
     async def drive(run: Driven) -> None:
@@ -244,7 +248,7 @@ async def test_groups_and_other_jobs_take_turns(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_a_group_that_does_not_fit_leaves_transactions_of_users_alone(
+async def test_a_group_that_does_not_fit_leaves_users_transactions_alone(
     store: SqliteStore, turns: int
 ) -> None:
     """It is written again, statement by statement, before a transaction that begins meanwhile."""
@@ -270,7 +274,7 @@ async def test_a_group_that_does_not_fit_leaves_transactions_of_users_alone(
     assert await store._reader.run(lambda c: c.execute("SELECT * FROM mine").fetchall()) == []
 
 
-async def test_what_comes_while_a_group_is_written_comes_after_it(
+async def test_a_job_submitted_while_a_group_is_written_runs_after_it(
     store: SqliteStore, tmp_path: Path
 ) -> None:
     runs = [await begun(store) for _ in range(2)]
@@ -288,7 +292,9 @@ async def test_what_comes_while_a_group_is_written_comes_after_it(
     assert await commits == [None, None]
 
 
-async def test_a_job_in_the_midst_of_a_transaction_is_not_done(store: SqliteStore) -> None:
+async def test_the_native_writer_does_nothing_inside_an_open_transaction(
+    store: SqliteStore,
+) -> None:
     connection = idle(store)
     connection.execute("BEGIN IMMEDIATE")
     told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -299,7 +305,7 @@ async def test_a_job_in_the_midst_of_a_transaction_is_not_done(store: SqliteStor
     assert await balances(store, "r") == []
 
 
-async def test_a_group_in_words_does_not_end_a_transaction(store: SqliteStore) -> None:
+async def test_a_group_written_by_statement_does_not_end_a_transaction(store: SqliteStore) -> None:
     run = await begun(store)
     connection = idle(store)
     connection.execute("BEGIN IMMEDIATE")
@@ -309,7 +315,7 @@ async def test_a_group_in_words_does_not_end_a_transaction(store: SqliteStore) -
     connection.execute("ROLLBACK")
 
 
-async def test_loop_leaves_the_connection_alone_during_a_checkpoint(
+async def test_the_event_loop_leaves_the_connection_alone_during_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MAX_WAL_PAGES", 100)
@@ -327,7 +333,7 @@ async def test_loop_leaves_the_connection_alone_during_a_checkpoint(
     await store.close()
 
 
-async def test_where_sqlite_loads_no_extension_groups_are_written_in_words(
+async def test_without_extensions_groups_are_written_by_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(compiled(), "__file__", str(tmp_path / "moved.so"))
@@ -340,7 +346,7 @@ async def test_where_sqlite_loads_no_extension_groups_are_written_in_words(
     await store.close()
 
 
-async def test_a_loop_that_can_watch_no_socket_has_groups_written_in_words(
+async def test_in_a_loop_that_can_not_watch_sockets_groups_are_written_by_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def add_reader(*_: object) -> None:
@@ -356,7 +362,7 @@ async def test_a_loop_that_can_watch_no_socket_has_groups_written_in_words(
     await store.close()
 
 
-async def test_after_it_is_closed_it_does_nothing() -> None:
+async def test_a_closed_native_writer_does_nothing() -> None:
     connection = connect_first(MEMORY, adopt=False)
     connection.begin_writing()
     native = connection._native
@@ -370,18 +376,18 @@ async def test_after_it_is_closed_it_does_nothing() -> None:
     native.close()
 
 
-async def test_without_a_connection_there_is_none() -> None:
+async def test_a_native_writer_needs_a_connection() -> None:
     with pytest.raises(ValueError, match="load this module"):
         compiled().NativeWriter(0, 0, 0, -1, ())
 
 
-async def test_a_statement_that_sqlite_does_not_understand_is_told(store: SqliteStore) -> None:
+async def test_a_statement_that_sqlite_can_not_parse_is_reported(store: SqliteStore) -> None:
     with pytest.raises(ValueError, match="SQLite does not understand nonsense"):
         compiled().NativeWriter(idle(store).sqlite3_pointer(), 0, 0, -1, ("nonsense",))
 
 
-async def test_a_process_that_ends_while_groups_are_written_ends(tmp_path: Path) -> None:
-    """Nobody waits for a thread that has given the interpreter's lock up for good."""
+async def test_a_process_can_exit_while_groups_are_written(tmp_path: Path) -> None:
+    """No thread waits for one that has released the interpreter's lock for good."""
     program = f"""
 import asyncio
 from perdure.store.sqlite.store import SqliteStore

@@ -60,7 +60,9 @@ async def test_commits_are_durable_by_their_settings(file_store: SqliteStore) ->
     assert await pragma(file_store, "synchronous") == 2
 
 
-async def test_a_row_with_invalid_utf8_is_taken_with_the_others(file_store: SqliteStore) -> None:
+async def test_a_run_with_invalid_utf8_in_its_row_is_taken_over_with_the_others(
+    file_store: SqliteStore,
+) -> None:
     runs = [await begun(file_store) for _ in range(3)]
     where = f"WHERE id = '{runs[1].run_id}'"
     ((version,),) = await raw(file_store, f"SELECT version FROM {{}}run {where}")
@@ -144,7 +146,7 @@ async def test_a_second_sqlite_library_on_the_file_is_refused(path: Path) -> Non
     await (await open_store(f"sqlite:///{path}")).close()
 
 
-async def test_a_stranger_that_gets_the_number_of_our_closed_descriptor_is_found(
+async def test_a_foreign_descriptor_with_the_number_of_a_closed_one_is_found(
     path: Path,
 ) -> None:
     store = await open_store(f"sqlite:///{path}")
@@ -159,7 +161,7 @@ async def test_a_stranger_that_gets_the_number_of_our_closed_descriptor_is_found
         os.close(stranger)
 
 
-async def test_a_stranger_that_comes_later_is_found_within_sixty_four_groups(
+async def test_a_foreign_descriptor_opened_later_is_found_within_sixty_four_groups(
     path: Path, file_store: SqliteStore
 ) -> None:
     run = await begun(file_store)
@@ -193,7 +195,7 @@ async def test_one_process_may_open_a_file_twice_through_perdure(
 async def test_many_threads_may_open_a_new_file_at_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long opening takes, no thread takes another's descriptor for a stranger's."""
+    """However long opening takes, no thread mistakes another's descriptor for a foreign one."""
     failures: list[BaseException] = []
     connect = apsw.Connection
 
@@ -240,7 +242,7 @@ async def test_five_processes_may_open_a_new_file_at_once(path: Path) -> None:
     await store.close()
 
 
-async def test_a_full_disk_is_a_typed_error_and_the_store_goes_on_after_it(
+async def test_a_full_disk_is_a_typed_error_and_the_store_works_after_it(
     file_store: SqliteStore,
 ) -> None:
     run = await begun(file_store)
@@ -254,7 +256,7 @@ async def test_a_full_disk_is_a_typed_error_and_the_store_goes_on_after_it(
     await assert_books_balance(file_store)
 
 
-async def test_closing_lets_go_of_the_file(path: Path) -> None:
+async def test_closing_a_store_releases_the_file(path: Path) -> None:
     store = await open_store(f"sqlite:///{path}")
     await begun(store)
     await store.close()
@@ -264,7 +266,7 @@ async def test_closing_lets_go_of_the_file(path: Path) -> None:
     connection.close()
 
 
-async def test_closing_leaves_the_file_whole(path: Path) -> None:
+async def test_closing_a_store_leaves_the_file_complete(path: Path) -> None:
     store = await open_store(f"sqlite:///{path}")
     run = Driven()
     await store.commit(together(run.start(), run.first_step()))

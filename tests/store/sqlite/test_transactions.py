@@ -52,17 +52,17 @@ async def test_a_statement_that_never_ends_is_interrupted(sqlite: Store) -> None
         "SELECT * FROM orders WHERE id IN (SELECT seq FROM PERDURE_RUN)",
     ],
 )
-async def test_ways_around_are_closed(sqlite: Store, sql: str) -> None:
+async def test_statements_that_evade_the_guard_are_refused(sqlite: Store, sql: str) -> None:
     async with sqlite.transaction(LIMIT_S) as tx:
         if "VIEW" in sql:
-            # It may be made, but not read.
+            # A view may be created, but not read.
             await tx.execute(sql)
             sql = "SELECT * FROM mine"
         with pytest.raises(ForbiddenStatement):
             await tx.execute(sql)
 
 
-async def test_a_trigger_of_the_users_own_reaches_no_table_of_ours(sqlite: Store) -> None:
+async def test_a_users_trigger_reaches_no_table_of_perdure(sqlite: Store) -> None:
     await begun(sqlite)
     async with sqlite.transaction(LIMIT_S) as tx:
         await tx.execute(
@@ -72,7 +72,7 @@ async def test_a_trigger_of_the_users_own_reaches_no_table_of_ours(sqlite: Store
             await tx.execute(INSERT, 1, "sly")
 
 
-async def test_a_column_or_a_text_with_our_prefix_is_the_users_affair(sqlite: Store) -> None:
+async def test_a_column_or_a_text_with_perdures_prefix_is_allowed(sqlite: Store) -> None:
     async with sqlite.transaction(LIMIT_S) as tx:
         await tx.execute("ALTER TABLE orders ADD COLUMN perdure_run text")
         await tx.execute("UPDATE orders SET perdure_run = 'perdure_run'")
@@ -111,8 +111,8 @@ async def test_the_drivers_own_error_is_the_cause(sqlite: Store) -> None:
     assert isinstance(error.value.__cause__, apsw.ConstraintError)
 
 
-async def test_the_guard_has_no_say_over_our_own_statements(sqlite: Store) -> None:
-    """Nor does a user's statement profit from one of ours that was prepared before."""
+async def test_the_guard_does_not_check_perdures_own_statements(sqlite: Store) -> None:
+    """Nor can a user's statement reuse one of Perdure's that was prepared before."""
     run = await begun(sqlite)
     for number in range(3):
         async with sqlite.transaction(LIMIT_S) as tx:
@@ -126,19 +126,19 @@ async def test_the_guard_has_no_say_over_our_own_statements(sqlite: Store) -> No
             await tx.fetch(count)
 
 
-async def test_no_connection_of_the_users_can_be_joined(sqlite: Store) -> None:
+async def test_a_users_connection_can_not_be_joined(sqlite: Store) -> None:
     with pytest.raises(InputError, match="one writer"):
         await sqlite.join(object())
 
 
-async def test_another_process_that_holds_the_file_delays_a_transaction(tmp_path: Path) -> None:
+async def test_a_transaction_waits_for_another_process_that_holds_the_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     store = await open_store(url)
     await make_table(store)
     child = Child(url, "hold", "0.5")
     try:
         assert child.hear() == "ready"
-        # The wait for the file is not the transaction's own time.
+        # The wait for the file does not count for the time limit.
         async with store.transaction(0.2) as tx:
             await tx.execute(INSERT, 1, "patient")
             await tx.commit([])
@@ -162,7 +162,7 @@ async def test_a_number_that_would_be_stored_as_another_is_refused(
     assert len(await orders(sqlite)) == 2
 
 
-async def test_between_two_transactions_the_jobs_pass_that_wait(sqlite: Store) -> None:
+async def test_jobs_that_wait_run_between_two_transactions(sqlite: Store) -> None:
     run, order = await begun(sqlite), list[str]()
     may_end = [asyncio.Event() for _ in range(3)]
 
@@ -193,14 +193,14 @@ async def test_between_two_transactions_the_jobs_pass_that_wait(sqlite: Store) -
         assert order == ["transaction 0"]
         may_end[0].set()
         await asyncio.sleep(0.2)
-        # The second has its turn, the third waits for it, and those that came after both are through.
+        # The second has the lock, the third waits for it, and the jobs that came after both have run.
         assert sorted(order) == ["claim", "commit", "transaction 0", "transaction 1"]
         may_end[1].set()
         may_end[2].set()
     assert order[-1] == "transaction 2"
 
 
-async def test_a_transaction_that_stops_waiting_for_its_turn_leaves_it_to_the_next(
+async def test_a_transaction_that_stops_waiting_for_the_lock_leaves_it_to_the_next(
     sqlite: Store,
 ) -> None:
     async def insert(number: int) -> None:

@@ -1,4 +1,4 @@
-"""What one evaluation may spend, and what it may make."""
+"""Limits of one evaluation: the operations that it may spend, and the sizes of values that it may make."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
@@ -15,7 +15,7 @@ _WORD = 2**63
 
 
 class Meter:
-    """Adds up the operations of many evaluations."""
+    """Sums the operations of many evaluations."""
 
     __slots__ = ("spent",)
 
@@ -24,7 +24,7 @@ class Meter:
 
 
 class Evaluation:
-    """One evaluation under way: the values it reads, its loop variables, and the operations that are left."""
+    """One evaluation in progress: the values it reads, its loop variables, and the operations left."""
 
     __slots__ = ("left", "scope", "variables")
 
@@ -39,7 +39,7 @@ class Evaluation:
             too_costly(f"the expression takes more than {MAX_EXPRESSION_WORK:,} operations")
 
     def require_text(self, length: int) -> None:
-        """A text of that length may be made, and is paid for."""
+        """Charge for a text of that length; raise if it is too long."""
         if length > MAX_EXPRESSION_TEXT:
             too_costly(
                 f"the expression makes a text of {_spelled(length)} characters, and"
@@ -48,7 +48,7 @@ class Evaluation:
         self.spend(length >> 5)
 
     def require_items(self, count: int) -> None:
-        """A list of that many items may be made, and is paid for."""
+        """Charge for a list of that many items; raise if there are too many."""
         if count > MAX_EXPRESSION_ITEMS:
             too_costly(
                 f"the expression makes {_spelled(count)} items, and {MAX_EXPRESSION_ITEMS:,} is the most"
@@ -56,7 +56,7 @@ class Evaluation:
         self.spend((count >> 1) + 1)
 
     def whole(self, number: Any) -> Any:
-        """The number, unless it is an integer that is too large."""
+        """Returns the number; raises if it is an integer that is too large."""
         if not isinstance(number, int) or -_WORD < number < _WORD:
             return number
         bits = number.bit_length()
@@ -73,7 +73,7 @@ class Evaluation:
 
 
 Code = Callable[[Evaluation], Any]
-"""A part of an expression, ready to be evaluated."""
+"""A compiled part of an expression."""
 
 
 def too_costly(what: str) -> NoReturn:
@@ -81,5 +81,5 @@ def too_costly(what: str) -> NoReturn:
 
 
 def _spelled(count: int) -> str:
-    """The count, which may itself be too long to be written."""
+    """The count as text, unless that itself would be too long."""
     return f"{count:,}" if count < 10**15 else "more than 10**15"

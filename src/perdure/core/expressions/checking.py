@@ -1,4 +1,4 @@
-"""Which syntax trees are expressions of graphs. Everything else is refused, with what to write instead."""
+"""Checks which syntax trees are expressions of graphs. Everything else is refused, with a remedy."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +44,7 @@ _REFUSED_OPERATORS: dict[type[ast.AST], str] = {
 
 
 def check_expression(tree: ast.expr) -> frozenset[str]:
-    """The names that the expression reads, or the problem with it."""
+    """Returns the names that the expression reads; raises `ExpressionProblem`."""
     _require_small(tree)
     checker = _Checker()
     checker.visit(tree, {})
@@ -58,7 +58,7 @@ def problem(node: ast.AST, what: str, remedy: str) -> NoReturn:
 
 
 def _require_small(tree: ast.expr) -> None:
-    """Not by recursion: a tree that is handed in may have any depth."""
+    """Without recursion: a given tree may have any depth."""
     count = 0
     waiting: list[tuple[ast.AST, int]] = [(tree, 1)]
     while waiting:
@@ -77,7 +77,7 @@ def _require_small(tree: ast.expr) -> None:
 
 
 class _Checker:
-    """Goes through a tree once. `names` collects what is read from outside."""
+    """Visits a tree once. `names` collects the names that are read from the scope."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -266,7 +266,7 @@ def _variables(clauses: list[ast.comprehension], *, ready: bool) -> Bound:
 
 
 def _targets(target: ast.expr) -> Iterator[str]:
-    """The names that a `for` gives values to."""
+    """The names that a `for` assigns."""
     if isinstance(target, ast.Name):
         _require_variable(target, target.id)
         yield target.id

@@ -1,4 +1,4 @@
-"""From a checked tree to functions within functions, once; an evaluation only calls them."""
+"""Compiles a checked tree to nested functions, once; an evaluation only calls them."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -30,13 +30,13 @@ from perdure.core.expressions.texts import (
 )
 
 VariableSlots = Mapping[str, int]
-"""The places of the loop variables that a part sees."""
+"""The slots of the loop variables that a part can read."""
 
 _CONVERSIONS = {ord("s"): text_of, ord("r"): representation, ord("a"): ascii_representation}
 
 
 class Compiler:
-    """Compiles one tree. `variables` counts the places that its loops need."""
+    """Compiles one tree. `variables` counts the slots that its loops need."""
 
     def __init__(self) -> None:
         self.variables = 0
@@ -349,7 +349,7 @@ def _unstarred(node: ast.expr) -> ast.expr:
 
 
 def _size(node: ast.expr) -> int:
-    """Operations of one evaluation of the part, loops inside not counted: they count themselves."""
+    """Operations of one evaluation of the part; loops inside count their own iterations."""
     return sum(isinstance(part, ast.expr) for part in ast.walk(node))
 
 

@@ -1,4 +1,4 @@
-"""An expression: checked, compiled once, evaluated as often as it is needed."""
+"""An expression: checked and compiled once, evaluated many times."""
 
 import ast
 from collections.abc import Mapping
@@ -27,19 +27,19 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """`text` is the expression in one canonical form, and all that there is to store; `names` is what it reads."""
+    """`text` is the canonical form, the only part that is stored; `names` are the names that it reads."""
 
     text: str
     names: frozenset[str] = field(compare=False, repr=False)
     _code: Code = field(compare=False, repr=False)
     _variables: int = field(compare=False, repr=False)
     _makes: bool = field(compare=False, repr=False)
-    """It may make a list or a dict, and so one that holds another many times."""
+    """Whether it may make a list or a dict, and so one that holds another many times."""
 
     def evaluate(self, scope: Mapping[str, Any], meter: Meter | None = None) -> Any:
-        """The value, or the exception that Python would raise, or `ExpressionTooCostly`.
+        """Returns the value; raises the exception that Python would raise, or `ExpressionTooCostly`.
 
-        `meter` counts its operations, those of an evaluation that raises too.
+        `meter` counts the operations, also of an evaluation that raises.
         """
         evaluation = Evaluation(scope, self._variables)
         try:
@@ -60,7 +60,7 @@ class Expression:
 
 
 def parse(text: str) -> Expression:
-    """The expression that is written in `text`."""
+    """The expression in `text`. Raises `ExpressionProblem` with the position."""
     margin = len(text) - len(text.lstrip())
     try:
         return _parse(text.strip())
@@ -69,7 +69,7 @@ def parse(text: str) -> Expression:
 
 
 def from_ast(node: ast.expr) -> Expression:
-    """The expression that is a part of a function's source. Problems are placed there."""
+    """The expression of a part of a function's source. Problems have positions in that source."""
     check_expression(node)
     text = _unparsed(node)
     try:
@@ -113,7 +113,7 @@ def _tree_of(text: str) -> ast.expr:
 
 
 def _unreadable(text: str, error: SyntaxError) -> ExpressionProblem:
-    """What is wrong with a text that is no expression; it may be a statement."""
+    """The problem of a text that is no expression; it may be a statement."""
     try:
         statements = parse_module(text, "<expression>").body
     except (SyntaxError, MemoryError, RecursionError, ValueError):
@@ -135,7 +135,7 @@ def _unreadable(text: str, error: SyntaxError) -> ExpressionProblem:
 def _unparsed(tree: ast.expr) -> str:
     try:
         return ast.unparse(tree)
-    except ValueError:  # before 3.12, what f-strings can't say
+    except ValueError:  # before 3.12, f-strings can't express this
         problem(
             tree, "there is a backslash in a field of an f-string", "join texts with `+` instead"
         )
@@ -155,7 +155,7 @@ def _makes(tree: ast.expr) -> bool:
 
 
 def _placed(error: ExpressionProblem, text: str, margin: int) -> ExpressionProblem:
-    """The problem with its place in `text` as it was given, in characters: Python counts bytes."""
+    """The problem with its position in the given `text`, in characters: Python counts bytes."""
     lines = text.lstrip().split("\n")
     line = lines[min(error.lineno, len(lines)) - 1]
     column = len(line.encode(errors="replace")[: error.column].decode(errors="ignore"))

@@ -1,4 +1,4 @@
-"""The functions that an expression may call: Python's, as far as they are pure, with a bound on each."""
+"""The functions that an expression may call: pure functions of Python, each with a bound."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -20,21 +20,21 @@ from perdure.core.expressions.texts import representation, text_of
 from perdure.core.limits import MAX_EXPRESSION_ITEMS
 
 _MOST_DIGITS = 4_300
-"""Python's own bound on the digits of an integer; the same here, whatever the host has set."""
+"""Python's default limit on the digits of an integer; the same here, whatever limit the host has set."""
 
 _MOST_PLACES = 1_000
-"""Decimal places that `round` may be asked for."""
+"""Decimal places that `round` accepts."""
 
 
 class Function(NamedTuple):
-    """`most` arguments without a name, or any number if it is `None`; `keywords` is `None` if any will do."""
+    """`most` positional arguments, or any number if it is `None`; `keywords` is `None` if any are allowed."""
 
     run: Callable[..., Any]
     least: int
     most: int | None
     keywords: frozenset[str] | None = frozenset()
     consumes: bool = False
-    """It takes its arguments in a loop and is done with them then, so that they may be generators."""
+    """Whether it consumes its arguments in a loop before it returns, so that they may be generators."""
 
 
 def _length(_work: Evaluation, value: Any) -> int:
@@ -43,7 +43,7 @@ def _length(_work: Evaluation, value: Any) -> int:
 
 
 def _counted(work: Evaluation, items: Any) -> Iterator[Any]:
-    """The items for a function that takes them one by one; a generator counts its own rounds."""
+    """The items for a function that reads them one by one; a generator counts its own iterations."""
     if isinstance(items, SIZED):
         work.spend(1 + (len(items) >> 2))
     return elements(items)
@@ -87,7 +87,7 @@ def _compared(work: Evaluation, items: Any) -> Iterator[Any]:
 def _keyed(
     work: Evaluation, key: Callable[[Any], Any] | None, times: int
 ) -> Callable[[Any], Any] | None:
-    """The key of an item, paid for as often as it is compared."""
+    """The key of an item, charged once for each comparison."""
     if key is None:
         return None
 

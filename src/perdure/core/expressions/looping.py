@@ -1,4 +1,4 @@
-"""Comprehensions: loops that count their rounds."""
+"""Comprehensions: loops that count their iterations."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -14,11 +14,11 @@ from perdure.core.expressions.plain import (
 )
 
 ItemAssigner = Callable[[Evaluation, Any], None]
-"""Gives an item of a loop to its variables."""
+"""Assigns an item of a loop to its variables."""
 
 
 class ForClause(NamedTuple):
-    """One `for` of a comprehension, with its `if`s; inside is the next one, or what is made in each round."""
+    """One `for` of a comprehension, with its `if`s. `inside` is the next one, or the result of each iteration."""
 
     source: Code
     item_assigner: ItemAssigner
@@ -28,7 +28,7 @@ class ForClause(NamedTuple):
 
 
 def evaluate_lazily(work: Evaluation, loop: ForClause) -> Iterator[Any]:
-    """The results, one by one. The outermost source is evaluated now, as in Python."""
+    """The results, one by one. The outermost source is evaluated at once, as in Python."""
     return _rounds(work, loop, elements(loop.source(work)))
 
 
@@ -65,7 +65,7 @@ def evaluate_dict(work: Evaluation, loop: ForClause) -> dict[Any, Any]:
 def item_assigner(
     target: ast.expr, variables: dict[str, int], new_place: Callable[[], int]
 ) -> ItemAssigner:
-    """How to give an item to `target`; its names get places among the variables."""
+    """Returns a function that assigns an item to `target`, whose names get slots among the variables."""
     if isinstance(target, ast.Name):
         place = variables[target.id] = new_place()
 

@@ -1,4 +1,4 @@
-"""The methods that an expression may call, by the type of the value that they are called on."""
+"""The methods that an expression may call, by the type of their object."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ Method = Callable[..., Any]
 
 
 def _plain(of: Callable[..., Any]) -> Method:
-    """A method of text that takes one pass over it and makes no more than a few times as much."""
+    """A method of text that reads it once and makes at most a few times as much text."""
 
     def method(work: Evaluation, text: str, *given: Any) -> Any:
         work.spend(1 + (len(text) >> 4) + sum(price(work, argument) for argument in given))
@@ -146,7 +146,7 @@ METHOD_KEYWORDS: dict[str, frozenset[str]] = {
 
 
 def method_of(value: object, name: str) -> Method:
-    """The method of that name; an `AttributeError` if values of this kind have none."""
+    """The method of that name; raises `AttributeError` if values of this type have none."""
     for kind in (type(value), *METHODS):
         if kind in METHODS and isinstance(value, kind) and name in METHODS[kind]:
             return METHODS[kind][name]

@@ -1,7 +1,7 @@
-"""How deep a text nests, by its tokens alone: Python's own parser is only given what it can't choke on.
+"""Measures how deep a text nests, by its tokens alone, before Python's parser gets it.
 
-The parser and the compiler of syntax trees are recursive, in C. A text of some thousand brackets, dots or minus
-signs may exhaust the stack of a thread before any check of the tree could look at it.
+The parser and the compiler of syntax trees are recursive, in C. A text of some thousand brackets, dots or minus signs
+may exhaust the stack of a thread before any check of the tree.
 """
 
 import re
@@ -10,7 +10,7 @@ from perdure.core.errors import ExpressionProblem
 from perdure.core.limits import MAX_EXPRESSION_DEPTH
 
 _MOST = 3 * MAX_EXPRESSION_DEPTH
-"""A part of the tree is written with up to three tokens that deepen; the tree itself is measured later."""
+"""A level of the tree is written with up to three nesting tokens; the tree itself is measured later."""
 
 _TOKEN = re.compile(
     r"""(?P<prefix>(?:[fF][rR]?|[rR][fFbB]?|[bB][rR]?|[uU])?)(?P<quote>'''|\"""|'|")
@@ -34,7 +34,7 @@ _CLOSING = frozenset(")]}")
 
 
 def require_shallow(text: str) -> None:
-    """Refuse a text that nests so deep that the parser should not see it."""
+    """Refuse a text that nests too deep for the parser."""
     if _depth(text) > _MOST:
         raise ExpressionProblem(
             "the expression nests too deep", "write it in several steps, or in a task", 1, 0
@@ -42,7 +42,7 @@ def require_shallow(text: str) -> None:
 
 
 class _Levels:
-    """Brackets that are open, and in each the operators and links that the next token hangs below."""
+    """The open brackets, and in each the operators and links above the next token."""
 
     def __init__(self) -> None:
         self._outer: list[tuple[int, int]] = []
@@ -77,18 +77,18 @@ class _Levels:
 
 
 def _depth(code: str) -> int:
-    """At least the depth of the tree that `code` is parsed to, whatever is wrong with it."""
+    """An upper bound for the depth of the tree that `code` is parsed to, valid or not."""
     levels = _Levels()
     deepest = place = 0
     while place < len(code):
         token = _TOKEN.match(code, place)
         if token is None:
-            return deepest  # no token of Python: the parser refuses it here at the latest
+            return deepest  # no token of Python: the parser refuses the text here at the latest
         place = token.end()
         if token["quote"]:
             string = _BODIES[token["quote"]].match(code, place)
             if string is None:
-                return deepest  # the same: a text without an end
+                return deepest  # the same: an unterminated string
             place = string.end()
             if "f" in token["prefix"].lower():
                 inside = max((_depth(field) for field in _fields(string[1])), default=0)
@@ -114,7 +114,7 @@ def _fields(body: str) -> list[str]:
 
 
 def _read_field(body: str, start: int, found: list[str], *, outermost: bool) -> int:
-    """Note the code of the field that begins at `start`; the place behind its end."""
+    """Add the code of the field that begins at `start` to `found`; returns the position after the field."""
     place = start
     level = 0
     while token := _TOKEN.match(body, place):
@@ -136,7 +136,7 @@ def _read_field(body: str, start: int, found: list[str], *, outermost: bool) -> 
 
 
 def _read_format(body: str, place: int, found: list[str], *, outermost: bool) -> int:
-    """Note the fields in the format that begins at `place`; the place behind the end of its field."""
+    """Add the fields of the format that begins at `place` to `found`; returns the position after its field."""
     while brace := _BRACE.search(body, place):
         place = brace.end()
         if brace[0] == "}":

@@ -1,4 +1,4 @@
-"""The operators, each with its bound: what would be too large is refused before it is made."""
+"""The operators, each with its bound: a result that would be too large is refused before it is made."""
 
 import ast
 import operator
@@ -128,7 +128,7 @@ def lacks(work: Evaluation, item: Any, container: Any) -> bool:
 
 
 def pay_for_search(work: Evaluation, item: Any, count: int) -> None:
-    """What it takes to compare `item` with `count` others."""
+    """The cost of comparing `item` with `count` others."""
     once = price(work, item)
     work.spend(once + (count * (1 + once) >> 3))
 

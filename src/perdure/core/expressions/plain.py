@@ -1,4 +1,4 @@
-"""Plain data: what expressions compute with. How large it is, and what it costs to look at."""
+"""Plain data, the values of expressions: their size, and the cost of reading them."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass
@@ -31,7 +31,7 @@ def require_plain(*values: object) -> None:
 
 
 def public_fields(value: object) -> frozenset[str]:
-    """The declared public fields of a dataclass or a msgspec struct; none of anything else."""
+    """The declared public fields of a dataclass or a msgspec struct; none for other values."""
     kind: Any = type(value)
     return _fields_of_kind(kind)
 
@@ -46,10 +46,10 @@ def _fields_of_kind(kind: Any) -> frozenset[str]:
 
 
 def measure(value: object, cap: int, *, strict: bool = False) -> int:
-    """At most the characters of `value` as JSON or as Python text, so that nothing is refused in vain.
+    """A lower bound for the characters of `value` as JSON or as Python text, so that no valid value is refused.
 
-    It is given up beyond `cap`: items that stand in many places count in each, and there may be no end of them.
-    With `strict`, whatever is not plain is refused.
+    Stops beyond `cap`: an item that occurs many times counts each time, and a value may contain itself. With `strict`,
+    values that are not plain data are refused.
     """
     size = 0
     waiting: list[Any] = [value]
@@ -78,7 +78,7 @@ def measure(value: object, cap: int, *, strict: bool = False) -> int:
 
 
 def _measure_items(items: Collection[Any], waiting: list[Any]) -> int:
-    """The size of the items if they are of one simple kind, which is quick to tell; others are to wait."""
+    """The size of the items if all have one simple type, which is fast; otherwise they are added to `waiting`."""
     if len(items) > 16:
         kinds = set(map(type, items))
         if kinds == {str}:
@@ -92,7 +92,7 @@ def _measure_items(items: Collection[Any], waiting: list[Any]) -> int:
 
 
 def price(work: Evaluation, value: object) -> int:
-    """Operations that it takes to look through `value`, as a comparison does."""
+    """Operations for reading all of `value`, as a comparison does."""
     if isinstance(value, str):
         return len(value) >> 6
     if value is None or isinstance(value, NUMBERS):
@@ -101,7 +101,8 @@ def price(work: Evaluation, value: object) -> int:
 
 
 def pay_for_key(work: Evaluation, key: object, count: int) -> None:
-    """What it takes to find a key among `count`: tuples are hashed anew each time, large integers collide at will."""
+    """Charge for finding a key among `count`: tuples are hashed each time, and large integers can be made to
+    collide."""
     if isinstance(key, tuple):
         work.spend(price(work, key))
     elif isinstance(key, int) and not -_LARGE < key < _LARGE:
@@ -109,14 +110,14 @@ def pay_for_key(work: Evaluation, key: object, count: int) -> None:
 
 
 def elements(value: Any) -> Iterator[Any]:
-    """The items of a value in a loop. A set has no order that another process would agree with."""
+    """The items of a value in a loop. Sets are refused: their order differs between processes."""
     if not isinstance(value, (*SIZED, GeneratorType)):
         require_plain(value)
     return iter(value)
 
 
 def collected(work: Evaluation, items: Any) -> list[Any]:
-    """The items as a new list, unless there are too many."""
+    """The items as a new list; raises if there are too many."""
     if isinstance(items, SIZED):
         work.require_items(len(items))
         return list(items)
@@ -124,7 +125,7 @@ def collected(work: Evaluation, items: Any) -> list[Any]:
 
 
 def collect_limited(work: Evaluation, items: Iterator[Any]) -> list[Any]:
-    """The items that are still to come as a list, unless there are too many."""
+    """The remaining items as a list; raises if there are too many."""
     found = list(islice(items, MAX_EXPRESSION_ITEMS + 1))
     work.require_items(len(found))
     return found

@@ -34,7 +34,7 @@ def _spelled(work: Evaluation, value: Any, spell: Callable[[Any], str]) -> str:
 
 
 def formatted(work: Evaluation, value: Any, spec: str) -> str:
-    """A value in an f-string, with what stands behind the colon."""
+    """A value in an f-string, formatted by `spec`, the text after the colon."""
     if not spec:
         return text_of(work, value)
     if len(spec) > MAX_FORMAT_WIDTH or any(
