@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.graphs.program import GraphProgram, deployed_program
 from perdure.authoring.program import Program
 from perdure.authoring.registry import find, registered_names, versions_of
 from perdure.core.errors import UnreadableProgram
@@ -22,6 +22,19 @@ class KnownPrograms:
     def add(self, program: GraphProgram[..., Any]) -> None:
         """Add a deployed graph."""
         self._deployed[program.name, program.version] = program
+
+    def read(self, name: str, version: str, digest: str, content: str) -> str | None:
+        """Add the graph that was deployed as `content`. Returns why it can't be read, or `None`."""
+        try:
+            program = deployed_program(content.encode())
+        except Exception as error:  # a newer Perdure may have written anything
+            return f"{type(error).__name__}: {error}"
+        # Reading drops unknown fields, so a graph that has any differs from its stored text when written again.
+        about = program.name, program.version, program.digest, program.content.decode()
+        if about != (name, version, digest, content):
+            return "it has fields that this version of Perdure does not know"
+        self.add(program)
+        return None
 
     def add_unreadable(self, name: str, version: str, reason: str) -> None:
         """Add a deployed version that this process can't read."""

@@ -15,14 +15,12 @@ from perdure.core.journal.state import Status
 from perdure.core.messages import AT_ONCE, Message, Work
 from perdure.core.obligations import is_pending
 from perdure.core.replay.identity import result_guid
-from perdure.engine.graph.index import index_of, stored_index
-from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.required_rows import awaited_children, missing_rows
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.context import HostContext
 from perdure.store.commit.bundle import Bundle
-from perdure.store.rows.records import GraphRows, Run, StoredRun
+from perdure.store.rows.records import Run, StoredRun
 
 log = logging.getLogger("perdure.host")
 
@@ -48,7 +46,7 @@ class Repair:
                 bundle.enqueue(row)
             else:
                 bundle.put_work(warm.fence, row)
-        is_reindexed = _reindex(bundle, warm, stored)
+        is_reindexed = warm.machine.reindex(bundle, warm.fence, stored)
         if not put_back and not is_reindexed:
             return
         named = [*map(_name_of, put_back), *(["rows of its graph's index"] if is_reindexed else [])]
@@ -110,33 +108,6 @@ def _without_damaged(
         if isinstance(row, Work) and row.step in stored.work:
             bundle.drop_work(warm.fence, row.step)
     return bundle
-
-
-def _reindex(bundle: Bundle, warm: WarmRun, stored: StoredRun) -> bool:
-    """Write the missing rows of a graph's index, and delete the surplus ones. False if the index is right."""
-    machine, rows = warm.machine, stored.index or GraphRows()
-    if not isinstance(machine, GraphMachine):
-        return False
-    # Changes that are decided and not written yet bring their own rows.
-    undecided = machine.record.changes
-    expected, held = index_of(machine), stored_index(rows.readiness, rows.inbox, rows.hooks)
-    held.follow(undecided)
-    # A signal that met its hook deleted the hook's row; its message is pending.
-    served = {message.step for message in stored.messages.values() if message.is_pending}
-    lost = expected.hooks.keys() - held.hooks.keys() - served
-    surplus = held.hooks.keys() - expected.hooks.keys()
-    is_wrong = (held.waiting, held.given) != (expected.waiting, expected.given)
-    if undecided or not (is_wrong or lost or surplus):
-        return False
-    if is_wrong:
-        bundle.rebuild(warm.fence, expected.readiness, expected.inbox)
-    for step in surplus:
-        bundle.unhook(warm.fence, step)
-    for step in lost:
-        again = machine.hook_again(step)
-        if again is not None:
-            bundle.hook(warm.fence, *again)
-    return True
 
 
 def _name_of(row: Message | Work) -> str:
