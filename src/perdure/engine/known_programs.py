@@ -18,6 +18,8 @@ class KnownPrograms:
         self._deployed: dict[tuple[str, str], GraphProgram[..., Any]] = {}
         self._unreadable: dict[tuple[str, str], str] = {}
         self._active: dict[str, str] = {}
+        self._incomplete: dict[str, int] = {}
+        """Programs of which a run needed a definition that this process lacks, and how many definitions it had then."""
 
     def add(self, program: GraphProgram[..., Any]) -> None:
         """Add a deployed graph."""
@@ -100,11 +102,30 @@ class KnownPrograms:
         )
 
     def names(self) -> list[str]:
-        """Programs whose runs this process can advance: the registered ones, and deployed graphs whose tasks it has."""
+        """Programs whose runs this process can advance: the registered ones, and deployed graphs whose tasks it has.
+
+        Without those of which a run needed something that is unknown here.
+        """
         # A copy: hosts call this from another thread.
         deployed = list(self._deployed.values())
         executable = (each.name for each in deployed if _has_all(each.tasks))
-        return sorted({*registered_names("program"), *executable})
+        names = {*registered_names("program"), *executable}
+        if self._incomplete:
+            known = self._count()
+            names -= {name for name, count in list(self._incomplete.items()) if count == known}
+        return sorted(names)
+
+    def lacks_definition_of(self, name: str) -> None:
+        """A run of this program needs a task or program that is unknown here: leave its runs to other processes.
+
+        When this process gets another definition, it may advance them again.
+        """
+        self._incomplete[name] = self._count()
+
+    def _count(self) -> int:
+        """How many definitions this process has."""
+        registered = registered_names("task"), registered_names("program")
+        return sum(map(len, registered)) + len(self._deployed)
 
 
 def _has_all(tasks: frozenset[str]) -> bool:

@@ -44,9 +44,10 @@ class Catalogue:
         if not self._programs.has(name, version):
             self._missed.add((name, version))
 
-    def claims(self, name: str) -> bool:
-        """Whether this host claims runs of that program."""
-        return name in self._programs.names()
+    def lacks_definition_of(self, name: str) -> None:
+        """A run of that program needs something that this process lacks: this host claims no more of its runs."""
+        if name in self._programs.names():
+            self._programs.lacks_definition_of(name)
 
     async def versions(self, name: str) -> list[DeployedProgram]:
         """The versions of a graph as the store has them now, in the order of their deployment."""
