@@ -9,6 +9,7 @@ import pytest
 
 import perdure
 from perdure import Engine, Handle, Retry, RunDiverged, RunStatus, Signal, task, workflow
+from perdure.core.errors import CorruptJournal
 from perdure.core.graph import model as m
 from perdure.core.ids import message_guid
 from perdure.core.journal import events as e
@@ -163,6 +164,49 @@ async def test_a_changed_row_parks_the_run_when_it_is_loaded(
             f" version = '{before.version}', digest = '{before.digest}'"
         )
         await _tamper(engine, f"{undo} WHERE id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        assert await engine.handle(run.run_id).result(10) == 2
+        await assert_sound(engine)
+
+
+async def test_an_open_run_with_a_time_of_closing_is_reported(shared_url: str) -> None:
+    """No host finds such a run, because all look for runs without that time: no caller may wait for its result."""
+    async with Engine(shared_url) as engine:
+        run = await engine.start(waiting())
+        await _waits(engine, run)
+        await _tamper(engine, f"UPDATE {{}}run SET closed_at_ms = 5 WHERE id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        handle = engine.handle(run.run_id)
+        for ask in (handle.result, handle.status):
+            with pytest.raises(CorruptJournal, match="blocked, but its row says that it was clos"):
+                await ask()
+        assert [each.name for each in (await engine.audit()).findings] == ["closing_differs"]
+        await _tamper(engine, f"UPDATE {{}}run SET closed_at_ms = NULL WHERE id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        handle = engine.handle(run.run_id)
+        await handle.signal(go, 1)
+        assert await handle.result(10) == 2
+        await assert_sound(engine)
+
+
+async def test_a_time_of_closing_parks_an_open_run_when_it_is_loaded_and_keeps_its_signals(
+    shared_url: str,
+) -> None:
+    async with Engine(shared_url, settings=ALWAYS_REPLAY) as engine:
+        run = await engine.start(waiting())
+        await _waits(engine, run)
+        await _tamper(engine, f"UPDATE {{}}run SET closed_at_ms = 5 WHERE id = '{run.run_id}'")
+        await run.signal(go, 1)
+
+        async def is_parked() -> bool:
+            return (await store_of(engine).run(run.run_id)).parked is not None
+
+        await until_store(is_parked)
+        reason = await _parked_reason(engine, run)
+        assert "the run is closed at 5 in its row and 'blocked' by its journal" in reason
+        ((message, state, _),) = await store_of(engine).messages(run.run_id)
+        assert (message.kind, state) == (f"signal:{go.name}", "pending")
+        await _tamper(engine, f"UPDATE {{}}run SET closed_at_ms = NULL WHERE id = '{run.run_id}'")
     async with Engine(shared_url) as engine:
         assert await engine.handle(run.run_id).result(10) == 2
         await assert_sound(engine)

@@ -127,7 +127,7 @@ class Parking:
         written before the program has reacted to the first.
         """
         while (run := await self._store.run(run_id)) is not None:
-            if run.owner != self._context.host_id or run.closed_at_ms is not None:
+            if run.owner != self._context.host_id or run.is_over:
                 return
             kept = None if finished is None else await self.completion(*finished)
             try:
@@ -152,7 +152,7 @@ class Parking:
         """A bundle with the outcome alone, without the program's reaction. `None` if the run no longer waits for it."""
         info = attempt.info
         for run, entries in await self._store.load([info.run_id]):
-            if run.owner == self._context.host_id and run.closed_at_ms is None:
+            if run.owner == self._context.host_id and not run.is_over:
                 parked = ParkedRun(run, entries)
                 bundle = parked.complete(info.step, info.attempt, outcome, self._context.sources)
                 if bundle is not None:

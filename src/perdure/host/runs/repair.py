@@ -70,13 +70,13 @@ class Repair:
                     "restore it from a backup and start the engine again; or cancel the run",
                 )
             guid = result_guid(warm.run_id, promise.step, promise.attempt or 1)
-            if known[child].closed_at_ms is not None and not is_pending(stored.messages, guid):
+            if known[child].is_over and not is_pending(stored.messages, guid):
                 found += await self._result_of(known[child], warm.run_id, promise)
         return found
 
     async def _result_of(self, child: Run, parent: RunId, promise: DurablePromise) -> list[Message]:
         end = await self._store.chain_end(child.origin) or child
-        if end.closed_at_ms is None or end.status is Status.CONTINUED:
+        if not end.is_over or end.status is Status.CONTINUED:
             return []
         (last,) = await self._store.entries(end.run_id, end.seq - 1, end.seq) or (None,)
         event = None if last is None else last.event

@@ -4,7 +4,7 @@ import msgspec
 
 from perdure.core.ids import Guid, HostId, RunId, StepId
 from perdure.core.journal.entry import Entry
-from perdure.core.journal.state import Status
+from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.ledger import AccountId
 from perdure.core.messages import MessageSummary, Work
 
@@ -66,6 +66,11 @@ class Run(msgspec.Struct, frozen=True):
     def origin(self) -> RunId:
         """The first run of its chain, or itself."""
         return self.chain or self.run_id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended. A time of closing alone does not say so: in an open run it is damage."""
+        return self.closed_at_ms is not None and self.status in TERMINAL
 
 
 def run_from_new(new: NewRun) -> Run:
