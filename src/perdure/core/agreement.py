@@ -6,7 +6,7 @@ the run must not resume.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from perdure.core.books import RunRowSummary, program_differences
+from perdure.core.books import RunRowSummary, start_differences
 from perdure.core.errors import BooksDiffer
 from perdure.core.ids import RunId
 from perdure.core.journal.events import Event, ExecutionStarted
@@ -48,7 +48,7 @@ def _row_differences(row: RunRowSummary, state: State, first: Event | None) -> I
     if row.key != key:
         yield f"the start key is {row.key!r} in its row and {key!r} by its journal"
     if isinstance(first, ExecutionStarted):
-        for column, held, recorded in program_differences(row, first):
+        for column, held, recorded in start_differences(row, first):
             yield f"the {column} is {held!r} in its row and {recorded!r} by its journal"
 
 

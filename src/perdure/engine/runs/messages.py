@@ -183,7 +183,8 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
         machine.feed(completed, acknowledge)
         return True
     effects: tuple[RunEffect, ...] = (acknowledge, _next_attempt(machine, promise, due))
-    retrying = e.InvokeRetrying(step, attempt, due, payload=outcome.payload)
+    queue = None if is_child else promise.task.queue
+    retrying = e.InvokeRetrying(step, attempt, due, queue, payload=outcome.payload)
     note_retry(machine, promise, retrying)
     machine.feed(retrying, *effects)
     return True

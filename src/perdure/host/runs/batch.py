@@ -71,6 +71,7 @@ class RunStart(NamedTuple):
             *trigger_of(workflow, run_id),
             continues=heritage.continues,
             inherited=len(heritage.inherited),
+            scope=self.scope,
             payload=self.payload,
         )
 
