@@ -9,6 +9,9 @@ from perdure.core.ids import Guid, HostId, RunId, StepId
 AT_ONCE: Final = 0
 """The due time of a message without a delay: every host delivers it, whatever its clock says."""
 
+OUTCOMES: Final = ("completed", "reconciled", "failed", "gave-up")
+"""Kinds of the messages that carry the outcome of an attempt to its run. Details may follow after a colon."""
+
 LONG_AGO_MS: Final = 10**12
 """About thirty years: more than clocks of hosts differ."""
 

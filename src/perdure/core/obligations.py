@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
-from perdure.core.messages import AT_ONCE, MessageSummary, WorkSummary
+from perdure.core.messages import AT_ONCE, OUTCOMES, MessageSummary, WorkSummary
 from perdure.core.replay.identity import child_run_id, result_guid, retry_guid, timer_guid
 
 Missing: TypeAlias = tuple[StepId, str, str]
@@ -123,10 +123,19 @@ def is_fit(
     return held.get(guid) == MessageSummary(step, "pending", kind, due_at_ms)
 
 
-def is_pending(held: Mapping[Guid, MessageSummary], guid: Guid) -> bool:
-    """Whether the message is stored and pending."""
+def is_result(held: Mapping[Guid, MessageSummary], guid: Guid, step: StepId) -> bool:
+    """Whether the message is stored, carries an outcome to the step, and will be delivered."""
     message = held.get(guid)
-    return message is not None and message.is_pending
+    return (
+        message is not None
+        and has_outcome(message)
+        and (message.step, message.state, message.due_at_ms) == (step, "pending", AT_ONCE)
+    )
+
+
+def has_outcome(message: MessageSummary) -> bool:
+    """Whether the message carries the outcome of an attempt, be it delivered or not."""
+    return message.kind.partition(":")[0] in OUTCOMES
 
 
 def is_late(work: WorkSummary, due_at_ms: int, now_ms: int) -> bool:
@@ -152,7 +161,7 @@ def missing(
         due, work = owed.retries.get(step, AT_ONCE), held.work.get(step)
         if work is not None and work.guid == result:
             yield from _changed(step, work, owed.queues.get(step), due, now_ms)
-        elif not is_pending(held.messages, result) and not is_fit(
+        elif not is_result(held.messages, result, step) and not is_fit(
             held.messages, retry, step, "retry", due
         ):
             yield (
@@ -164,7 +173,9 @@ def missing(
         named = f"step {step} waits for run {child_run_id(run_id, step, attempt)}"
         if not child.exists:
             yield step, "child_missing", f"{named}, which is not in the store"
-        elif child.is_over and not is_pending(held.messages, result_guid(run_id, step, attempt)):
+        elif child.is_over and not is_result(
+            held.messages, result_guid(run_id, step, attempt), step
+        ):
             yield (
                 step,
                 "result_missing",

@@ -12,7 +12,7 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message, Work, at_once
-from perdure.core.obligations import is_fit, is_late, is_pending, obligations_of
+from perdure.core.obligations import is_fit, is_late, is_result, obligations_of
 from perdure.core.replay.identity import result_guid, retry_guid, timer_guid
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
@@ -83,7 +83,7 @@ def _work(
         is_elsewhere = queue is not None and held.queue != queue and held.host is None
         if not is_elsewhere and not is_late(held, promise.retry_at_ms, now):
             return []
-    elif is_pending(stored.messages, result):
+    elif is_result(stored.messages, result, promise.step):
         return []
     # A first attempt is due at once on every host's clock, a retry at its own time.
     work = work_of(machine, promise, attempt, promise.retry_at_ms or at_once(now))

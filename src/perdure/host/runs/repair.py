@@ -7,13 +7,15 @@ are functions of the journal, so a load can write them again.
 import logging
 from collections.abc import Sequence
 
+import msgspec
+
 from perdure.authoring.failures import encode_failure
 from perdure.core.errors import BooksDiffer, RunCancelled
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.state import Status
 from perdure.core.messages import AT_ONCE, Message, Work
-from perdure.core.obligations import is_pending
+from perdure.core.obligations import has_outcome, is_result
 from perdure.core.replay.identity import result_guid
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.required_rows import awaited_children, missing_rows
@@ -40,7 +42,10 @@ class Repair:
         Damaged rows are removed in a commit before: after a crash between the two, the next load finds them missing.
         """
         bundle = Bundle()
-        put_back = [*missing_rows(warm, stored), *await self._missing_results(warm, stored)]
+        put_back = [
+            *await self._with_kept_results(missing_rows(warm, stored), stored),
+            *await self._missing_results(warm, stored),
+        ]
         for row in put_back:
             if isinstance(row, Message):
                 bundle.enqueue(row)
@@ -56,6 +61,23 @@ class Repair:
             await self._store.commit(damaged)
         await self._store.commit(bundle)
 
+    async def _with_kept_results(
+        self, rows: list[Message | Work], stored: StoredRun
+    ) -> list[Message | Work]:
+        """The rows, with results that are stored but would not be delivered in place of the work that they are from.
+
+        The work is done, and a host may have its result in memory: executed again it would have its effect twice.
+        """
+        damaged = {guid for guid, message in stored.messages.items() if has_outcome(message)}
+        if not any(row.guid in damaged for row in rows):
+            return rows
+        kept = {
+            message.guid: message
+            for message, _, _ in await self._store.messages(stored.run.run_id)
+            if message.guid in damaged and message.payload is not None
+        }
+        return [_delivered(row, kept.get(row.guid)) for row in rows]
+
     async def _missing_results(self, warm: WarmRun, stored: StoredRun) -> list[Message]:
         """The results of ended children that are neither in the run's journal nor among its messages."""
         children = awaited_children(warm)
@@ -70,7 +92,7 @@ class Repair:
                     "restore it from a backup and start the engine again; or cancel the run",
                 )
             guid = result_guid(warm.run_id, promise.step, promise.attempt or 1)
-            if known[child].is_over and not is_pending(stored.messages, guid):
+            if known[child].is_over and not is_result(stored.messages, guid, promise.step):
                 found += await self._result_of(known[child], warm.run_id, promise)
         return found
 
@@ -95,6 +117,13 @@ class Repair:
             # The child ended after the messages of its parent were read.
             return []
         return [Message(parent, guid, kind, AT_ONCE, now, promise.step, payload)]
+
+
+def _delivered(row: Message | Work, result: Message | None) -> Message | Work:
+    """The result as it was sent; the row itself if there is none, or if the row is no work."""
+    if result is None or isinstance(row, Message):
+        return row
+    return msgspec.structs.replace(result, due_at_ms=AT_ONCE, step=row.step)
 
 
 def _without_damaged(
