@@ -374,7 +374,8 @@ class Engine:
 
     async def audit(self) -> Report:
         """Whether journal and ledger agree in every run."""
-        return await audit_store(self._require_host().dispatcher.store)
+        dispatcher = self._require_host().dispatcher
+        return await audit_store(dispatcher.store, dispatcher.sources.now_ms())
 
     async def verify(self, *, heads: Mapping[str, str] | None = None) -> Report:
         """Whether every entry is as it was written.

@@ -17,7 +17,7 @@ from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
 from perdure.client.run_description import describe_run
-from perdure.client.run_rows import require_run, require_unparked
+from perdure.client.run_rows import require_consistent, require_run, require_unparked
 from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.client.waits import Waits, waits_by_kind
@@ -193,6 +193,7 @@ class Handle(Generic[R]):
             return await self._read_ending(run)
         self._parked = run.parked
         await require_unparked(self._store, run)
+        require_consistent(run)
         return None
 
     async def _read_ending(self, run: Run) -> RunEnding:
@@ -250,11 +251,13 @@ class Handle(Generic[R]):
     async def status(self) -> RunStatus:
         """The status of the run; of a chain, that of its last run.
 
-        Raises `CorruptJournal`, as `result` does, if the row of the run says that it is over and the journal does not.
+        Raises `CorruptJournal`, as `result` does, if the row of the run contradicts itself or the end of its journal.
         """
         end = await self._chain_end()
         if end.parked is None and end.status in TERMINAL:
             await self._read_ending(end)
+        elif end.parked is None:
+            require_consistent(end)
         return _status_of(end)
 
     async def runs(self) -> dict[RunId, RunStatus]:

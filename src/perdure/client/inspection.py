@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from perdure.host.clock import HostSources
 from perdure.store import inspection
 from perdure.store.inspection import Report
 from perdure.store.opening import open_store
@@ -14,7 +15,7 @@ async def audit(url: str) -> Report:
     """
     store = await open_store(url, as_it_is=True)
     try:
-        return await inspection.audit_store(store)
+        return await inspection.audit_store(store, HostSources().now_ms())
     finally:
         await store.close()
 

@@ -13,9 +13,9 @@ from perdure.core.graph.vertex import SignalRequest
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import TERMINAL
+from perdure.core.messages import OUTCOMES
 from perdure.core.runs.description import Description, OpenSteps, RunRows, WaitingHook, waits_of
 from perdure.core.runs.waits import JoinWait
-from perdure.engine.runs.attempt_outcome import OUTCOMES
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.store.rows.records import Run
 from perdure.store.store import Store

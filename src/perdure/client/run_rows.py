@@ -1,6 +1,6 @@
 """Reading the row of a run, with an error for each reason why the run can't be used."""
 
-from perdure.core.errors import RunDiverged, UnknownName, UnknownRun
+from perdure.core.errors import CorruptJournal, RunDiverged, UnknownName, UnknownRun
 from perdure.core.ids import RunId
 from perdure.core.journal.state import TERMINAL
 from perdure.store.rows.records import Run
@@ -15,14 +15,22 @@ async def require_run(store: Store, run_id: RunId) -> Run:
     return run
 
 
+def require_consistent(run: Run) -> None:
+    """Raise `CorruptJournal` if the row has a time of closing and an open status: no host would advance the run."""
+    if run.closed_at_ms is not None and run.status not in TERMINAL:
+        raise CorruptJournal(
+            f"run {run.run_id!r} is {run.status}, but its row says that it was closed at {run.closed_at_ms}",
+            "run `audit` to find what was changed, and restore the row from a backup",
+        )
+
+
 async def require_unparked(store: Store, run: Run) -> None:
     """Raise `RunDiverged` if the run is parked and does not resume by itself.
 
     It may resume if another process, or this one after a restart, has the name that was unknown to the last host; or
     if a cancel is pending, the one message that a parked run takes.
     """
-    is_over = run.status in TERMINAL and run.closed_at_ms is not None
-    if run.parked is None or is_over or run.parked.startswith(UnknownName.code):
+    if run.parked is None or run.is_over or run.parked.startswith(UnknownName.code):
         return
     messages = await store.messages(run.run_id)
     if not any(each.kind == "cancel" for each, state, _ in messages if state == "pending"):

@@ -6,11 +6,11 @@ the run must not resume.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from perdure.core.books import RunRowSummary, program_differences
+from perdure.core.books import RunRowSummary, start_differences
 from perdure.core.errors import BooksDiffer
 from perdure.core.ids import RunId
 from perdure.core.journal.events import Event, ExecutionStarted
-from perdure.core.journal.state import State
+from perdure.core.journal.state import TERMINAL, State
 from perdure.core.ledger import AccountId, digits_of
 
 MOST_NAMED = 3
@@ -40,12 +40,15 @@ def _row_differences(row: RunRowSummary, state: State, first: Event | None) -> I
         yield f"the semaphore is {row.semaphore} in its row and {state.semaphore} by its journal"
     if row.status != state.status:
         yield f"the status is {row.status!r} in its row and {state.status.value!r} by its journal"
+    if (row.closed_at_ms is not None) != (state.status in TERMINAL):
+        closed = "open" if row.closed_at_ms is None else f"closed at {row.closed_at_ms}"
+        yield f"the run is {closed} in its row and {state.status.value!r} by its journal"
     # Later runs of a chain repeat the start key in their first entry; only the first run has it in its row.
     key = key_of(first) if row.chain is None else None
     if row.key != key:
         yield f"the start key is {row.key!r} in its row and {key!r} by its journal"
     if isinstance(first, ExecutionStarted):
-        for column, held, recorded in program_differences(row, first):
+        for column, held, recorded in start_differences(row, first):
             yield f"the {column} is {held!r} in its row and {recorded!r} by its journal"
 
 

@@ -40,6 +40,7 @@ class RunRowSummary(msgspec.Struct, frozen=True):
     key: str | None = None
     chain: str | None = None
     closed_at_ms: int | None = None
+    scope: str = ""
 
 
 class Books(msgspec.Struct, frozen=True):
@@ -80,8 +81,11 @@ class _Recorded(msgspec.Struct, frozen=True):
     event: Event
 
 
-def audit_books(books: Books) -> list[AuditFinding]:
-    """All disagreements between journal, ledger, row and obligations; empty if the books balance."""
+def audit_books(books: Books, now_ms: int | None = None) -> list[AuditFinding]:
+    """All disagreements between journal, ledger, row and obligations; empty if the books balance.
+
+    Without the time now, work on a queue may be due at any time.
+    """
     if books.problem is not None:
         return [_unread(books.run_id, books.problem)]
     findings: list[AuditFinding] = []
@@ -109,7 +113,7 @@ def audit_books(books: Books) -> list[AuditFinding]:
         elif account not in sums:
             find(end, "account_surplus", f"nothing was ever posted to {account}")
     findings += _audit_ending(books, journal, semaphore)
-    findings += _audit_obligations(books, journal)
+    findings += _audit_obligations(books, journal, now_ms)
     return findings
 
 
@@ -155,7 +159,7 @@ def _audit_ending(
 def _audit_first_entry(
     run_id: RunId, ending: RunRowSummary, journal: Sequence[_Recorded]
 ) -> Iterator[AuditFinding]:
-    """The start key and the program that the row names are those of the first entry.
+    """The start key, the scope and the program that the row names are those of the first entry.
 
     Only the row of the first run of a chain has the start key.
     """
@@ -166,19 +170,21 @@ def _audit_first_entry(
     if ending.key != key:
         what = f"the start key of the run is {ending.key!r}, its first entry says {key!r}"
         yield AuditFinding(run_id, 0, "key_differs", what)
-    for column, held, recorded in program_differences(ending, first):
+    for column, held, recorded in start_differences(ending, first):
         what = f"the {column} of the run is {held!r}, its first entry says {recorded!r}"
         yield AuditFinding(run_id, 0, f"{column}_differs", what)
 
 
-def program_differences(
+def start_differences(
     row: RunRowSummary, first: ExecutionStarted
 ) -> Iterator[tuple[str, str, str]]:
-    """Columns that name another program than the first entry: column, value in the row, value in the entry.
+    """Columns that differ from the first entry: column, value in the row, value in the entry.
 
-    A run records the program, version and digest that it began with. A run that continues on other code keeps them.
+    A run records the scope, program, version and digest that it began with. A run that continues on other code keeps
+    them. Older entries have no scope.
     """
     for column, held, recorded in (
+        ("scope", row.scope, row.scope if first.scope is None else first.scope),
         ("program", row.program, first.program),
         ("version", row.version, first.version),
         ("digest", row.digest, first.component_digest),
@@ -187,7 +193,9 @@ def program_differences(
             yield column, held, recorded
 
 
-def _audit_obligations(books: Books, journal: Sequence[_Recorded]) -> Iterator[AuditFinding]:
+def _audit_obligations(
+    books: Books, journal: Sequence[_Recorded], now_ms: int | None
+) -> Iterator[AuditFinding]:
     """Obligations of an open run without a row that would end them. Needs a complete journal."""
     ending = books.ending
     if ending is None or ending.closed_at_ms is not None or len(journal) != ending.seq:
@@ -199,7 +207,7 @@ def _audit_obligations(books: Books, journal: Sequence[_Recorded]) -> Iterator[A
         if step is not None
     }
     owed = obligations_of(entry.event for entry in journal)
-    for step, name, what in missing(books.run_id, owed, books.outstanding):
+    for step, name, what in missing(books.run_id, owed, books.outstanding, now_ms):
         yield AuditFinding(books.run_id, opened[step], name, what)
 
 

@@ -4,10 +4,13 @@ from typing import Final
 
 import msgspec
 
-from perdure.core.ids import Guid, RunId, StepId
+from perdure.core.ids import Guid, HostId, RunId, StepId
 
 AT_ONCE: Final = 0
 """The due time of a message without a delay: every host delivers it, whatever its clock says."""
+
+OUTCOMES: Final = ("completed", "reconciled", "failed", "gave-up")
+"""Kinds of the messages that carry the outcome of an attempt to its run. Details may follow after a colon."""
 
 LONG_AGO_MS: Final = 10**12
 """About thirty years: more than clocks of hosts differ."""
@@ -47,6 +50,15 @@ class MessageSummary(msgspec.Struct, frozen=True):
     def is_pending(self) -> bool:
         """Whether it will be delivered."""
         return self.state == "pending"
+
+
+class WorkSummary(msgspec.Struct, frozen=True):
+    """A task on a queue, without its payload. `host` has claimed it, or is `None`."""
+
+    guid: Guid
+    queue: str
+    available_at_ms: int
+    host: HostId | None = None
 
 
 class Work(msgspec.Struct, frozen=True):

@@ -6,17 +6,22 @@ deletes the row. So in every snapshot an open obligation has its row. The ledger
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
-from perdure.core.messages import MessageSummary
+from perdure.core.messages import AT_ONCE, OUTCOMES, MessageSummary, WorkSummary
 from perdure.core.replay.identity import child_run_id, result_guid, retry_guid, timer_guid
 
 Missing: TypeAlias = tuple[StepId, str, str]
 """Step of an obligation without a row, name of the finding, detail."""
+
+
+LONGEST_POSTPONED_MS: Final = 86_400_000
+"""A host that can't execute work that it claimed gives it back for seconds or minutes. Work that is due later than in a
+day, and later than the journal says, was changed: the rest of the day is for clocks that differ."""
 
 
 class Child(msgspec.Struct, frozen=True):
@@ -27,16 +32,16 @@ class Child(msgspec.Struct, frozen=True):
 
 
 class Outstanding(msgspec.Struct, frozen=True):
-    """Rows that will bring results to a run: messages by GUID, GUIDs of work by step, children by step."""
+    """Rows that will bring results to a run: messages by GUID, work by step, children by step."""
 
     messages: dict[Guid, MessageSummary] = {}
-    work: dict[StepId, Guid] = {}
+    work: dict[StepId, WorkSummary] = {}
     children: dict[StepId, Child] = {}
 
 
 class Obligations(msgspec.Struct):
     """Open obligations of a journal: `timers` with their due times, and `attempts` of queued tasks and retries that
-    have not started. `retries` are the due times of retries.
+    have not started. `retries` are the due times of retries, `queues` the queues of attempts, if the journal has them.
 
     `children` are the steps that wait for a child run, each with its attempt; `delayed` those that will start another
     child run after a delay.
@@ -45,6 +50,7 @@ class Obligations(msgspec.Struct):
     timers: dict[StepId, int] = {}
     attempts: dict[StepId, int] = {}
     retries: dict[StepId, int] = {}
+    queues: dict[StepId, str] = {}
     children: dict[StepId, int] = {}
     delayed: set[StepId] = set()
 
@@ -53,12 +59,14 @@ class Obligations(msgspec.Struct):
         match event:
             case e.TimerScheduled(promise_id=step, fire_at_ms=fire_at):
                 self.timers[step] = fire_at
-            case e.InvokeScheduled(promise_id=step, place=e.InvokePlace.QUEUE):
+            case e.InvokeScheduled(promise_id=step, place=e.InvokePlace.QUEUE, queue=queue):
                 self.attempts[step] = 1
+                self._queue(step, queue)
             case e.InvokeScheduled(promise_id=step, place=e.InvokePlace.RUN):
                 self.children[step] = 1
-            case e.InvokeRetrying(promise_id=step, failed_attempt=failed, retry_at_ms=again_at):
-                self._delay(step, failed + 1, again_at)
+            case e.InvokeRetrying():
+                self._delay(event.promise_id, event.failed_attempt + 1, event.retry_at_ms)
+                self._queue(event.promise_id, event.queue)
             case e.InvokeStarted(promise_id=step, attempt=attempt):
                 self._begin(step, attempt)
             case e.InvokeCompleted(promise_id=step) | e.StepSkipped(promise_id=step):
@@ -67,9 +75,15 @@ class Obligations(msgspec.Struct):
                 self._close(step)
             case e.Terminal():
                 self.timers, self.attempts, self.retries, self.children = {}, {}, {}, {}
-                self.delayed = set()
+                self.queues, self.delayed = {}, set()
             case _:
                 pass
+
+    def _queue(self, step: StepId, queue: str | None) -> None:
+        if queue is None:
+            self.queues.pop(step, None)
+        else:
+            self.queues[step] = queue
 
     def _delay(self, step: StepId, attempt: int, again_at_ms: int) -> None:
         self.attempts[step] = attempt
@@ -89,6 +103,7 @@ class Obligations(msgspec.Struct):
         self.timers.pop(step, None)
         self.attempts.pop(step, None)
         self.retries.pop(step, None)
+        self.queues.pop(step, None)
         self.children.pop(step, None)
         self.delayed.discard(step)
 
@@ -108,14 +123,34 @@ def is_fit(
     return held.get(guid) == MessageSummary(step, "pending", kind, due_at_ms)
 
 
-def is_pending(held: Mapping[Guid, MessageSummary], guid: Guid) -> bool:
-    """Whether the message is stored and pending."""
+def is_result(held: Mapping[Guid, MessageSummary], guid: Guid, step: StepId) -> bool:
+    """Whether the message is stored, carries an outcome to the step, and will be delivered."""
     message = held.get(guid)
-    return message is not None and message.is_pending
+    return (
+        message is not None
+        and has_outcome(message)
+        and (message.step, message.state, message.due_at_ms) == (step, "pending", AT_ONCE)
+    )
 
 
-def missing(run_id: RunId, owed: Obligations, held: Outstanding) -> Iterator[Missing]:
-    """Open obligations without a row that would end them."""
+def has_outcome(message: MessageSummary) -> bool:
+    """Whether the message carries the outcome of an attempt, be it delivered or not."""
+    return message.kind.partition(":")[0] in OUTCOMES
+
+
+def is_late(work: WorkSummary, due_at_ms: int, now_ms: int) -> bool:
+    """Whether no host may claim the work for much longer than the journal says; `due_at_ms` is 0 if it was due at once.
+
+    The lease on claimed work ends whenever its host says.
+    """
+    latest = max(due_at_ms, now_ms + LONGEST_POSTPONED_MS)
+    return work.host is None and work.available_at_ms > latest
+
+
+def missing(
+    run_id: RunId, owed: Obligations, held: Outstanding, now_ms: int | None = None
+) -> Iterator[Missing]:
+    """Open obligations without a row that would end them, or with a changed one. Late work needs the time now."""
     for step, fire_at in sorted(owed.timers.items()):
         guid = timer_guid(run_id, step)
         if not is_fit(held.messages, guid, step, "timer", fire_at):
@@ -123,11 +158,11 @@ def missing(run_id: RunId, owed: Obligations, held: Outstanding) -> Iterator[Mis
             yield step, "timer_missing", f"the timer of step {step} is open, and its message {what}"
     for step, attempt in sorted(owed.attempts.items()):
         result, retry = result_guid(run_id, step, attempt), retry_guid(run_id, step, attempt - 1)
-        due = owed.retries.get(step, 0)
-        if (
-            held.work.get(step) != result
-            and not is_pending(held.messages, result)
-            and not is_fit(held.messages, retry, step, "retry", due)
+        due, work = owed.retries.get(step, AT_ONCE), held.work.get(step)
+        if work is not None and work.guid == result:
+            yield from _changed(step, work, owed.queues.get(step), due, now_ms)
+        elif not is_result(held.messages, result, step) and not is_fit(
+            held.messages, retry, step, "retry", due
         ):
             yield (
                 *(step, "work_missing"),
@@ -138,12 +173,28 @@ def missing(run_id: RunId, owed: Obligations, held: Outstanding) -> Iterator[Mis
         named = f"step {step} waits for run {child_run_id(run_id, step, attempt)}"
         if not child.exists:
             yield step, "child_missing", f"{named}, which is not in the store"
-        elif child.is_over and not is_pending(held.messages, result_guid(run_id, step, attempt)):
+        elif child.is_over and not is_result(
+            held.messages, result_guid(run_id, step, attempt), step
+        ):
             yield (
                 step,
                 "result_missing",
                 f"{named}, which has ended, and its result message is missing",
             )
+
+
+def _changed(
+    step: StepId, work: WorkSummary, queue: str | None, due_at_ms: int, now_ms: int | None
+) -> Iterator[Missing]:
+    if queue not in (None, work.queue):
+        what = f"the work of step {step} is on queue {work.queue!r}, and its journal says {queue!r}"
+        yield step, "queue_differs", what
+    if now_ms is not None and is_late(work, due_at_ms, now_ms):
+        due = "at once" if due_at_ms == AT_ONCE else f"at {due_at_ms}"
+        what = (
+            f"the work of step {step} is due at {work.available_at_ms}, and its journal says {due}"
+        )
+        yield step, "due_differs", what
 
 
 def _misfit(message: MessageSummary | None, fire_at_ms: int) -> str:

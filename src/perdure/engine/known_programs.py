@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.graphs.program import GraphProgram, deployed_program
 from perdure.authoring.program import Program
 from perdure.authoring.registry import find, registered_names, versions_of
 from perdure.core.errors import UnreadableProgram
@@ -18,10 +18,25 @@ class KnownPrograms:
         self._deployed: dict[tuple[str, str], GraphProgram[..., Any]] = {}
         self._unreadable: dict[tuple[str, str], str] = {}
         self._active: dict[str, str] = {}
+        self._incomplete: dict[str, int] = {}
+        """Programs of which a run needed a definition that this process lacks, and how many definitions it had then."""
 
     def add(self, program: GraphProgram[..., Any]) -> None:
         """Add a deployed graph."""
         self._deployed[program.name, program.version] = program
+
+    def read(self, name: str, version: str, digest: str, content: str) -> str | None:
+        """Add the graph that was deployed as `content`. Returns why it can't be read, or `None`."""
+        try:
+            program = deployed_program(content.encode())
+        except Exception as error:  # a newer Perdure may have written anything
+            return f"{type(error).__name__}: {error}"
+        # Reading drops unknown fields, so a graph that has any differs from its stored text when written again.
+        about = program.name, program.version, program.digest, program.content.decode()
+        if about != (name, version, digest, content):
+            return "it has fields that this version of Perdure does not know"
+        self.add(program)
+        return None
 
     def add_unreadable(self, name: str, version: str, reason: str) -> None:
         """Add a deployed version that this process can't read."""
@@ -87,11 +102,30 @@ class KnownPrograms:
         )
 
     def names(self) -> list[str]:
-        """Programs whose runs this process can advance: the registered ones, and deployed graphs whose tasks it has."""
+        """Programs whose runs this process can advance: the registered ones, and deployed graphs whose tasks it has.
+
+        Without those of which a run needed something that is unknown here.
+        """
         # A copy: hosts call this from another thread.
         deployed = list(self._deployed.values())
         executable = (each.name for each in deployed if _has_all(each.tasks))
-        return sorted({*registered_names("program"), *executable})
+        names = {*registered_names("program"), *executable}
+        if self._incomplete:
+            known = self._count()
+            names -= {name for name, count in list(self._incomplete.items()) if count == known}
+        return sorted(names)
+
+    def lacks_definition_of(self, name: str) -> None:
+        """A run of this program needs a task or program that is unknown here: leave its runs to other processes.
+
+        When this process gets another definition, it may advance them again.
+        """
+        self._incomplete[name] = self._count()
+
+    def _count(self) -> int:
+        """How many definitions this process has."""
+        registered = registered_names("task"), registered_names("program")
+        return sum(map(len, registered)) + len(self._deployed)
 
 
 def _has_all(tasks: frozenset[str]) -> bool:

@@ -12,6 +12,7 @@ from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
 from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
+from perdure.testing.children import ChildChecker
 from perdure.testing.explored_host import ExploredHost
 from perdure.testing.explorer import VirtualSources
 from perdure.testing.graphs import GraphChecker, ReplayCache
@@ -69,6 +70,7 @@ class Simulation:
         self.followers = StreamFollowers(store)
         is_fused = not settings.stepwise
         self.graphs = GraphChecker(store, self.codec, replays, is_fused=is_fused)
+        self.children = ChildChecker()
         self.writing: set[asyncio.Task[None]] = set()
 
     async def awaits_signal(self) -> bool:
@@ -105,6 +107,7 @@ class Simulation:
             for entry in appended.entries:
                 self._record_event(appended.run_id, entry.event)
         await self.followers.read_new(bundle)
+        self.violations += self.children.check(bundle)
         self.violations += await self.graphs.check(bundle)
 
     def _record_event(self, run_id: RunId, event: e.Event) -> None:

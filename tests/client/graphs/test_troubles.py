@@ -1,6 +1,7 @@
 """Errors in a graph follow its error edges. Values that can't be stored fail only their step."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -18,7 +19,14 @@ from perdure.authoring.response import Response
 from perdure.core.graph import model as m
 from perdure.core.journal import events as e
 from perdure.testing.checkers import assert_sound
-from tests.client.engines import opened, recorded, store_of, until_recorded, until_status
+from tests.client.engines import (
+    opened,
+    recorded,
+    store_of,
+    until_recorded,
+    until_status,
+    until_store,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -354,3 +362,38 @@ async def test_run_parks_for_a_task_that_its_process_lacks_and_resumes_where_it_
 
     async with opened(shared_url) as engine:
         assert await engine.handle(run.run_id).result(60) == 5
+
+
+@pytest.mark.parametrize("names_task", ["by name", "by a computed name"])
+async def test_host_releases_a_run_whose_task_it_lacks_for_a_host_that_has_it(
+    shared_url: str, names_task: str
+) -> None:
+    name = f"troubles_{uuid4().hex}"
+    called: dict[str, Any] = (
+        {"task": name} if names_task == "by name" else {"task_from": repr(name)}
+    )
+    program = graph(
+        uuid4().hex,
+        [m.WorkerNode(name="a", **called), m.OutputNode(name="o", value="a")],
+        [("t", "a"), ("a", "o")],
+    )
+    async with opened(shared_url) as engine:
+        run = await engine.start(program())
+
+        async def is_released() -> bool:
+            row = await store_of(engine).run(run.run_id)
+            return row.parked is not None and row.owner is None
+
+        await until_store(is_released)
+        assert engine._host is not None
+        # It would claim the run again at once otherwise, and no other host could.
+        programs = engine._host.dispatcher.programs
+        assert program.name not in programs.names()
+
+        @task(name=name)
+        async def known_later() -> int:
+            return 5
+
+        assert program.name in programs.names()
+        async with opened(shared_url):
+            assert await run.result(60) == 5

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from typing import Any
 
 import asyncpg
@@ -9,6 +10,7 @@ import pytest
 
 import perdure
 from perdure import Engine, Handle, Retry, RunDiverged, RunStatus, Signal, task, workflow
+from perdure.core.errors import CorruptJournal
 from perdure.core.graph import model as m
 from perdure.core.ids import message_guid
 from perdure.core.journal import events as e
@@ -20,6 +22,7 @@ from tests.client.engines import (
     killed,
     recorded,
     store_of,
+    until,
     until_recorded,
     until_status,
     until_store,
@@ -80,6 +83,35 @@ async def retrying() -> str:
 @workflow(name="damaged.parent")
 async def parent() -> int:
     return 1 + await waiting()
+
+
+@task(name="damaged.flaky_on_queue", queue="flaky", retry=Retry(attempts=3, first=1, jitter=0))
+async def flaky_on_queue() -> str:
+    attempts.append(1)
+    if len(attempts) == 1:
+        raise ConnectionError("not yet")
+    return "done"
+
+
+@workflow(name="damaged.retrying_on_queue")
+async def retrying_on_queue() -> str:
+    return await flaky_on_queue()
+
+
+began: list[int] = []
+may_end = threading.Event()
+
+
+@task(name="damaged.held", queue="held")
+def held() -> int:
+    began.append(1)
+    may_end.wait(60)
+    return 1
+
+
+@workflow(name="damaged.holding")
+async def holding() -> int:
+    return await held()
 
 
 async def _tamper(engine: Engine, statement: str) -> None:
@@ -143,6 +175,7 @@ async def test_a_changed_semaphore_parks_the_run_once_with_both_values(
         ("status = 'running'", "the status is 'running' in its row and 'blocked' by its journal"),
         ("key = 'other'", "the start key is 'other' in its row and 'mine' by its journal"),
         ("key = NULL", "the start key is None in its row and 'mine' by its journal"),
+        ("scope = 'x'", "the scope is 'x' in its row and 'shop' by its journal"),
         ("version = '9'", "the version is '9' in its row and '' by its journal"),
         ("digest = 'abc'", "the digest is 'abc' in its row and "),
     ],
@@ -151,7 +184,7 @@ async def test_a_changed_row_parks_the_run_when_it_is_loaded(
     shared_url: str, change: str, said: str
 ) -> None:
     async with killed(shared_url) as engine:
-        run = await engine.start(waiting(), key="mine")
+        run = await engine.start(waiting(), key="mine", scope="shop")
         await _waits(engine, run)
     async with Engine(shared_url, settings=ALWAYS_REPLAY) as engine:
         before = await store_of(engine).run(run.run_id)
@@ -161,9 +194,52 @@ async def test_a_changed_row_parks_the_run_when_it_is_loaded(
         assert said in await _parked_reason(engine, handle)
         undo = (
             f"UPDATE {{}}run SET status = '{before.status}', key = '{before.key}',"
-            f" version = '{before.version}', digest = '{before.digest}'"
+            f" version = '{before.version}', digest = '{before.digest}', scope = 'shop'"
         )
         await _tamper(engine, f"{undo} WHERE id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        assert await engine.handle(run.run_id).result(10) == 2
+        await assert_sound(engine)
+
+
+async def test_an_open_run_with_a_time_of_closing_is_reported(shared_url: str) -> None:
+    """No host finds such a run, because all look for runs without that time: no caller may wait for its result."""
+    async with Engine(shared_url) as engine:
+        run = await engine.start(waiting())
+        await _waits(engine, run)
+        await _tamper(engine, f"UPDATE {{}}run SET closed_at_ms = 5 WHERE id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        handle = engine.handle(run.run_id)
+        for ask in (handle.result, handle.status):
+            with pytest.raises(CorruptJournal, match="blocked, but its row says that it was clos"):
+                await ask()
+        assert [each.name for each in (await engine.audit()).findings] == ["closing_differs"]
+        await _tamper(engine, f"UPDATE {{}}run SET closed_at_ms = NULL WHERE id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+        handle = engine.handle(run.run_id)
+        await handle.signal(go, 1)
+        assert await handle.result(10) == 2
+        await assert_sound(engine)
+
+
+async def test_a_time_of_closing_parks_an_open_run_when_it_is_loaded_and_keeps_its_signals(
+    shared_url: str,
+) -> None:
+    async with Engine(shared_url, settings=ALWAYS_REPLAY) as engine:
+        run = await engine.start(waiting())
+        await _waits(engine, run)
+        await _tamper(engine, f"UPDATE {{}}run SET closed_at_ms = 5 WHERE id = '{run.run_id}'")
+        await run.signal(go, 1)
+
+        async def is_parked() -> bool:
+            return (await store_of(engine).run(run.run_id)).parked is not None
+
+        await until_store(is_parked)
+        reason = await _parked_reason(engine, run)
+        assert "the run is closed at 5 in its row and 'blocked' by its journal" in reason
+        ((message, state, _),) = await store_of(engine).messages(run.run_id)
+        assert (message.kind, state) == (f"signal:{go.name}", "pending")
+        await _tamper(engine, f"UPDATE {{}}run SET closed_at_ms = NULL WHERE id = '{run.run_id}'")
     async with Engine(shared_url) as engine:
         assert await engine.handle(run.run_id).result(10) == 2
         await assert_sound(engine)
@@ -350,8 +426,10 @@ async def test_the_audit_names_a_child_that_is_gone(shared_url: str) -> None:
         ]
 
 
-@pytest.mark.parametrize("column", ["program", "version", "digest"])
-async def test_audit_reports_a_changed_program_column(shared_url: str, column: str) -> None:
+@pytest.mark.parametrize("column", ["scope", "program", "version", "digest"])
+async def test_audit_reports_a_column_that_contradicts_the_first_entry(
+    shared_url: str, column: str
+) -> None:
     async with Engine(shared_url) as engine:
         run = await engine.start(waiting())
         await _tamper(engine, f"UPDATE {{}}run SET {column} = 'other' WHERE id = '{run.run_id}'")
@@ -449,6 +527,55 @@ async def test_work_under_another_guid_is_found_and_put_again_when_its_run_is_lo
         await until_store(is_sound)
     async with Engine(shared_url, queues=["damaged"]) as engine:
         assert await engine.handle(run.run_id).result(10) == 3
+        await assert_sound(engine)
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ("queue = 'nowhere'", "queue_differs"),
+        ("available_at_ms = 9000000000000000", "due_differs"),
+    ],
+)
+@pytest.mark.parametrize("program", [queueing, retrying_on_queue])
+async def test_changed_work_is_found_and_put_again_when_its_run_is_loaded(
+    shared_url: str, program: Any, change: str, finding: str
+) -> None:
+    attempts.clear()
+    expected = 3 if program is queueing else "done"
+    async with Engine(shared_url, queues=["flaky"]) as engine:
+        run = await engine.start(program())
+        if program is retrying_on_queue:
+            await until_recorded(engine, run, e.InvokeRetrying)
+        await assert_sound(engine)
+        await _tamper(engine, f"UPDATE {{}}work SET {change} WHERE run_id = '{run.run_id}'")
+        assert [each.name for each in (await engine.audit()).findings] == [finding]
+    async with Engine(shared_url) as engine:
+
+        async def is_sound() -> bool:
+            return (await engine.audit()).is_clean
+
+        await until_store(is_sound)
+    async with Engine(shared_url, queues=["damaged", "flaky"]) as engine:
+        assert await engine.handle(run.run_id).result(10) == expected
+        await assert_sound(engine)
+
+
+async def test_changed_work_that_a_host_has_claimed_is_not_executed_twice(shared_url: str) -> None:
+    began.clear()
+    may_end.clear()
+    async with Engine(shared_url, queues=["held"], settings=ALWAYS_REPLAY) as engine:
+        run = await engine.start(holding())
+        await until(lambda: bool(began))
+        await _tamper(
+            engine, f"UPDATE {{}}work SET queue = 'nowhere' WHERE run_id = '{run.run_id}'"
+        )
+        assert [each.name for each in (await engine.audit()).findings] == ["queue_differs"]
+        await run.signal(go, 1)  # loads the run
+        await until_recorded(engine, run, e.SignalDelivered)
+        may_end.set()
+        assert await run.result(10) == 1
+        assert len(began) == 1
         await assert_sound(engine)
 
 

@@ -3,6 +3,7 @@ import pytest
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.ledger import ATTEMPT, LEG1_DONE, post_to, step_account
+from perdure.core.limits import MAX_ATTEMPTS
 from perdure.core.replay.doubt import (
     MAX_DOUBTS,
     MOST_DOUBTS,
@@ -67,6 +68,17 @@ def test_the_digits_of_a_step_hold_the_most_doubts_that_there_can_be() -> None:
     account = step_account(STEP)
     entry = doubt_entry(STEP, MOST_DOUBTS, Resolution.RETRY)
     post_to(account, ATTEMPT + LEG1_DONE, entry.postings[0].increment)
+
+
+def test_a_step_whose_host_ends_every_time_executes_98_times() -> None:
+    """The digits count its first start and each end of its host; the last digit belongs to the entry that fails it."""
+    executions = ends = 0
+    while True:
+        executions += 1
+        ends += 1
+        if resolve(Resolution.RETRY, ends, MOST_DOUBTS, stops=ends) is Resolution.FAIL:
+            break
+    assert (executions, 1 + ends) == (98, MAX_ATTEMPTS)
 
 
 def test_the_failure_has_a_reason_and_a_remedy() -> None:

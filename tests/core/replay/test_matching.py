@@ -18,7 +18,18 @@ SET = SetId("root.7")
 
 SAMPLES: list[e.Event] = [
     e.ExecutionStarted(
-        "flow", "aa", "bb", "1", "r/s", "key", StepId("t"), GUID, RunId("r_0"), 2, payload=b"{}"
+        "flow",
+        "aa",
+        "bb",
+        "1",
+        "r/s",
+        "key",
+        StepId("t"),
+        GUID,
+        RunId("r_0"),
+        2,
+        "s",
+        payload=b"{}",
     ),
     e.ExecutionCompleted(payload=b"1", released=1, guid=GUID, step=STEP),
     e.ExecutionFailed(payload=b"1", released=1, guid=GUID, step=STEP),
@@ -26,11 +37,11 @@ SAMPLES: list[e.Event] = [
     e.RunContinued(RunId("r_1"), payload=b"1", released=1, guid=GUID, step=STEP),
     e.CancelRequested("why", GUID),
     e.InvokeScheduled(
-        STEP, "charge", e.InvokeKind.HTTP, e.RetryPolicy(3), staged=True, payload=b"{}"
+        STEP, "charge", e.InvokeKind.HTTP, e.RetryPolicy(3), staged=True, queue="q", payload=b"{}"
     ),
     e.InvokeStarted(STEP, 1),
     e.InvokeCompleted(STEP, 1, False, GUID, True, payload=b"1"),
-    e.InvokeRetrying(STEP, 1, 1000, payload=b"1"),
+    e.InvokeRetrying(STEP, 1, 1000, "q", payload=b"1"),
     e.RandomGenerated(STEP, 7),
     e.TimeRecorded(STEP, 7),
     e.TimerScheduled(STEP, 500, 1000, True),
@@ -55,6 +66,7 @@ IGNORED = {
     ("TimerScheduled", "fire_at_ms"),
     ("InvokeScheduled", "retry_policy"),
     ("InvokeScheduled", "place"),
+    ("InvokeScheduled", "queue"),
     ("RandomGenerated", "value"),
     ("TimeRecorded", "time_us"),
     ("InvokeCompleted", "payload"),

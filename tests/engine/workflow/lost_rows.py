@@ -25,8 +25,9 @@ _OWED = "step IS NOT NULL AND kind NOT LIKE 'signal%'"
 LOSSES = {
     "deleted": (f"DELETE FROM {{}}message WHERE {_OWED}", "DELETE FROM {}work"),
     "out of delivery": (f"UPDATE {{}}message SET state = 'dead' WHERE {_OWED}",),
-    "due never": (
-        f"UPDATE {{}}message SET due_at_ms = 9000000000000000 WHERE {_OWED} AND due_at_ms > 0",
+    "due never": (f"UPDATE {{}}message SET due_at_ms = 9000000000000000 WHERE {_OWED}",),
+    "out of reach": (
+        "UPDATE {}work SET available_at_ms = 9000000000000000, queue = 'nowhere' WHERE host IS NULL",
     ),
 }
 
@@ -112,11 +113,16 @@ PROGRAMS = {
 
 
 CASES = [
-    *((name, "deleted") for name in PROGRAMS),
-    # Of a queued task the result of a host that lives, and has it in memory, must stay: it would be taken in, and the
-    # work, which is put back, done once more.
-    *((name, loss) for name in ("sleeping", "retrying", "parent") for loss in list(LOSSES)[1:]),
+    *((name, loss) for name in PROGRAMS for loss in LOSSES if loss != "out of reach"),
+    ("queueing", "out of reach"),
 ]
+
+
+def repaired_row(name: str, loss: str) -> str:
+    """A row that is written again under some schedule."""
+    if name == "queueing" and loss in ("out of delivery", "due never"):
+        return "completed of step root.0"  # the work is done: its result is delivered, and it is not executed again
+    return PROGRAMS[name][1]
 
 
 # Deliberate bugs
@@ -158,17 +164,27 @@ def damaged_row_left_in_the_way() -> Iterator[None]:
 def pending_result_overlooked() -> Iterator[None]:
     """Work is put back though its result is on the way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(required_rows, "is_pending", lambda *_: False)
+        patch.setattr(required_rows, "is_result", lambda *_: False)
+        patch.setattr(repair, "has_outcome", lambda *_: False)
+        yield
+
+
+@contextmanager
+def stored_result_overlooked() -> Iterator[None]:
+    """Work is put back though its result is in the store, and a host has it in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repair, "has_outcome", lambda *_: False)
         yield
 
 
 class Bug(NamedTuple):
-    """A bug, the program and the loss that show it, and what the explorer says."""
+    """A bug, the program and the loss that show it, what the explorer says, and how many faults it needs."""
 
     seed: Callable[[], AbstractContextManager[None]]
     program: str
     loss: str
     symptom: str
+    faults: int = 1
 
 
 BUGS = {
@@ -177,6 +193,7 @@ BUGS = {
         Bug(nothing_put_back, "sleeping", "deleted", "nothing is due and nothing runs"),
         Bug(result_of_child_forgotten, "parent", "deleted", "nothing is due and nothing runs"),
         Bug(damaged_row_left_in_the_way, "sleeping", "out of delivery", "nothing is due"),
-        Bug(pending_result_overlooked, "queueing", "due never", "began again after its completion"),
+        Bug(pending_result_overlooked, "queueing", "out of reach", "began again after its comple"),
+        Bug(stored_result_overlooked, "queueing", "out of delivery", "began again after its c", 2),
     )
 }

@@ -24,7 +24,7 @@ class RunRow:
     run_id = RUN
     program = "program"
     version = ""
-    closed_at_ms = None
+    is_over = False
     damage = None
     parked = None
 

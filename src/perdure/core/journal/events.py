@@ -41,6 +41,7 @@ class ExecutionStarted(Carrier, frozen=True):
 
     `root` is the promise root in hex. A graph names its `trigger` and the `guid` that started the run. A run that
     `continues` another one begins with `inherited` entries for events of that run; the program starts after them.
+    Entries older than the field `scope` have `None` there.
     """
 
     program: str
@@ -53,6 +54,7 @@ class ExecutionStarted(Carrier, frozen=True):
     guid: Guid | None = None
     continues: RunId | None = None
     inherited: int = 0
+    scope: str | None = None
 
 
 class Terminal(Carrier, frozen=True, kw_only=True):
@@ -123,7 +125,7 @@ class InvokeScheduled(Carrier, frozen=True):
     """The intent, durable before the effect. The payload is the input.
 
     `place` says what the same commit wrote besides: work for a queue (`queue`), a child run (`run`), or nothing.
-    Entries older than this field have `None`.
+    `queue` is the name of that queue. Entries older than these fields have `None`.
     """
 
     promise_id: StepId
@@ -132,6 +134,7 @@ class InvokeScheduled(Carrier, frozen=True):
     retry_policy: RetryPolicy | None = None
     staged: bool = False
     place: InvokePlace | None = None
+    queue: str | None = None
 
 
 class InvokeStarted(Event, frozen=True):
@@ -154,11 +157,12 @@ class InvokeCompleted(Carrier, frozen=True):
 
 
 class InvokeRetrying(Carrier, frozen=True):
-    """An attempt failed and another follows. The payload is the error."""
+    """An attempt failed and another follows. The payload is the error. `queue` is as in `InvokeScheduled`."""
 
     promise_id: StepId
     failed_attempt: int
     retry_at_ms: int
+    queue: str | None = None
 
 
 # Nondeterminism: a value captured once

@@ -8,7 +8,7 @@ from perdure.core.replay.shapes import revealed, shape
 _IGNORED: dict[type[e.Event], frozenset[str]] = {
     # When a timer fires was decided once; the backoff of a retry and the queue of a task may change with the code.
     e.TimerScheduled: frozenset(("fire_at_ms",)),
-    e.InvokeScheduled: frozenset(("retry_policy", "place")),
+    e.InvokeScheduled: frozenset(("retry_policy", "place", "queue")),
     e.RandomGenerated: frozenset(("value",)),
     e.TimeRecorded: frozenset(("time_us",)),
     # What an exception says may hold an address or a line number.

@@ -110,6 +110,7 @@ def _ask_task(
         task.policy,
         True,
         e.InvokePlace.QUEUE if is_queued else None,
+        task.queue,
         payload=payload,
     )
     if is_queued:

@@ -48,6 +48,7 @@ from perdure.engine.graph.ending import (
 )
 from perdure.engine.graph.labels import ENTERED, posted
 from perdure.engine.graph.pending_transition import Continuation, PendingTransition
+from perdure.engine.graph.reindexing import reindex
 from perdure.engine.graph.signals import GraphSignals
 from perdure.engine.graph.triggering import trigger_run
 from perdure.engine.known_programs import KnownPrograms
@@ -56,6 +57,9 @@ from perdure.engine.runs.effects import AddHook, RecordedChange, RemoveHook, Run
 from perdure.engine.runs.machine import Handlers, RunMachine
 from perdure.engine.runs.promise import PromiseKind
 from perdure.engine.sources import Sources
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.fence import Fence
+from perdure.store.rows.records import StoredRun
 
 LONGEST_TURN = 1_000
 """Events in one commit before the rest waits for the next: a graph's loop may cycle without ever waiting."""
@@ -333,6 +337,9 @@ class GraphMachine(RunMachine):
 
     def hook_again(self, step: StepId | None) -> AddHook | None:
         return self.hook_of(self.steps[step]) if step is not None and self.has_key(step) else None
+
+    def reindex(self, bundle: Bundle, fence: Fence, stored: StoredRun) -> bool:
+        return reindex(self, bundle, fence, stored)
 
     def hook_of(self, step: ActiveStep) -> AddHook:
         """The hook by which signals to the step's topic and key reach it."""

@@ -4,9 +4,6 @@ import msgspec
 
 from perdure.core.replay.doubt import Doubt
 
-OUTCOMES = ("completed", "reconciled", "failed", "gave-up")
-"""Kinds of the messages that carry an outcome to the run."""
-
 
 class AttemptOutcome(msgspec.Struct, frozen=True, gc=False):
     """The result or the error of one attempt, encoded. `may_retry`: the task's retry policy covers this failure.

@@ -19,6 +19,9 @@ from perdure.engine.runs.prefetched import NO_MESSAGES
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import IsSame, Record
 from perdure.engine.sources import Sources
+from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.fence import Fence
+from perdure.store.rows.records import StoredRun
 
 
 class RunMachine(ABC):
@@ -180,6 +183,10 @@ class RunMachine(ABC):
 
     def has_unread(self, guid: Guid) -> bool:  # noqa: ARG002 - as above
         """Whether that signal is buffered: received, but not posted to the ledger yet."""
+        return False
+
+    def reindex(self, bundle: Bundle, fence: Fence, stored: StoredRun) -> bool:  # noqa: ARG002 - as above
+        """Add to the bundle what the stored index lacks or has too much. False if it is right, or there is none."""
         return False
 
 

@@ -11,10 +11,10 @@ from perdure.authoring.program import Program
 from perdure.core.ids import RunId, guid_run
 from perdure.core.journal import events as e
 from perdure.core.ledger import MessageLedger, message_account
-from perdure.core.messages import Message
+from perdure.core.messages import OUTCOMES, Message
 from perdure.core.replay.doubt import reconciled_entry
 from perdure.core.replay.identity import child_run_id, parent_address, result_guid, retry_guid
-from perdure.engine.runs.attempt_outcome import OUTCOMES, AttemptOutcome
+from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.attempts import note_failure, note_retry, retry_due_ms
 from perdure.engine.runs.doubts import journal_reported_doubts
 from perdure.engine.runs.effects import Acknowledge, Enqueue, PutWork, RunEffect, SpawnChild
@@ -185,7 +185,8 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
         machine.feed(completed, acknowledge)
         return True
     effects: tuple[RunEffect, ...] = (acknowledge, _next_attempt(machine, promise, due))
-    retrying = e.InvokeRetrying(step, attempt, due, payload=outcome.payload)
+    queue = None if is_child else promise.task.queue
+    retrying = e.InvokeRetrying(step, attempt, due, queue, payload=outcome.payload)
     note_retry(machine, promise, retrying)
     machine.feed(retrying, *effects)
     return True

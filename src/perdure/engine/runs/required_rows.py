@@ -6,11 +6,13 @@ that loads the run writes the row again. Its GUID is derived, so it is never sto
 
 from collections.abc import Sequence
 
-from perdure.core.ids import RunId
+import msgspec
+
+from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message, Work, at_once
-from perdure.core.obligations import is_fit, is_pending
+from perdure.core.obligations import is_fit, is_late, is_result, obligations_of
 from perdure.core.replay.identity import result_guid, retry_guid, timer_guid
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
@@ -31,12 +33,13 @@ def missing_rows(warm: WarmRun, stored: StoredRun) -> list[RequiredRow]:
     """
     state = warm.journal.state
     missing: list[RequiredRow] = []
+    queues = _queues(warm.machine, stored.entries)
     for promise in warm.machine.promises.values():
         step = promise.step
         if promise.kind is PromiseKind.TIMER and step in state.timers:
             missing += _timer(warm.run_id, promise, stored)
         elif promise.kind is PromiseKind.QUEUED and step in state.scheduled:
-            missing += _work(warm.machine, promise, stored)
+            missing += _work(warm.machine, promise, queues.get(step), stored)
         elif promise.kind in _RETRIED and promise.retry_at_ms and not promise.is_running:
             missing += _retry(warm.run_id, promise, stored)
     return missing
@@ -68,14 +71,31 @@ def _fire_at(promise: DurablePromise, entries: Sequence[Entry]) -> int:
     return 0
 
 
-def _work(machine: RunMachine, promise: DurablePromise, stored: StoredRun) -> list[RequiredRow]:
+def _work(
+    machine: RunMachine, promise: DurablePromise, queue: str | None, stored: StoredRun
+) -> list[RequiredRow]:
+    """`queue` is that of the journal; `None` if its entries are older than that field."""
     attempt = promise.attempt if promise.is_running else promise.attempt + 1
     result = result_guid(machine.info.run_id, promise.step, attempt)
-    if stored.work.get(promise.step) == result or is_pending(stored.messages, result):
+    held, now = stored.work.get(promise.step), machine.sources.now_ms()
+    if held is not None and held.guid == result:
+        # Claimed work is left alone: its host may be executing it.
+        is_elsewhere = queue is not None and held.queue != queue and held.host is None
+        if not is_elsewhere and not is_late(held, promise.retry_at_ms, now):
+            return []
+    elif is_result(stored.messages, result, promise.step):
         return []
     # A first attempt is due at once on every host's clock, a retry at its own time.
-    available_at = promise.retry_at_ms or at_once(machine.sources.now_ms())
-    return [work_of(machine, promise, attempt, available_at)]
+    work = work_of(machine, promise, attempt, promise.retry_at_ms or at_once(now))
+    # The code may name another queue by now; the journal names the one that the audit expects.
+    return [work if queue is None else msgspec.structs.replace(work, queue=queue)]
+
+
+def _queues(machine: RunMachine, entries: Sequence[Entry]) -> dict[StepId, str]:
+    """The queues of open steps, as the journal names them."""
+    if all(promise.kind is not PromiseKind.QUEUED for promise in machine.promises.values()):
+        return {}
+    return obligations_of(entry.event for entry in entries).queues
 
 
 def _retry(run_id: RunId, promise: DurablePromise, stored: StoredRun) -> list[RequiredRow]:

@@ -68,6 +68,7 @@ def _begin_call(machine: "WorkflowMachine", fiber: Fiber, call: Call[Any]) -> Du
         definition.kind,
         definition.policy,
         place=e.InvokePlace.QUEUE if is_queued else None,
+        queue=definition.queue,
         payload=payload,
     )
     if is_queued:

@@ -248,9 +248,9 @@ class Delivery:
             await self._cancel_parked(run, message)
         elif run.status is Status.CONTINUED and is_for_run(message):
             return await forward(self._context.store, run, message)
-        elif run.closed_at_ms is not None and await self._is_for_next_hook(message, run):
+        elif run.is_over and await self._is_for_next_hook(message, run):
             await self._give_back(message, Fence(message.run_id, run.epoch))
-        elif run.closed_at_ms is not None:
+        elif run.is_over:
             state = "dead" if is_for_run(message) else "stale"
             fence = Fence(message.run_id, run.epoch)
             await self._mark(message, fence, state, f"the run is {run.status}")
@@ -319,4 +319,4 @@ async def _wait_for(under_way: asyncio.Event) -> None:
 
 def _may_be_open(run: Run) -> bool:
     """Whether the run is open, or was continued by one that may be."""
-    return run.closed_at_ms is None or run.status is Status.CONTINUED
+    return not run.is_over or run.status is Status.CONTINUED

@@ -26,7 +26,7 @@ async def forward(store: Store, run: Run, message: Message) -> Message | None:
     bundle, fence = Bundle(), Fence(run.run_id, run.epoch)
     if taken:
         bundle.mark(fence, message.guid, "stale", "duplicate: a run of the chain has received it")
-    elif end is None or end.closed_at_ms is not None:
+    elif end is None or end.is_over:
         what = "gone" if end is None else f"{end.status}"
         bundle.mark(fence, message.guid, "dead", f"the run that continues this one is {what}")
     else:

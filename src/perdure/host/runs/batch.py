@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program
-from perdure.core.graph.vertex import NO_PLANE
-from perdure.core.ids import HostId, RunId, StepId, message_guid, promise_root
+from perdure.core.ids import HostId, RunId, StepId, promise_root
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.messages import Message
+from perdure.engine.programs.triggers import trigger_of
 from perdure.engine.runs.effects import CreateRun, Inherited, SpawnChild
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.promise import DurablePromise
@@ -62,10 +61,6 @@ class RunStart(NamedTuple):
         """The run's first entry."""
         workflow, heritage = self.workflow, self.heritage
         root = promise_root(bytes.fromhex(workflow.digest), self.parent, self.key or run_id)
-        trigger, guid = None, None
-        if isinstance(workflow, GraphProgram):
-            trigger = workflow.lowered.trigger.step(NO_PLANE)
-            guid = message_guid(run_id, "start")
         return ExecutionStarted(
             workflow.name,
             workflow.digest,
@@ -73,10 +68,10 @@ class RunStart(NamedTuple):
             workflow.version,
             self.parent,
             self.key or heritage.key,
-            trigger,
-            guid,
+            *trigger_of(workflow, run_id),
             continues=heritage.continues,
             inherited=len(heritage.inherited),
+            scope=self.scope,
             payload=self.payload,
         )
 

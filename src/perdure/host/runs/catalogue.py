@@ -6,7 +6,6 @@ know it read the store; the others learn of it with the next snapshot of the sto
 
 import logging
 
-from perdure.authoring.graphs.program import deployed_program
 from perdure.engine.known_programs import KnownPrograms
 from perdure.store.rows.records import DeployedProgram
 from perdure.store.store import Store
@@ -45,9 +44,10 @@ class Catalogue:
         if not self._programs.has(name, version):
             self._missed.add((name, version))
 
-    def claims(self, name: str) -> bool:
-        """Whether this host claims runs of that program."""
-        return name in self._programs.names()
+    def lacks_definition_of(self, name: str) -> None:
+        """A run of that program needs something that this process lacks: this host claims no more of its runs."""
+        if name in self._programs.names():
+            self._programs.lacks_definition_of(name)
 
     async def versions(self, name: str) -> list[DeployedProgram]:
         """The versions of a graph as the store has them now, in the order of their deployment."""
@@ -65,17 +65,9 @@ class Catalogue:
     def _read(self, deployed: DeployedProgram, content: str) -> None:
         """Add a deployed graph. One that can't be read is logged once, and its runs are parked."""
         name, version = deployed.name, deployed.version
-        reason = "it has fields that this version of Perdure does not know"
-        try:
-            program = deployed_program(content.encode())
-        except Exception as error:  # a newer Perdure may have written anything
-            reason = f"{type(error).__name__}: {error}"
-        else:
-            # Reading drops unknown fields, so a graph that has any differs from its stored text when written again.
-            about = program.name, program.version, program.digest, program.content.decode()
-            if about == (name, version, deployed.digest, content):
-                self._programs.add(program)
-                return
+        reason = self._programs.read(name, version, deployed.digest, content)
+        if reason is None:
+            return
         if not self._programs.has(name, version):
             log.error("version %r of graph %r can't be read: %s", version, name, reason)
         self._programs.add_unreadable(name, version, reason)

@@ -78,7 +78,7 @@ class Dispatcher:
         settings = context.settings
         self._mode = CommitMode.STEPWISE if settings.stepwise else CommitMode.FUSED
         self.catalogue = Catalogue(context.store, self.programs)
-        self.parking = Parking(context, self.catalogue.claims)
+        self.parking = Parking(context, self.catalogue.lacks_definition_of)
         self.loader = Loader(context, cache, self.parking, self._replay, self.catalogue)
         self.waiting = WaitingSteps(executor, self.advance, context.spawn, settings.probation)
         self.staging = Staging(context, self.programs, cache, executor, self.waiting)

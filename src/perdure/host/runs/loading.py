@@ -117,7 +117,7 @@ class Loader:
         warm = self._cache.get(run.run_id)
         if warm is not None:
             return warm
-        if run.owner != self._context.host_id or run.closed_at_ms is not None:
+        if run.owner != self._context.host_id or run.is_over:
             return None
         if self._parking.leaves_alone(run):
             return None

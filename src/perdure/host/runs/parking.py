@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from typing import TypeGuard
 
 from perdure.core.errors import (
     BundleRefused,
@@ -42,12 +41,12 @@ class Parking:
     def __init__(
         self,
         context: HostContext,
-        claims: Callable[[str], bool],
+        on_lacking: Callable[[str], None],
     ) -> None:
-        """`claims` says whether this host claims runs of a program."""
+        """`on_lacking` gets each program of which a run needs a definition that this process lacks."""
         self._context = context
         self._store = context.store
-        self._claims = claims
+        self._on_lacking = on_lacking
         self._unwritable: dict[RunId, int] = {}
         """Unwritable runs, and the epoch at which each was parked."""
         self._unparkable: set[RunId] = set()
@@ -85,7 +84,7 @@ class Parking:
     async def give_up(self, run: Run, problem: PerdureError, bundle: Bundle | None = None) -> None:
         """Commits: this host can't advance the run, and why; and what is in the bundle.
 
-        Another host may have what this one lacks. Unless this host would claim the run again, it gives the run up.
+        If this host lacks a definition, another may have it: this host releases the run and does not claim it again.
         """
         epoch: object = run.epoch
         if not isinstance(epoch, int):
@@ -99,7 +98,8 @@ class Parking:
                 raise
             self._leave(run.run_id, refusal)
             return
-        if self._is_for_others(problem, run):
+        if isinstance(problem, UnknownName):
+            self._on_lacking(run.program)
             await self._store.release_run(Fence(run.run_id, run.epoch))
 
     async def find_damaged(self, run_id: RunId, error: Exception) -> Run | None:
@@ -118,9 +118,6 @@ class Parking:
             "run %s is damaged and can't even be parked; it is left alone: %s", run_id, error
         )
 
-    def _is_for_others(self, problem: Exception, run: Run) -> TypeGuard[UnknownName]:
-        return isinstance(problem, UnknownName) and not self._claims(run.program)
-
     async def park_unwritable(
         self, run_id: RunId, problem: Exception, finished: FinishedAttempt | None = None
     ) -> None:
@@ -130,21 +127,16 @@ class Parking:
         written before the program has reacted to the first.
         """
         while (run := await self._store.run(run_id)) is not None:
-            if run.owner != self._context.host_id or run.closed_at_ms is not None:
+            if run.owner != self._context.host_id or run.is_over:
                 return
             kept = None if finished is None else await self.completion(*finished)
             try:
-                if self._is_for_others(problem, run):
+                if isinstance(problem, UnknownName):
+                    # The program is not wrong: this process lacks something.
                     await self.give_up(run, problem, kept)
                     return
-                if isinstance(
-                    problem, UnknownName
-                ):  # the program is not wrong: this process lacks something
-                    reason = f"{problem.code}: {problem}"
-                else:
-                    note_unwritable(run_id, run.program, problem)
-                    reason = _unwritable(run, problem)
-                await self.park(run, reason, kept)
+                note_unwritable(run_id, run.program, problem)
+                await self.park(run, _unwritable(run, problem), kept)
             except StaleFence:
                 # A commit under way came first, or another host took the run over.
                 continue
@@ -160,7 +152,7 @@ class Parking:
         """A bundle with the outcome alone, without the program's reaction. `None` if the run no longer waits for it."""
         info = attempt.info
         for run, entries in await self._store.load([info.run_id]):
-            if run.owner == self._context.host_id and run.closed_at_ms is None:
+            if run.owner == self._context.host_id and not run.is_over:
                 parked = ParkedRun(run, entries)
                 bundle = parked.complete(info.step, info.attempt, outcome, self._context.sources)
                 if bundle is not None:

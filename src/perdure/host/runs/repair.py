@@ -7,22 +7,22 @@ are functions of the journal, so a load can write them again.
 import logging
 from collections.abc import Sequence
 
+import msgspec
+
 from perdure.authoring.failures import encode_failure
 from perdure.core.errors import BooksDiffer, RunCancelled
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.state import Status
 from perdure.core.messages import AT_ONCE, Message, Work
-from perdure.core.obligations import is_pending
+from perdure.core.obligations import has_outcome, is_result
 from perdure.core.replay.identity import result_guid
-from perdure.engine.graph.index import index_of, stored_index
-from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.required_rows import awaited_children, missing_rows
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.context import HostContext
 from perdure.store.commit.bundle import Bundle
-from perdure.store.rows.records import GraphRows, Run, StoredRun
+from perdure.store.rows.records import Run, StoredRun
 
 log = logging.getLogger("perdure.host")
 
@@ -42,13 +42,16 @@ class Repair:
         Damaged rows are removed in a commit before: after a crash between the two, the next load finds them missing.
         """
         bundle = Bundle()
-        put_back = [*missing_rows(warm, stored), *await self._missing_results(warm, stored)]
+        put_back = [
+            *await self._with_kept_results(missing_rows(warm, stored), stored),
+            *await self._missing_results(warm, stored),
+        ]
         for row in put_back:
             if isinstance(row, Message):
                 bundle.enqueue(row)
             else:
                 bundle.put_work(warm.fence, row)
-        is_reindexed = _reindex(bundle, warm, stored)
+        is_reindexed = warm.machine.reindex(bundle, warm.fence, stored)
         if not put_back and not is_reindexed:
             return
         named = [*map(_name_of, put_back), *(["rows of its graph's index"] if is_reindexed else [])]
@@ -57,6 +60,23 @@ class Repair:
         if damaged.fences:
             await self._store.commit(damaged)
         await self._store.commit(bundle)
+
+    async def _with_kept_results(
+        self, rows: list[Message | Work], stored: StoredRun
+    ) -> list[Message | Work]:
+        """The rows, with results that are stored but would not be delivered in place of the work that they are from.
+
+        The work is done, and a host may have its result in memory: executed again it would have its effect twice.
+        """
+        damaged = {guid for guid, message in stored.messages.items() if has_outcome(message)}
+        if not any(row.guid in damaged for row in rows):
+            return rows
+        kept = {
+            message.guid: message
+            for message, _, _ in await self._store.messages(stored.run.run_id)
+            if message.guid in damaged and message.payload is not None
+        }
+        return [_delivered(row, kept.get(row.guid)) for row in rows]
 
     async def _missing_results(self, warm: WarmRun, stored: StoredRun) -> list[Message]:
         """The results of ended children that are neither in the run's journal nor among its messages."""
@@ -72,13 +92,13 @@ class Repair:
                     "restore it from a backup and start the engine again; or cancel the run",
                 )
             guid = result_guid(warm.run_id, promise.step, promise.attempt or 1)
-            if known[child].closed_at_ms is not None and not is_pending(stored.messages, guid):
+            if known[child].is_over and not is_result(stored.messages, guid, promise.step):
                 found += await self._result_of(known[child], warm.run_id, promise)
         return found
 
     async def _result_of(self, child: Run, parent: RunId, promise: DurablePromise) -> list[Message]:
         end = await self._store.chain_end(child.origin) or child
-        if end.closed_at_ms is None or end.status is Status.CONTINUED:
+        if not end.is_over or end.status is Status.CONTINUED:
             return []
         (last,) = await self._store.entries(end.run_id, end.seq - 1, end.seq) or (None,)
         event = None if last is None else last.event
@@ -99,6 +119,13 @@ class Repair:
         return [Message(parent, guid, kind, AT_ONCE, now, promise.step, payload)]
 
 
+def _delivered(row: Message | Work, result: Message | None) -> Message | Work:
+    """The result as it was sent; the row itself if there is none, or if the row is no work."""
+    if result is None or isinstance(row, Message):
+        return row
+    return msgspec.structs.replace(result, due_at_ms=AT_ONCE, step=row.step)
+
+
 def _without_damaged(
     warm: WarmRun, stored: StoredRun, put_back: Sequence[Message | Work]
 ) -> Bundle:
@@ -110,33 +137,6 @@ def _without_damaged(
         if isinstance(row, Work) and row.step in stored.work:
             bundle.drop_work(warm.fence, row.step)
     return bundle
-
-
-def _reindex(bundle: Bundle, warm: WarmRun, stored: StoredRun) -> bool:
-    """Write the missing rows of a graph's index, and delete the surplus ones. False if the index is right."""
-    machine, rows = warm.machine, stored.index or GraphRows()
-    if not isinstance(machine, GraphMachine):
-        return False
-    # Changes that are decided and not written yet bring their own rows.
-    undecided = machine.record.changes
-    expected, held = index_of(machine), stored_index(rows.readiness, rows.inbox, rows.hooks)
-    held.follow(undecided)
-    # A signal that met its hook deleted the hook's row; its message is pending.
-    served = {message.step for message in stored.messages.values() if message.is_pending}
-    lost = expected.hooks.keys() - held.hooks.keys() - served
-    surplus = held.hooks.keys() - expected.hooks.keys()
-    is_wrong = (held.waiting, held.given) != (expected.waiting, expected.given)
-    if undecided or not (is_wrong or lost or surplus):
-        return False
-    if is_wrong:
-        bundle.rebuild(warm.fence, expected.readiness, expected.inbox)
-    for step in surplus:
-        bundle.unhook(warm.fence, step)
-    for step in lost:
-        again = machine.hook_again(step)
-        if again is not None:
-            bundle.hook(warm.fence, *again)
-    return True
 
 
 def _name_of(row: Message | Work) -> str:

@@ -4,9 +4,9 @@ import msgspec
 
 from perdure.core.ids import Guid, HostId, RunId, StepId
 from perdure.core.journal.entry import Entry
-from perdure.core.journal.state import Status
+from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.ledger import AccountId
-from perdure.core.messages import MessageSummary, Work
+from perdure.core.messages import MessageSummary, Work, WorkSummary
 
 
 class SentMessage(msgspec.Struct, frozen=True):
@@ -67,6 +67,11 @@ class Run(msgspec.Struct, frozen=True):
         """The first run of its chain, or itself."""
         return self.chain or self.run_id
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended. A time of closing alone does not say so: in an open run it is damage."""
+        return self.closed_at_ms is not None and self.status in TERMINAL
+
 
 def run_from_new(new: NewRun) -> Run:
     """A new run as it will be stored, as far as its row is known before the commit."""
@@ -103,15 +108,15 @@ class GraphRows(msgspec.Struct, frozen=True):
 class StoredRun(msgspec.Struct, frozen=True):
     """All rows of a run, from one snapshot: both books, messages and work.
 
-    `messages` are the messages to its steps, by GUID. `work` has the steps that are on a queue, each with the GUID of
-    its result. `index` is `None` for a run that is not of a graph.
+    `messages` are the messages to its steps, by GUID. `work` has the steps that are on a queue. `index` is `None` for a
+    run that is not of a graph.
     """
 
     run: Run
     entries: list[Entry]
     balances: dict[AccountId, int] = {}
     messages: dict[Guid, MessageSummary] = {}
-    work: dict[StepId, Guid] = {}
+    work: dict[StepId, WorkSummary] = {}
     index: GraphRows | None = None
 
 

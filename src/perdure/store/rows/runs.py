@@ -11,7 +11,7 @@ from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import Status
 from perdure.core.ledger import AccountId
-from perdure.core.messages import Message, MessageSummary, Work
+from perdure.core.messages import Message, MessageSummary, Work, WorkSummary
 from perdure.core.obligations import Child, Outstanding, obligations_of
 from perdure.core.replay.identity import child_run_id
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
@@ -64,7 +64,7 @@ def run_from(row: Iterable[Any]) -> Run:
 
 def ending_from(row: Sequence[Any]) -> RunRowSummary:
     """The end of a run's books from its row, even if other columns are damaged."""
-    program, version, digest, key = row[2:6]
+    scope, program, version, digest, key = row[1:6]
     seq, head, semaphore, status = row[8:12]
     return RunRowSummary(
         program,
@@ -77,6 +77,7 @@ def ending_from(row: Sequence[Any]) -> RunRowSummary:
         key,
         chain=row[15],
         closed_at_ms=row[13],
+        scope=scope,
     )
 
 
@@ -84,7 +85,7 @@ def ending_of(run: Run) -> RunRowSummary:
     """The end of a run's books from the decoded run."""
     return RunRowSummary(
         *(run.program, run.version, run.digest, run.seq, run.head, run.semaphore),
-        *(str(run.status), run.key, run.chain, run.closed_at_ms),
+        *(str(run.status), run.key, run.chain, run.closed_at_ms, run.scope),
     )
 
 
@@ -122,7 +123,7 @@ def outstanding_from(
     """A run's pending messages, work and children. `children` are rows of the last runs of their chains, or `None`."""
     return Outstanding(
         {Guid(guid): MessageSummary(*row) for _, guid, *row in messages},
-        {StepId(step): Guid(guid) for _, step, guid in work},
+        {StepId(step): WorkSummary(*row) for _, step, *row in work},
         {
             step: Child(row is not None, row is not None and row[13] is not None)
             for step, row in children.items()
@@ -163,7 +164,7 @@ def stored_from(
                 Guid(guid): MessageSummary(*row)
                 for guid, *row in found("select_step_messages", run.run_id)
             },
-            {StepId(step): Guid(guid) for step, guid in found("select_queued", run.run_id)},
+            {StepId(step): WorkSummary(*row) for step, *row in found("select_queued", run.run_id)},
             GraphRows(
                 [ReadinessRow(*row) for row in found("select_all_readiness", run.run_id)],
                 [InboxRow(*row) for row in found("select_all_inboxes", run.run_id)],

@@ -496,8 +496,9 @@ SELECT run_id, account, balance FROM perdure.ledger WHERE run_id = ANY ($1::text
 SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure.message WHERE run_id = ANY ($1::text[]) AND step IS NOT NULL
 
 -- name: select_queued
--- Which steps of these runs are on a queue, claimed or not, and under which GUIDs their results will come.
-SELECT run_id, step, guid FROM perdure.work WHERE run_id = ANY ($1::text[])
+-- Which steps of these runs are on which queues since when, who has claimed them, and under which GUIDs their results will
+-- come.
+SELECT run_id, step, guid, queue, available_at_ms, host FROM perdure.work WHERE run_id = ANY ($1::text[])
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event

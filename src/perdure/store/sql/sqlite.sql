@@ -320,8 +320,9 @@ SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure_message
 WHERE run_id IN (SELECT value FROM json_each(:ids)) AND step IS NOT NULL
 
 -- name: select_queued
--- Which steps of these runs are on a queue, claimed or not, and under which GUIDs their results will come.
-SELECT run_id, step, guid FROM perdure_work WHERE run_id IN (SELECT value FROM json_each(:ids))
+-- Which steps of these runs are on which queues since when, who has claimed them, and under which GUIDs their results will
+-- come.
+SELECT run_id, step, guid, queue, available_at_ms, host FROM perdure_work WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event

@@ -48,7 +48,8 @@ typedef struct {
 
 typedef struct {
     PyTypeObject *type;
-    Py_ssize_t program, component_digest, root, version, parent_id, idempotency_key, trigger, guid, continues, inherited;
+    Py_ssize_t program, component_digest, root, version, parent_id, idempotency_key, trigger, guid, continues, inherited,
+        scope;
 } BeginningSlots;
 
 typedef struct {
@@ -197,7 +198,7 @@ adopt_types(PyObject *names)
         {&K.beginning.parent_id, "parent_id"}, {&K.beginning.idempotency_key, "idempotency_key"},
         {&K.beginning.trigger, "trigger"},     {&K.beginning.guid, "guid"},
         {&K.beginning.continues, "continues"}, {&K.beginning.inherited, "inherited"},
-        {NULL, NULL},
+        {&K.beginning.scope, "scope"},         {NULL, NULL},
     };
     const Wanted end[] = {
         {&K.end.released, "released"}, {&K.end.guid, "guid"}, {&K.end.step, "step"}, {NULL, NULL},

@@ -141,6 +141,7 @@ write_beginning(Text *text, PyObject *event)
     OPTIONAL_FIELD(text, "trigger", SLOT(event, K.beginning.trigger));
     OPTIONAL_FIELD(text, "guid", SLOT(event, K.beginning.guid));
     OPTIONAL_FIELD(text, "continues", SLOT(event, K.beginning.continues));
+    OPTIONAL_FIELD(text, "scope", SLOT(event, K.beginning.scope));
     return WRITE(text, "}");
 }
 
