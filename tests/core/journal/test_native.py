@@ -113,6 +113,8 @@ def candidates(state: State) -> list[e.Event]:
         *chain.from_iterable(ASTRAY),
         e.ExecutionStarted("p", "d", "r", trigger=step(9)),
         e.ExecutionStarted("p", "d", "r", guid=guid),
+        e.ExecutionStarted("p", "d", "r", scope=""),
+        e.ExecutionStarted("p", "d", "r", scope="shop"),
         *(e.ExecutionCompleted(released=n) for n in range(4)),
         e.ExecutionCompleted(released=1, guid=guid),
         e.ExecutionCompleted(released=1, step=step(0)),

@@ -126,10 +126,10 @@ def ordering(created: asyncio.Event) -> Workflow[[], str]:
 
 
 UNTOLD: dict[type[e.Event], tuple[str, ...]] = {
-    e.ExecutionStarted: ("program", "component_digest", "root", "payload"),
+    e.ExecutionStarted: ("program", "component_digest", "root", "scope", "payload"),
     e.RandomGenerated: ("value",),
-    e.InvokeScheduled: ("retry_policy", "place"),
-    e.InvokeRetrying: ("retry_at_ms", "payload"),
+    e.InvokeScheduled: ("retry_policy", "place", "queue"),
+    e.InvokeRetrying: ("retry_at_ms", "queue", "payload"),
     e.InvokeCompleted: ("guid",),
     e.SignalDelivered: ("guid",),
 }
