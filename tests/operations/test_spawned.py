@@ -5,8 +5,10 @@ import json
 import os
 import signal
 import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -348,6 +350,30 @@ time.sleep(60)
         pid = await started(tmp_path / "pid")
         await operation.abort()
         await operation.heartbeat()
+        await worker.wait()
+        assert worker.is_failed
+        assert not is_there(pid)
+
+
+async def test_a_process_that_is_just_starting_ends_with_the_operation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, may_return = asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def create_slowly(*arguments: Any, **options: Any) -> Process:
+        process = await create(*arguments, **options)
+        await may_return.wait()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", create_slowly)
+    async with Ledger(tmp_path / "ledger", participant_id="cli", settings=BY_HAND) as ledger:
+        operation = await ledger.create_operation()
+        code = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+        worker = operation.exec_stdio_worker(python(code), deserializer=str)
+        pid = await started(tmp_path / "pid")
+        await operation.abort()
+        await operation.heartbeat()
+        may_return.set()
         await worker.wait()
         assert worker.is_failed
         assert not is_there(pid)

@@ -192,15 +192,25 @@ class _Running:
 
     @classmethod
     async def start(cls, call: SpawnedCall[Any], worker: WorkerCommand, stdout: int) -> "_Running":
-        process = await asyncio.create_subprocess_exec(
-            *worker.arguments,
-            stdin=DEVNULL,
-            stdout=stdout,
-            stderr=PIPE,
-            cwd=worker.cwd,
-            start_new_session=True,
-            limit=_LINE_BYTES,
+        starting = call._start_background(
+            asyncio.create_subprocess_exec(
+                *worker.arguments,
+                stdin=DEVNULL,
+                stdout=stdout,
+                stderr=PIPE,
+                cwd=worker.cwd,
+                start_new_session=True,
+                limit=_LINE_BYTES,
+            )
         )
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A start that is cancelled half way may never return (Python 3.11), or leave its process behind.
+            with suppress(OSError):
+                call.attach(await starting)
+                await call._end_processes()
+            raise
         call.attach(process)
 
         def terminate() -> None:

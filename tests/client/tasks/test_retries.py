@@ -8,7 +8,17 @@ from itertools import pairwise
 import pytest
 
 import perdure
-from perdure import Engine, Info, Retry, RunStatus, Settings, task, workflow
+from perdure import (
+    Engine,
+    Info,
+    Retry,
+    RunCancelled,
+    RunStatus,
+    Settings,
+    Workflow,
+    task,
+    workflow,
+)
 from perdure.core.journal import events as e
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.tasks.queues import QueueWorker
@@ -324,14 +334,15 @@ async def test_a_retry_delay_that_is_over_before_the_next_engine_opens_is_not_wa
         assert not await Probe(engine).store.messages(run.run_id)
 
 
-async def test_a_run_needs_no_memory_while_it_waits_for_a_retry(engine_url: str) -> None:
-    tried = False
+def failing_once(delay_s: float) -> Workflow[[], str]:
+    """A workflow whose task fails once, and is due again after the delay."""
+    has_failed = False
 
-    @task(retry=Retry(attempts=2, first=0.3, jitter=0))
+    @task(retry=Retry(attempts=2, first=delay_s, jitter=0))
     async def flaky() -> str:
-        nonlocal tried
-        if not tried:
-            tried = True
+        nonlocal has_failed
+        if not has_failed:
+            has_failed = True
             raise Unlucky
         return "done"
 
@@ -339,11 +350,25 @@ async def test_a_run_needs_no_memory_while_it_waits_for_a_retry(engine_url: str)
     async def trying() -> str:
         return await flaky()
 
+    return trying
+
+
+async def test_a_run_needs_no_memory_while_it_waits_for_a_retry(engine_url: str) -> None:
+    trying = failing_once(3600)
     async with opened(engine_url, ALWAYS_REPLAY) as engine:
         run = await engine.start(trying())
         await until_recorded(engine, run, e.InvokeRetrying)
         await until(lambda: not _warm_runs())
         assert await run.status() is RunStatus.BLOCKED
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(60)
+
+
+async def test_a_run_that_left_memory_during_a_retry_delay_resumes(engine_url: str) -> None:
+    trying = failing_once(0.3)
+    async with opened(engine_url, ALWAYS_REPLAY) as engine:
+        run = await engine.start(trying())
         assert await run.result(60) == "done"
 
 
