@@ -21,6 +21,7 @@ from perdure.store.postgres import opening
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.postgres.writing import Connection, is_committed
 from perdure.store.schema import migrations
+from perdure.store.statements import statements
 from tests.postgres_server import PostgresServer
 from tests.store.builders import (
     HOST,
@@ -558,3 +559,32 @@ async def test_a_cancelled_read_leaves_no_transaction_to_the_next(
     for _ in range(12):
         ((row, entries),) = await postgres.load([run.run_id])
         assert len(entries) == row.seq
+
+
+async def test_a_chunk_whose_statement_began_before_its_run_ended_is_refused(
+    postgres: PostgresStore, fresh_postgres: str
+) -> None:
+    """The statement has read the open run when the run ends, and locks its row after that."""
+    run = await begun(postgres)
+    ending = run.finish()
+    ending.enqueue(run.message("late"))  # so that it is a transaction, not one statement
+    sql = statements("postgres")["grow_streams"]
+    gated = sql.replace(
+        "FROM perdure.run AS run\n    WHERE",
+        "FROM perdure.run AS run, (SELECT pg_advisory_xact_lock(7) OFFSET 0) AS gate\n    WHERE",
+    ).replace("FOR KEY SHARE", "FOR KEY SHARE OF run")
+    assert gated.count("gate") == 1
+    holder, appender = [await asyncpg.connect(fresh_postgres) for _ in range(2)]
+    try:
+        await holder.execute("SELECT pg_advisory_lock(7)")
+        growing = asyncio.ensure_future(
+            appender.fetch(gated, [run.run_id], ["tokens"], [1], [False])
+        )
+        while not await holder.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await postgres.commit(ending)
+        await holder.execute("SELECT pg_advisory_unlock(7)")
+        assert await growing == []
+    finally:
+        await holder.close()
+        await appender.close()
