@@ -76,8 +76,8 @@ class TakeoverLoop:
         if orphans is None or not orphans.owners or run.closed_at_ms is not None:
             return False
         if run.owner == context.host_id:
-            # Taken over and not loaded yet: the former owner may have parked it.
-            return run.parked is not None and run.run_id not in dispatcher.cache
+            # Taken over, and maybe not loaded yet: only then does the row say whether it is parked.
+            return run.run_id not in dispatcher.cache
         if run.owner not in orphans.owners:
             return False
         if self._takeover.is_stopping or not dispatcher.executor.free_slots():
