@@ -9,8 +9,8 @@ PYTHON ?=
 PYTEST_FLAGS ?=
 LOCK_FLAGS ?=
 
-# Two workers suit a two-core machine; more only help where there are more cores.
-WORKERS ?= 2
+# Three workers keep two cores busy: many tests wait for processes and databases. More only help where there are more cores.
+WORKERS ?= 3
 
 # Which parts to measure: all of them if none is named.
 PARTS ?=
