@@ -19,6 +19,7 @@ from perdure.authoring.response import Response
 from perdure.core.graph import model as m
 from perdure.core.journal import events as e
 from perdure.testing.checkers import assert_sound
+from perdure.testing.probe import Probe
 from tests.client.engines import (
     opened,
     recorded,
@@ -385,9 +386,8 @@ async def test_host_releases_a_run_whose_task_it_lacks_for_a_host_that_has_it(
             return row.parked is not None and row.owner is None
 
         await until_store(is_released)
-        assert engine._host is not None
         # It would claim the run again at once otherwise, and no other host could.
-        programs = engine._host.dispatcher.programs
+        programs = Probe(engine).host.dispatcher.programs
         assert program.name not in programs.names()
 
         @task(name=name)

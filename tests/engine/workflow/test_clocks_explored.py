@@ -23,7 +23,11 @@ async def test_signals_arrive_in_order_and_in_time_despite_clock_skew(
     record_property("explored", f"wrong clocks: {explored}")
 
 
+CAUGHT = "without faults it ends|has lost rows"
+"""A run ends otherwise, or the next owner takes a message that is not due for a lost one."""
+
+
 @pytest.mark.parametrize("name", BUGS)
 async def test_explorer_catches(name: str, record_property: Record) -> None:
-    with BUGS[name](), catching(f"bug {name}", "without faults it ends", record_property):
+    with BUGS[name](), catching(f"bug {name}", CAUGHT, record_property):
         await explore_workflow(hearing, script=speak, queues=["elsewhere"], modes=[WRONG_CLOCKS])
