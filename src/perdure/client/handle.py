@@ -237,7 +237,7 @@ class Handle(Generic[R]):
         takeover = self._host.takeovers
         if current(self._dispatcher) is not None:
             return run  # on SQLite the takeover would wait for the end of this transaction
-        is_outdated = run.parked is not None and takeover.ended != takeovers
+        is_outdated = takeover.ended != takeovers
         if await takeover.take_over_now(run) or is_outdated:
             return await require_run(self._store, run.run_id)
         return run
