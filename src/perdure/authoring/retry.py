@@ -1,4 +1,7 @@
-"""Retry policies: how often, and after which delays, a host retries a failed task."""
+"""Retry policies: how often, and after which delays, a host retries a failed task.
+
+`core/replay/retry_delay.py` computes each delay.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Lowering: from a checked graph without calls to the vertices that the engine executes.
 
-Only this module knows the kinds of activities: each becomes one of six primitives and data of the vertex. A new kind
-of activity is a new case here and in `authoring/`, and nowhere else.
+Each kind of activity becomes one of six primitives and data of the vertex, so the engine knows no kinds. A new kind is
+a new case here, beside its model, its rules, its picture (`drawing.py`) and its syntax in `authoring/`.
 """
 
 from collections import Counter

@@ -13,7 +13,7 @@ from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.doubt import reconciled_entry
 from perdure.core.replay.identity import retry_guid
-from perdure.core.replay.retrying import retry_at
+from perdure.core.replay.retry_delay import retry_at
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.effects import Enqueue, Publish
 from perdure.engine.runs.log_notes import RetryScheduled, StepFailed

@@ -19,7 +19,7 @@ from perdure.host.cluster.membership import HORIZON_MS
 from perdure.host.cluster.takeover import Takeover
 from perdure.host.cluster.takeover_loop import TakeoverLoop
 from perdure.host.messages.delivery import Delivery
-from perdure.host.messages.hooks import Matcher
+from perdure.host.messages.hook_matching import Matcher
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.tasks.queues import QueueWorker
 from perdure.store.rows.hosts import HostScope, HostSnapshot

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.journal.events import RetryPolicy
-from perdure.core.replay.retrying import retry_at
+from perdure.core.replay.retry_delay import retry_at
 
 NOW = 1_700_000_000_000
 
