@@ -39,7 +39,9 @@ _END_BOOKS = _SQL["commit_books"].replace(
     "FOR NO KEY UPDATE OF locked", "FOR UPDATE OF locked NOWAIT"
 )
 """For groups in which runs end: locks out other writers to their streams, and fails at once if one holds a lock."""
-_END_RUNS = _SQL["advance_runs"].replace("FOR NO KEY UPDATE OF locked", "FOR UPDATE OF locked")
+_SQL["end_runs"] = _SQL["advance_runs"].replace(
+    "FOR NO KEY UPDATE OF locked", "FOR UPDATE OF locked"
+)
 """The same, in a transaction: waits for the lock.
 
 The first change of a row must lock its key. If only a later change in the transaction does, a writer to a stream that
@@ -132,18 +134,17 @@ async def _write(connection: Connection, group: Group, lock_timeout_ms: int) -> 
 async def write_rows(connection: Connection, group: Group) -> FindRejected | None:
     """Write all rows; or stop and return the function that finds the bundles to reject."""
 
-    async def run(name: str, rows: list[Any], sql: str | None = None) -> int:
+    async def run(name: str, rows: list[Any]) -> int:
         if not rows:
             return 0
-        status = await connection.execute(sql or _SQL[name], *_columns(rows))
+        status = await connection.execute(_SQL[name], *_columns(rows))
         return _count(status)
 
     await run("hand_over_keys", handed_rows(group))
     if await run("create_runs", created_rows(group)) != len(group.created):
         return _taken
     closed = group.closed_rows()
-    advance = _END_RUNS if closed else None
-    if await run("advance_runs", group.head_rows(), advance) != len(group.heads):
+    if await run("end_runs" if closed else "advance_runs", group.head_rows()) != len(group.heads):
         return _unfit
     await run("publish_again", published_again_rows(group))
     await run(*publishing(group))
