@@ -20,8 +20,8 @@ from perdure.store.store import Store
 class HostListener(Protocol):
     """What the parts of a host report. The host passes each report on to the part that acts on it."""
 
-    def message_sent(self, message: Message) -> None:
-        """A message that this host sent is durable."""
+    def message_sent(self, message: Message, owner: HostId | None = None) -> None:
+        """A message that this host sent is durable. `owner` is that of its run, if the sender knows it."""
 
     def work_queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
@@ -31,6 +31,15 @@ class HostListener(Protocol):
 
     def runs_unfinished(self, runs: Sequence[WarmRun]) -> None:
         """These runs have decided more than their last commit holds: each needs another turn."""
+
+    def runs_released(self) -> None:
+        """Open runs without an owner are in the store, for any host."""
+
+    def run_ended(self, run_id: RunId) -> None:
+        """A commit of this host ended the run, or parked it."""
+
+    def run_grown(self, run_id: RunId) -> None:
+        """A commit of this host added to the journal or to a stream of the run."""
 
     def rows_repaired(self, run_id: RunId, rows: Sequence[str]) -> None:
         """A load wrote rows again that the journal of the run demands and the store lacked."""
@@ -62,7 +71,7 @@ class HostContext:
         self.settings = settings
         self.listener = listener
         self.outage = Outage(store.name)
-        self.watchers = Watchers()
+        self.watchers = Watchers(listener.run_ended, listener.run_grown)
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)
