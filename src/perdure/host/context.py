@@ -14,6 +14,7 @@ from perdure.host.background import Background
 from perdure.host.outage import Outage
 from perdure.host.settings import Settings
 from perdure.host.watchers import Watchers
+from perdure.store.rows.hosts import HostSnapshot
 from perdure.store.store import Store
 
 
@@ -25,6 +26,9 @@ class HostListener(Protocol):
 
     def work_queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
+
+    def signals_broadcast(self) -> None:
+        """Signals to all runs of a search key are durable."""
 
     def hooks_changed(self) -> None:
         """A hook or a signal for hooks is durable, and its counterpart may be in the store already."""
@@ -40,6 +44,9 @@ class HostListener(Protocol):
 
     def run_grown(self, run_id: RunId) -> None:
         """A commit of this host added to the journal or to a stream of the run."""
+
+    def snapshot_read(self, snapshot: HostSnapshot) -> None:
+        """The host is about to act on this snapshot of the store."""
 
     def rows_repaired(self, run_id: RunId, rows: Sequence[str]) -> None:
         """A load wrote rows again that the journal of the run demands and the store lacked."""

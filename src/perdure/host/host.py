@@ -116,10 +116,18 @@ class Host:
         self.poller.queued(work)
         self.hints.work_queued(work)
 
+    def signals_broadcast(self) -> None:
+        self.poller.poll_soon()
+        self.hints.signals_broadcast()
+
     def hooks_changed(self) -> None:
         self.poller.matcher.look()
 
     def runs_released(self) -> None:
+        self.hints.look()
+
+    def versions_changed(self) -> None:
+        """A version of a graph was deployed or activated here: other hosts read it at once."""
         self.hints.look()
 
     def run_ended(self, run_id: RunId) -> None:
@@ -148,9 +156,11 @@ class Host:
         self.poller.runs_taken()
 
     def snapshot_taken(self, snapshot: HostSnapshot, at_ms: int) -> None:
+        self.poller.show(snapshot, at_ms)
+
+    def snapshot_read(self, snapshot: HostSnapshot) -> None:
         self.hints.see([peer.host for peer in snapshot.peers])
         self.ask_for_hints()
-        self.poller.show(snapshot, at_ms)
 
     def awaits(self, run_id: RunId) -> None:
         """A caller waits for the end of a run: another process may have it."""
@@ -240,7 +250,7 @@ class Host:
                 await self.context.store.release_runs(self.context.host_id)
                 await self.worker.stop()
                 await self.membership.leave()
-                self.hints.look()
+                self.hints.look()  # others take over at once what was handed back
                 await self.hints.flush()
         except TimeoutError:
             log.warning(

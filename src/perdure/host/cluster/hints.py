@@ -86,7 +86,7 @@ class Hints:
     # Whom hints may concern
 
     def see(self, peers: Collection[HostId]) -> None:
-        """These hosts, this one among them, are registered. Called with each heartbeat."""
+        """These hosts, this one among them, are registered. Called with each snapshot of the store."""
         self._expire()
         self._peers = {peer for peer in peers if peer != self._context.host_id}
 
@@ -119,6 +119,12 @@ class Hints:
         """A task is on its queue."""
         if self.has_receivers and work.available_at_ms <= self._context.sources.now_ms():
             self._to_all.queues.add(work.queue)
+            self._schedule()
+
+    def signals_broadcast(self) -> None:
+        """Messages to runs of any host are durable."""
+        if self.has_receivers:
+            self._to_all.messages = True
             self._schedule()
 
     def run_ended(self, run_id: RunId) -> None:

@@ -147,6 +147,7 @@ class Poller:
 
     async def _prepare(self, snapshot: HostSnapshot) -> None:
         """Read new deployments, match hooks, and look for changes of other hosts' runs that callers wait for."""
+        self._context.listener.snapshot_read(snapshot)
         await self._dispatcher.catalogue.refresh_if_changed(snapshot.deployments)
         if snapshot.has_pairs:
             await self.matcher.look_now()

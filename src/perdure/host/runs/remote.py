@@ -17,6 +17,9 @@ from perdure.store.rows.records import Progress
 MAX_RUNS = 1000
 """Runs that one statement reads."""
 
+UNPARKED = None, None
+"""What callers assume of a run before the first look: they have read its row."""
+
 
 class RemoteRuns:
     """Looks once per poll, and whenever a hint says that a run has changed. One look at a time."""
@@ -88,8 +91,7 @@ class RemoteRuns:
     def _report(self, progress: Progress, topics: Sequence[Topic]) -> None:
         """Wake the callers that wait for the run, if it has changed since the last look."""
         run, watchers = progress.run, self._context.watchers
-        state = run.parked, run.damage, run.status
-        found = *state, run.seq, progress.chunks
+        found = run.parked, run.damage, run.status, run.seq, progress.chunks
         seen = self._seen.get(run.run_id)
         if seen == found:
             return
@@ -98,7 +100,7 @@ class RemoteRuns:
             watchers.wake_followers(topic)
         if run.status in TERMINAL and run.parked is None:
             watchers.wake_waiting(run.run_id, _ending(progress))
-        elif seen is None or seen[:3] != state:
+        elif (seen or UNPARKED)[:2] != found[:2]:
             watchers.wake_waiting(run.run_id, None)
 
 

@@ -41,6 +41,7 @@ class PostgresHints:
         self._host = host
         self._on_hint = on_hint
         self._connection: Connection | None = None
+        self._sending = asyncio.Lock()
         self._lost = asyncio.Event()
         self._can_listen = True
         self._task: asyncio.Task[None] | None = None
@@ -54,16 +55,18 @@ class PostgresHints:
         self._task = asyncio.get_running_loop().create_task(self._stay_connected())
 
     async def send(self, to: HostId | None, data: bytes) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        try:
-            channel = TO_ALL if to is None else _channel(to)
-            await connection.execute(_SQL["notify"], channel, data.decode(), timeout=SEND_LIMIT_S)
-        except FAILURES as error:
-            if connection is self._connection:
-                self._drop()
-                self._note_lost(error)
+        async with self._sending:
+            connection = self._connection
+            if connection is None:
+                return
+            try:
+                channel = TO_ALL if to is None else _channel(to)
+                text = data.decode()
+                await connection.execute(_SQL["notify"], channel, text, timeout=SEND_LIMIT_S)
+            except FAILURES as error:
+                if connection is self._connection:
+                    self._drop()
+                    self._note_lost(error)
 
     async def rename(self, host: HostId) -> None:
         self._host = host
@@ -117,9 +120,8 @@ class PostgresHints:
             await connection.remove_listener(channel, self._arrived)
 
     async def _hears_itself(self, connection: Connection) -> bool:
-        """Whether notifications arrive. Without a pooler the server's process is the one announced on connecting."""
-        process = await connection.fetchval("SELECT pg_backend_pid()")
-        if process == connection.get_server_pid():
+        """Whether notifications arrive, by one to itself if there is a pooler."""
+        if await self._is_direct(connection):
             return True
         self._echo = asyncio.get_running_loop().create_future()
         try:
@@ -130,6 +132,11 @@ class PostgresHints:
         finally:
             self._echo = None
         return True
+
+    async def _is_direct(self, connection: Connection) -> bool:
+        """Whether there is no pooler: then the server's process is the one announced on connecting."""
+        process = await connection.fetchval("SELECT pg_backend_pid()")
+        return bool(process == connection.get_server_pid())
 
     def _arrived(self, _connection: Any, _process: int, _channel: str, payload: Any) -> None:
         if payload:
