@@ -27,6 +27,8 @@ LONG = {
     "202 whose output fails: worker, second response": "202 whose output fails: worker",
     "202 whose output fails: in a loop, which is left": "202 whose condition fails: hook",
     "202 whose output fails: in a loop, which turns": "202 whose condition fails: hook",
+    "202 whose output fails: worker in a spread": "202 whose output fails: worker in a spread, no edge",
+    "202 to hooks in a spread that are not said to be pending": "202 to a hook that is not said to be pending",
     "202 whose output fails: hook in a spread": "202 whose output fails: hook in a spread, no edge",
 }
 """Cases with very many schedules step by step, and for each a smaller one with the same kind of activity. `make test`
