@@ -205,7 +205,7 @@ async def test_a_reader_in_the_same_process_is_woken_by_an_append(
         async for item in run.stream("tokens", of=int):
             assert isinstance(item, Chunk)
             read.put_nowait(item.value)
-        assert await run.result() is None
+        await run.result()
 
 
 async def test_completed_only_yields_chunks_after_their_step_completed(
