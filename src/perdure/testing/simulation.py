@@ -79,8 +79,9 @@ class Simulation:
         self.writing: set[asyncio.Task[None]] = set()
 
     def moment(self) -> tuple[int, ...] | None:
-        """Equal at two times between which nothing has changed but the memory of hosts. `None` if something changes now:
-        a write is under way, or an attempt is executing.
+        """Equal at two times if only the memory of hosts has changed in between.
+
+        `None` while anything else may change: while a write is under way or an attempt executes.
         """
         if self.writing or any(host.executor.is_executing for host in self.started_hosts):
             return None
