@@ -38,7 +38,7 @@ class FrontEnd(Host):
             )
         await self.membership.set_clock()
         await self.dispatcher.catalogue.refresh()
-        await self.hints.open()
+        await self.hints.open(self._make_hint_channel())
         self.context.spawn(self._look_for_ever())
 
     def _make_transactions(self) -> Transactions:

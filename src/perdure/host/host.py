@@ -31,6 +31,7 @@ from perdure.host.tasks.published import Publisher
 from perdure.host.tasks.queues import QueueWorker
 from perdure.host.tasks.streams import StreamWriter
 from perdure.host.transactions.steps import Transactions
+from perdure.store.hints import HintChannel
 from perdure.store.process import OwnProcess, never_free_in_child
 from perdure.store.rows.hosts import HostSnapshot
 from perdure.store.store import Store
@@ -101,6 +102,9 @@ class Host:
 
     def _make_hints(self) -> Hints:
         return Hints(self.context, self)
+
+    def _make_hint_channel(self) -> HintChannel | None:
+        return self.context.store.hint_channel(self.context.host_id, self.hints.receive)
 
     # What the parts report
 
@@ -219,7 +223,7 @@ class Host:
         """Register, poll once, then poll in the background. Runs of dead hosts are taken over in the background."""
         await self.dispatcher.catalogue.refresh()
         await self.membership.join()
-        await self.hints.open()
+        await self.hints.open(self._make_hint_channel())
         await self.poller.serve()
         self.poller.start()
 

@@ -5,7 +5,9 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core.errors import IllegalAppend, LedgerError, ReadinessOverflow
+from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId, RunId
+from perdure.host.cluster.hints import Hints
 from perdure.host.host import POLL_MS, Host
 from perdure.host.runs.cache import RunCache
 from perdure.host.settings import Settings
@@ -13,6 +15,7 @@ from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.streams import StreamWriter
 from perdure.testing.crashing_store import CrashingStore
 from perdure.testing.host_parts import FaultyRunCache, WatchedExecutor
+from perdure.testing.simulated_hints import SimulatedHints
 from perdure.testing.skewed_clocks import sources_of
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ class ExploredHost(Host):
         self._simulation = simulation
         self.host_id = host_id
         self._idle_polls_left = MAX_IDLE_POLLS
+        self._must_poll = False
+        """Whether a hint has arrived since the last poll."""
         self.victims: set[HostId] = set()
         """Living hosts that this one takes for dead. It takes over their runs, also those that they still create."""
         self.crashing_store = CrashingStore(simulation, host_id)
@@ -51,6 +56,19 @@ class ExploredHost(Host):
 
     def _make_cache(self, settings: Settings) -> RunCache:
         return FaultyRunCache(self._simulation, settings.warm_runs)
+
+    def _make_hints(self) -> Hints:
+        return Hints(self.context, self, assumes_hosts=self._simulation.hints is not None)
+
+    def _make_hint_channel(self) -> SimulatedHints | None:
+        exchange = self._simulation.hints
+        if exchange is None:
+            return None
+        return SimulatedHints(exchange, self.host_id, self.hints.receive)
+
+    def hint_arrived(self, hint: Hint) -> None:
+        super().hint_arrived(hint)
+        self._must_poll = self._must_poll or hint.look or hint.messages or bool(hint.queues)
 
     def failed(self, error: BaseException) -> None:
         self._simulation.violations.append(f"the host failed: {error!r}")
@@ -95,6 +113,7 @@ class ExploredHost(Host):
     async def live(self) -> None:
         """Advance every run until all are over, or until the host dies."""
         try:
+            await self.survive(self.hints.open(self._make_hint_channel()))
             while self._simulation.open and not self.is_dead:
                 await self.survive(self._move())
             if not self.is_dead:
@@ -113,8 +132,8 @@ class ExploredHost(Host):
             runs = await self.context.store.take_over(dead, self.host_id, 1000)
             self._simulation.dead.discard(dead)
             await self.dispatcher.resume(runs)
-        if self._simulation.script.must_poll:
-            self._simulation.script.must_poll = False
+        if self._simulation.script.must_poll or self._must_poll:
+            self._simulation.script.must_poll = self._must_poll = False
             await self.poller.poll()
         if tasks := self.tasks:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

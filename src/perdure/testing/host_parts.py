@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.ids import HostId
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
+from perdure.host.cluster.hints import Hints
 from perdure.host.context import HostContext
 from perdure.host.host import Host
 from perdure.host.runs.cache import RunCache
@@ -16,6 +17,7 @@ from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.published import Publisher
 from perdure.host.tasks.streams import StreamWriter
 from perdure.host.tasks.threads import Threads
+from perdure.testing.simulated_hints import HintExchange, SimulatedHints
 from perdure.testing.skewed_clocks import SenderSources, SenderStore
 
 if TYPE_CHECKING:
@@ -92,3 +94,11 @@ class OutsideHost(Host):
         if simulation.clocks_differ:
             store, sources = SenderStore(simulation), SenderSources(simulation)
         super().__init__(store, HostId("outside"), simulation.codec, sources, simulation.settings)
+
+    def _make_hints(self) -> Hints:
+        return Hints(self.context, self, assumes_hosts=True)
+
+    async def open_hints(self, exchange: HintExchange) -> None:
+        """Send hints of what it sends, as an engine in another process does."""
+        channel = SimulatedHints(exchange, self.context.host_id, self.hints.receive)
+        await self.hints.open(channel)

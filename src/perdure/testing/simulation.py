@@ -18,8 +18,17 @@ from perdure.testing.explorer import VirtualSources
 from perdure.testing.graphs import GraphChecker, ReplayCache
 from perdure.testing.schedule import Chooser
 from perdure.testing.script import Script, awaits_signal
+from perdure.testing.simulated_hints import HintExchange
 from perdure.testing.streams import StreamFollowers
 from perdure.testing.transactions import Bundles, Commit
+
+WRONG_CLOCKS = "wrong clocks"
+"""A mode that is used only if it is named: the clocks of hosts and senders differ, hosts receive messages in the order
+of the store, and the owner of the run may send some of them itself."""
+
+HINTED = "hinted"
+"""A mode that is used only if it is named: hosts and the script's sender give each other hints, each of which may be
+lost, late or doubled."""
 
 
 class Simulation:
@@ -37,25 +46,23 @@ class Simulation:
         script: Script,
         replays: ReplayCache,
         *,
-        clocks_differ: bool = False,
+        mode: str = "",
     ) -> None:
         self.store = store
         self.script = script
         self.settings = settings
         self.queues = queues
         self.sources = VirtualSources()
-        self.clocks_differ = clocks_differ
+        self.clocks_differ = mode == WRONG_CLOCKS
+        self.hints = HintExchange(chooser.choose) if mode == HINTED else None
+        """Where hosts and the sender outside give each other hints, if they do."""
         self.started_hosts: list[ExploredHost] = []
         """All hosts in the order of their start; some of them are dead."""
         self.codec: Codec = reading_old_shapes(JsonCodec())
         self._chooser = chooser
         self.choose = chooser.choose
-        self.commits = 0
-        self.calls = 0
-        """Calls of hosts to the store, other than commits."""
-        self.attempts = 0
-        """Attempts that hosts have begun."""
-        self.waits = 0
+        self.commits = self.calls = self.attempts = self.waits = 0
+        """Commits, other calls of hosts to the store, attempts that hosts have begun, and waits of runs."""
         self.may_lose_runs = False
         """Whether a host can lose its runs to another now: at most once, and only after the run has started."""
         self.intents: Counter[tuple[RunId, StepId]] = Counter()

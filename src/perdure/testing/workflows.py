@@ -28,7 +28,7 @@ from perdure.testing.graphs import JournalCounts, ReplayCache, differences
 from perdure.testing.host_parts import OutsideHost
 from perdure.testing.schedule import Chooser, Schedules
 from perdure.testing.script import After, Script, ScriptFunction
-from perdure.testing.simulation import Simulation
+from perdure.testing.simulation import HINTED, WRONG_CLOCKS, Simulation
 from perdure.testing.streams import Streamed, streamed
 from perdure.testing.user_tables import Tables
 
@@ -37,10 +37,6 @@ MODES: dict[str, Settings] = {
     "always replayed": Settings(warm_runs=0, probation=0),
     "stepwise": Settings(stepwise=True, probation=0),
 }
-
-WRONG_CLOCKS = "wrong clocks"
-"""A mode that is used only if it is named: the clocks of hosts and senders differ, hosts receive messages in the order
-of the store, and the owner of the run may send some of them itself."""
 
 LONGEST_S = 20.0
 """Real time after which a schedule counts as stuck, in seconds."""
@@ -89,6 +85,8 @@ async def run_once(simulation: Simulation, call: ProgramCall[Any]) -> Ended:
     call.use()
     start = RunStart(program, simulation.codec.encode(call.arguments), key="explored")
     sender = OutsideHost(simulation)
+    if simulation.hints is not None:
+        await sender.open_hints(simulation.hints)
     run_id: RunId | None = None
     while run_id is None:
         host = simulation.new_host()
@@ -194,7 +192,8 @@ async def explore_workflow(
 
     `script` acts on the run from outside, through its handle: once it has started, or `After` a number of commits.
     `queues` are the queues of its tasks. `modes` are ways to run it: "warm", "always replayed", "stepwise", and, only
-    if named, "wrong clocks", where the clocks of hosts and senders differ. `open_store` opens the store of each
+    if named, "wrong clocks", where the clocks of hosts and senders differ, and "hinted", where hosts and senders give
+    each other hints, of which some are lost, late or doubled. `open_store` opens the store of each
     schedule; `Tables` opens one with your own tables.
 
     The run must complete. If it must end otherwise, pass "failed" or "cancelled" as `check`, or a function that asserts
@@ -208,14 +207,14 @@ async def explore_workflow(
     replays = ReplayCache()
     total = Exploration(0, 0, frozenset())
     for mode in modes:
-        settings = MODES["warm" if mode == WRONG_CLOCKS else mode]
+        settings = MODES["warm" if mode in (WRONG_CLOCKS, HINTED) else mode]
         for chooser in Schedules(max_faults, is_strict=is_strict):
             violations: list[str] = []
             try:
                 async with open_store() as store:
                     simulation = Simulation(
                         *(store, chooser, settings, tuple(queues), Script(script), replays),
-                        clocks_differ=mode == WRONG_CLOCKS,
+                        mode=mode,
                     )
                     violations = simulation.violations
                     async with _time_limit(simulation):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from perdure.testing.workflows import WRONG_CLOCKS, explore_workflow
+from perdure.testing.simulation import WRONG_CLOCKS
+from perdure.testing.workflows import explore_workflow
 from tests.engine.catching import Record, catching
 from tests.engine.workflow.clock_bugs import BUGS
 from tests.engine.workflow.clocks import hearing, speak

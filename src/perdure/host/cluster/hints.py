@@ -62,12 +62,11 @@ class Hints:
         self._is_scheduled = False
         self._sending: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Begin to receive, and announce this process."""
-        context = self._context
-        self._channel = context.store.hint_channel(context.host_id, self._receive)
-        if self._channel is not None:
-            await self._channel.open()
+    async def open(self, channel: HintChannel | None) -> None:
+        """Begin to receive, and announce this process. `channel` passes what arrives to `receive`."""
+        self._channel = channel
+        if channel is not None:
+            await channel.open()
             self._to_all.look = True
             await self.flush()
 
@@ -226,7 +225,7 @@ class Hints:
 
     # Receiving
 
-    def _receive(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         if self._channel is None:
             return
         hint = decode_hint(data)
