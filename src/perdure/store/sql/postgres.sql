@@ -560,7 +560,8 @@ ORDER BY m.arrival, m.guid LIMIT $3
 SELECT m.due_at_ms
 FROM perdure.message AS m
 WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $2::bigint)
-  AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
+              AND (run.parked IS NULL OR m.kind = 'cancel')
        FROM perdure.run AS run WHERE run.id = m.run_id)
 ORDER BY m.due_at_ms LIMIT 1
 
@@ -738,7 +739,8 @@ EXISTS (SELECT 1 FROM perdure.run AS run
 (SELECT m.due_at_ms
  FROM perdure.message AS m
  WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $4::bigint)
-   AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
+   AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
+               AND (run.parked IS NULL OR m.kind = 'cancel')
         FROM perdure.run AS run WHERE run.id = m.run_id)
  ORDER BY m.due_at_ms LIMIT 1),
 (WITH RECURSIVE level (queue, priority) AS (

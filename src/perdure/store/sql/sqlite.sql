@@ -378,7 +378,8 @@ ORDER BY m.arrival, m.guid LIMIT :limit
 -- When the next message is due that `select_due_messages` will find, up to a time: beyond it lie other hosts' too.
 SELECT m.due_at_ms
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
-WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms AND (run.owner = :owner OR run.owner IS NULL)
+WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
+  AND (run.owner = :owner OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
   AND (run.parked IS NULL OR m.kind = 'cancel')
 ORDER BY m.due_at_ms LIMIT 1
 
@@ -490,7 +491,8 @@ EXISTS (SELECT 1 FROM perdure_run WHERE owner IS NULL AND closed_at_ms IS NULL
           AND program IN (SELECT value FROM json_each(:programs))),
 (SELECT m.due_at_ms
  FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
- WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms AND (run.owner = :host OR run.owner IS NULL)
+ WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
+   AND (run.owner = :host OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
    AND (run.parked IS NULL OR m.kind = 'cancel')
  ORDER BY m.due_at_ms LIMIT 1),
 (WITH RECURSIVE level (queue, priority) AS (
