@@ -33,7 +33,7 @@ BENCH_CANDIDATES := /usr/bin/python3 $(CANDIDATES)
 
 # Restate's server comes from npm. Without npm its part of the benchmarks is left out, and the report says so.
 # Nothing that a package would execute when it is installed is executed.
-NPM := $(shell command -v npm)
+NPM := $(shell command -v npm 2>/dev/null)
 NPM_FLAGS := --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 
 # The site builder has an environment of its own, so that its requirements never mix with Perdure's.
