@@ -77,13 +77,22 @@ async def worker(url: str, waiting: int = 0) -> AsyncIterator[None]:
         if await process.stdout.readline() != READY.encode():
             raise SystemExit(f"the worker ended by itself, with status {await process.wait()}")
         yield
-        process.stdin.close()
+    finally:
+        await end(process, process.stdin)
+
+
+async def end(process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter) -> None:
+    """Let the worker close its engine. One that is too slow is killed, and the report's reader sees that it was."""
+    stdin.close()
+    try:
         async with asyncio.timeout(END_TIMEOUT_S):
             await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    except TimeoutError:
+        sys.stderr.write(
+            f"the worker closes its engine for more than {END_TIMEOUT_S:.0f} s: killed\n"
+        )
+        process.kill()
+        await process.wait()
 
 
 async def serve(url: str, waiting: int) -> None:
