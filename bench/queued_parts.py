@@ -11,7 +11,7 @@ STEPS = 10
 FAN_OUT = 10_000
 
 DBOS_RUNS = 100
-"""Fewer than ours: more of them at once made DBOS no faster, and 500 take minutes."""
+"""Fewer than ours: 500 take minutes."""
 
 OF_LOCAL = 0.25
 TIMES_DBOS = 20.0
