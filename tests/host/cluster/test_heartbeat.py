@@ -10,7 +10,7 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.ids import Guid, HostId, RunId, StepId
 from perdure.core.messages import Work
 from perdure.host.clock import HostSources, elapsed_ms
-from perdure.host.cluster.heartbeat import Heartbeat
+from perdure.host.cluster.heartbeat import MAX_SKIPPED, NEVER_MS, Heartbeat
 from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.leases import Renewal
 from perdure.store.rows.hosts import HostScope, HostSnapshot
@@ -26,11 +26,13 @@ class ScriptedConnection:
     def __init__(self, *answers: Exception | HostSnapshot | None) -> None:
         self._answers = list(answers)
         self.is_closed = False
+        self.horizons: list[int] = []
         self.renewals: list[Exception | None] = []
         self.renewed: list[int] = []
 
     def beat(self, scope: HostScope, limit_s: float) -> HostSnapshot | None:
-        assert (scope, limit_s) == (SCOPE, 1)
+        assert (scope.host, limit_s) == (SCOPE.host, 1)
+        self.horizons.append(scope.until_ms)
         answer = self._answers.pop(0) if self._answers else NOTHING
         if isinstance(answer, Exception):
             raise answer
@@ -93,6 +95,19 @@ def test_heartbeat_survives_every_error_and_logs_an_outage_once(
     said = [record.getMessage().partition(":")[0] for record in caplog.records]
     first = ["a heartbeat failed to reach the store; the host tries again", "a heartbeat failed"]
     assert said[:3] == [*first, "heartbeats arrive again"]
+
+
+def test_beats_leave_out_the_messages_after_an_expensive_look() -> None:
+    class Slow(ScriptedConnection):
+        def beat(self, scope: HostScope, limit_s: float) -> HostSnapshot | None:
+            if scope.until_ms == SCOPE.until_ms:
+                time.sleep(0.05)
+            return super().beat(scope, limit_s)
+
+    connection = Slow()
+    beat_until(connection, 12)
+    look, skip = SCOPE.until_ms, NEVER_MS
+    assert connection.horizons[:12] == [look, *[skip] * MAX_SKIPPED, look, skip]
 
 
 def test_heartbeat_can_end_before_its_first_beat() -> None:

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from threading import Event, Thread
 
+import msgspec
+
 from perdure.core.errors import StoreError
 from perdure.core.ids import HostId
 from perdure.host.clock import elapsed_ms
@@ -11,6 +13,15 @@ from perdure.host.tasks.leases import Renewal
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot
 
 log = logging.getLogger("perdure.host")
+
+NEVER_MS = -1
+"""No message is due until then."""
+
+BUDGET = 100
+"""A look at messages may take one part in so many of the time."""
+
+MAX_SKIPPED = 9
+"""Beats in a row that leave out the messages: hosts look further ahead than that, so timers are not late."""
 
 OnBeat = Callable[[HostId, HostSnapshot | None, int], None]
 """Called in the heartbeat thread for each beat: the host, the snapshot (`None`: no row), and the start time."""
@@ -38,6 +49,8 @@ class Heartbeat:
         self._interval_ms = round(interval_s * 1000)
         self._limit_s = limit_s
         self._renewal = renewal
+        self._beats_until_look = 0
+        """Beats that leave out the messages: a look at these was expensive."""
         self._ended = Event()
         self._has_arrived = True
         self._thread = Thread(target=self._run, name="perdure-heartbeat", daemon=True)
@@ -78,10 +91,27 @@ class Heartbeat:
         except Exception:  # the thread must survive: without heartbeats the host is considered dead
             log.exception("leases could not be renewed; the host tries again")
 
+    def _within_budget(self, scope: HostScope) -> HostScope:
+        """The scope, without any message if the last look at messages was expensive.
+
+        With tens of thousands of pending messages that no host can deliver, an idle host would be busy reading them.
+        """
+        if not self._beats_until_look:
+            return scope
+        return msgspec.structs.replace(scope, until_ms=NEVER_MS)
+
+    def _note_cost(self, took_ms: int) -> None:
+        if self._beats_until_look:
+            self._beats_until_look -= 1
+        else:
+            self._beats_until_look = min(MAX_SKIPPED, took_ms * BUDGET // self._interval_ms)
+
     def _beat(self, began_ms: int) -> None:
         try:
             scope = self._scope()
-            self._on_beat(scope.host, self._connection.beat(scope, self._limit_s), began_ms)
+            snapshot = self._connection.beat(self._within_budget(scope), self._limit_s)
+            self._note_cost(elapsed_ms() - began_ms)
+            self._on_beat(scope.host, snapshot, began_ms)
         except StoreError as error:
             if self._has_arrived:
                 log.warning(

@@ -10,7 +10,7 @@ from perdure.core.errors import SchemaTooNew, StoreClosed, StoreError
 from perdure.core.ids import HostId
 from perdure.host.backoff import Backoff
 from perdure.host.clock import elapsed_ms, steady_ms
-from perdure.host.cluster.heartbeat import Heartbeat
+from perdure.host.cluster.heartbeat import MAX_SKIPPED, Heartbeat
 from perdure.host.cluster.identity import new_host, retire
 from perdure.host.cluster.loop_watch import LoopWatch
 from perdure.host.cluster.takeover import Takeover
@@ -27,7 +27,7 @@ MAX_SKEW_MS = 1000
 """How far a machine's clock may differ from the store's without a warning."""
 
 HORIZON_MS = 5_000
-"""How far ahead a host looks for due messages and work: beyond its next poll, but not through all timers."""
+"""How far ahead a host looks for due messages and work: beyond its next look, but not through all timers."""
 
 
 class MembershipOwner(Protocol):
@@ -62,7 +62,7 @@ class Membership:
         self._owner = owner
         settings = self._settings = dispatcher.context.settings
         self._stale_after_ms = round(settings.stale_after * 1000)
-        self._horizon_ms = HORIZON_MS + round(2000 * settings.heartbeat)
+        self._horizon_ms = HORIZON_MS + round((MAX_SKIPPED + 2) * 1000 * settings.heartbeat)
         self._loop = asyncio.get_running_loop()
         self._is_skewed = False
         self._heartbeat: Heartbeat | None = None
