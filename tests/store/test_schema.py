@@ -205,7 +205,7 @@ async def test_the_migration_to_entries_in_commit_order_keeps_all_entries(
         "ALTER TABLE perdure_event RENAME TO newer;"
         + cut(migrations("sqlite")[0], "CREATE TABLE perdure_event", ";")
         + "INSERT INTO perdure_event SELECT * FROM newer; DROP TABLE newer;"
-        + "DROP INDEX perdure_run_key; ALTER TABLE perdure_run DROP COLUMN replaced_by;"
+        + "DROP INDEX perdure_run_unowned; DROP INDEX perdure_run_key; ALTER TABLE perdure_run DROP COLUMN replaced_by;"
         + cut(migrations("sqlite")[0], "CREATE UNIQUE INDEX perdure_run_key", ";")
         + "DROP INDEX perdure_message_order; UPDATE perdure_meta SET value = '8'"
     )

@@ -97,6 +97,8 @@ CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key holds it.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
+-- For which programs there are runs without an owner.
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided

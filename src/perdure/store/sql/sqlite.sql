@@ -487,7 +487,7 @@ SELECT
     FROM found WHERE host IS NOT NULL
  )
  SELECT json_group_array(host) FROM found WHERE host IS NOT NULL),
-EXISTS (SELECT 1 FROM perdure_run WHERE owner IS NULL AND closed_at_ms IS NULL
+EXISTS (SELECT 1 FROM perdure_run INDEXED BY perdure_run_unowned WHERE owner IS NULL AND closed_at_ms IS NULL
           AND program IN (SELECT value FROM json_each(:programs))),
 (SELECT m.due_at_ms
  FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id

@@ -89,6 +89,8 @@ CREATE INDEX perdure_run_chain ON perdure_run (chain, id) WHERE chain IS NOT NUL
 -- One run per start key holds it.
 CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
+-- For which programs there are runs without an owner.
+CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
