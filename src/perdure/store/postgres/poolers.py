@@ -35,10 +35,11 @@ async def require_own_session(address: "Address", connection: "asyncpg.Connectio
         async with asyncio.timeout(LIMIT_S):
             await _use_from_another_session(address, connection)
     except MIXED_UP as error:
+        reason = str(error).partition("\n")[0]  # the driver appends a page of advice
         raise StoreUnavailable(
-            f"{address.name} is behind a pooler that shares sessions and loses prepared statements ({error})",
-            "use pool_mode=session, or connect to the server directly; pgbouncer from 1.21 on keeps prepared "
-            "statements if max_prepared_statements is above 0",
+            f"{address.name} is behind a pooler that shares sessions and loses prepared statements ({reason})",
+            "append ?statement_cache_size=0 to the URL, which costs time in each statement; or use pool_mode=session, or "
+            "pgbouncer 1.21 or newer with max_prepared_statements above 0, or connect to the server directly",
         ) from error
     except TimeoutError:
         # A pooler with a single session: the check can't decide.
