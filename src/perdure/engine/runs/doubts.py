@@ -141,9 +141,7 @@ def journal_reported_doubts(
         machine.feed(doubt_entry(promise.step, count, resolution))
 
 
-def _note_doubt(
-    machine: RunMachine, promise: DurablePromise, attempt: int, doubt: Doubt
-) -> None:
+def _note_doubt(machine: RunMachine, promise: DurablePromise, attempt: int, doubt: Doubt) -> None:
     total, resolution, queue = doubt.total, doubt.resolution, promise.task.queue
     machine.log_notes.append(
         StepDoubted(promise.step, promise.name, attempt, total, resolution, queue)
