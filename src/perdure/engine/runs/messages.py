@@ -164,7 +164,7 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
     )
     if doubts:
         # Before the attempt's start: the doubts are about earlier claims, not about this outcome.
-        journal_reported_doubts(warm, promise, doubts)
+        journal_reported_doubts(warm, promise, attempt, doubts)
     if not is_begun:
         machine.feed(e.InvokeStarted(step, attempt))
     acknowledge = Acknowledge(message.guid)
