@@ -46,8 +46,7 @@ async def survive(work: Coroutine[Any, Any, T], death: asyncio.Future[None]) -> 
 
 async def start_by_front_end(simulation: "Simulation", start: RunStart) -> RunId | None:
     """Start the run through a front end of its own; `None` if that dies. Raises `RunExists`."""
-    name = HostId(f"front-end-{simulation.front_ends + 1}")
-    simulation.front_ends += 1
+    name = HostId(f"front-end-{simulation.commits + 1}")
     crashing = CrashingStore(simulation, name)
     store: Any = crashing
     front = FrontEnd(store, name, simulation.codec, simulation.sources, simulation.settings)

@@ -55,9 +55,7 @@ class Simulation:
         self.settings = settings
         self.queues = queues
         self.sources = VirtualSources()
-        self.clocks_differ = variant.clocks_differ
-        self.explored_program = variant.explored_program
-        self.front_ends = 0
+        self.clocks_differ, self.explored_program = variant
         self.to_send_again: list[Bundle] = []
         """Messages that their senders will send again."""
         self.started_hosts: list[ExploredHost] = []
