@@ -17,7 +17,7 @@ from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.published import Publisher
 from perdure.host.tasks.streams import StreamWriter
 from perdure.host.tasks.threads import Threads
-from perdure.testing.simulated_hints import HintExchange, SimulatedHints
+from perdure.testing.simulated_hints import SimulatedHints, channel_in
 from perdure.testing.skewed_clocks import SenderSources, SenderStore
 
 if TYPE_CHECKING:
@@ -93,12 +93,15 @@ class OutsideHost(Host):
         sources: Sources = simulation.sources
         if simulation.clocks_differ:
             store, sources = SenderStore(simulation), SenderSources(simulation)
+        self._simulation = simulation
         super().__init__(store, HostId("outside"), simulation.codec, sources, simulation.settings)
 
     def _make_hints(self) -> Hints:
         return Hints(self.context, self, assumes_hosts=True)
 
-    async def open_hints(self, exchange: HintExchange) -> None:
-        """Send hints of what it sends, as an engine in another process does."""
-        channel = SimulatedHints(exchange, self.context.host_id, self.hints.receive)
-        await self.hints.open(channel)
+    def _make_hint_channel(self) -> SimulatedHints | None:
+        return channel_in(self._simulation, self.context.host_id, self.hints.receive)
+
+    async def open_hints(self) -> None:
+        """Send hints of what it sends, if the simulation has them, as an engine in another process does."""
+        await self.hints.open(self._make_hint_channel())

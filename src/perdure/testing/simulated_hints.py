@@ -1,9 +1,13 @@
 """Hints between the hosts of a simulation: each may be lost, late or doubled, or come when its host is dead."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from perdure.core.ids import HostId
 from perdure.store.hints import OnHint
+
+if TYPE_CHECKING:
+    from perdure.testing.simulation import Simulation
 
 FAULTS = ("arrives", "is lost", "arrives late", "arrives twice")
 
@@ -38,6 +42,13 @@ class HintExchange:
         for host, on_hint in list(self._receivers.items()):
             if to in (None, host):
                 on_hint(data)
+
+
+def channel_in(simulation: "Simulation", host: HostId, on_hint: OnHint) -> "SimulatedHints | None":
+    """The channel of a host; `None` if there are no hints in the simulation."""
+    if simulation.hints is None:
+        return None
+    return SimulatedHints(simulation.hints, host, on_hint)
 
 
 class SimulatedHints:

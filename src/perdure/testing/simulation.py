@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from perdure.authoring.upcaster import reading_old_shapes
 from perdure.core.codec import Codec, JsonCodec
@@ -22,13 +23,17 @@ from perdure.testing.simulated_hints import HintExchange
 from perdure.testing.streams import StreamFollowers
 from perdure.testing.transactions import Bundles, Commit
 
-WRONG_CLOCKS = "wrong clocks"
-"""A mode that is used only if it is named: the clocks of hosts and senders differ, hosts receive messages in the order
-of the store, and the owner of the run may send some of them itself."""
 
-HINTED = "hinted"
-"""A mode that is used only if it is named: hosts and the script's sender give each other hints, each of which may be
-lost, late or doubled."""
+class Variant(NamedTuple):
+    """What differs from the usual simulation."""
+
+    clocks_differ: bool = False
+    explored_program: str | None = None
+    """With this program, a front end starts the run, and a host may lack the program."""
+    has_hints: bool = False
+
+
+USUAL = Variant()
 
 
 class Simulation:
@@ -45,17 +50,18 @@ class Simulation:
         queues: Sequence[str],
         script: Script,
         replays: ReplayCache,
-        *,
-        mode: str = "",
+        variant: Variant = USUAL,
     ) -> None:
         self.store = store
         self.script = script
         self.settings = settings
         self.queues = queues
         self.sources = VirtualSources()
-        self.clocks_differ = mode == WRONG_CLOCKS
-        self.hints = HintExchange(chooser.choose) if mode == HINTED else None
+        self.clocks_differ, self.explored_program, has_hints = variant
+        self.hints = HintExchange(chooser.choose) if has_hints else None
         """Where hosts and the sender outside give each other hints, if they do."""
+        self.to_send_again: list[Bundle] = []
+        """Messages that their senders will send again."""
         self.started_hosts: list[ExploredHost] = []
         """All hosts in the order of their start; some of them are dead."""
         self.codec: Codec = reading_old_shapes(JsonCodec())

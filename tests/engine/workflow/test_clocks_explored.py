@@ -2,8 +2,7 @@
 
 import pytest
 
-from perdure.testing.simulation import WRONG_CLOCKS
-from perdure.testing.workflows import explore_workflow
+from perdure.testing.workflows import WRONG_CLOCKS, explore_workflow
 from tests.engine.catching import Record, catching
 from tests.engine.workflow.clock_bugs import BUGS
 from tests.engine.workflow.clocks import hearing, speak

@@ -5,8 +5,7 @@ import pytest
 import perdure
 from perdure import Handle, Signal, task, workflow
 from perdure.testing.script import After
-from perdure.testing.simulation import HINTED
-from perdure.testing.workflows import explore_workflow
+from perdure.testing.workflows import HINTED, explore_workflow
 from tests.engine.catching import Record
 
 go = Signal("go", int)
