@@ -238,8 +238,8 @@ async def explore_workflow(
 
     `script` acts on the run from outside, through its handle: once it has started, or `After` a number of commits.
     `queues` are the queues of its tasks. `modes` are ways to run it: "warm", "always replayed" and "stepwise"; only if
-    named also "wrong clocks", where the clocks of hosts and senders differ, "front ends", where an engine without a host
-    starts the run and sends to it, and "hinted", where hosts and senders give each other hints, of which some are lost,
+    named also "wrong clocks", where the clocks of hosts and senders differ, "front ends", where an engine that hosts no
+    run starts it and sends to it, and "hinted", where hosts and senders give each other hints, of which some are lost,
     late or doubled. `open_store` opens the store of each schedule; `Tables` opens one with your own tables.
 
     The run must complete. If it must end otherwise, pass "failed" or "cancelled" as `check`, or a function that asserts
