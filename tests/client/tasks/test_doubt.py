@@ -651,10 +651,10 @@ async def test_the_key_is_the_same_in_retries_doubts_and_claims_and_in_no_other_
 
 async def test_a_limit_of_no_doubts_fails_the_first(shared_url: str, world: World) -> None:
     @task
-    async def hanging_in_vain() -> None:
+    async def hanging_for_ever() -> None:
         await world.hang()
 
-    run = await crash_over(shared_url, hanging_in_vain, world.has_begun)
+    run = await crash_over(shared_url, hanging_for_ever, world.has_begun)
     async with opened(shared_url, Settings(max_doubts=0)) as engine:
         again = engine.handle(run.run_id)
         assert "was under way once" in await again.result(60)
