@@ -1,23 +1,11 @@
 """Opens a store behind pgbouncer, if that is installed."""
 
-import os
-import shutil
-import socket
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from urllib.parse import urlsplit
-
 import pytest
 
 from perdure import Engine, workflow
 from perdure.core.errors import StoreUnavailable
 from tests.client.engines import opened
-from tests.postgres_server import Account, _free_port
-
-PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+from tests.pgbouncer import PGBOUNCER, pooled
 
 pytestmark = [
     pytest.mark.postgres,
@@ -28,40 +16,6 @@ pytestmark = [
 @workflow(name="poolers.brief")
 async def brief(number: int) -> int:
     return number
-
-
-@contextmanager
-def pooled(url: str, mode: str) -> Iterator[str]:
-    """The address of the same database behind a pooler of its own."""
-    server, port, account = urlsplit(url), _free_port(), Account.for_servers()
-    root = Path(tempfile.mkdtemp(prefix="perdure-pooler-"))
-    (root / "users.txt").write_text('"perdure" ""\n')
-    (root / "pgbouncer.ini").write_text(
-        f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\n"
-        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-        f"auth_type = trust\nauth_file = {root}/users.txt\npool_mode = {mode}\n"
-        "max_client_conn = 200\ndefault_pool_size = 50\n"
-    )
-    account.own(root)
-    assert PGBOUNCER is not None
-    process = account.spawn(PGBOUNCER, root / "pgbouncer.ini", cwd=root, log=root / "log")
-    try:
-        _wait_for(port, root / "log")
-        yield f"postgresql://perdure@127.0.0.1:{port}{server.path}"
-    finally:
-        process.terminate()
-        process.wait(30)
-        shutil.rmtree(root, ignore_errors=True)
-
-
-def _wait_for(port: int, log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with socket.socket() as peer:
-            if peer.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.02)
-    pytest.fail(f"pgbouncer does not listen: {log.read_text()}")
 
 
 async def test_an_engine_works_behind_a_pooler_that_gives_each_connection_a_session(
