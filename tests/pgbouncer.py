@@ -20,8 +20,8 @@ START_TIMEOUT_S = 30.0
 
 
 @contextmanager
-def pooled(url: str, mode: str) -> Iterator[str]:
-    """The address of the same database behind a pooler of its own."""
+def pooled(url: str, mode: str, sessions: int = 50) -> Iterator[str]:
+    """The address of the same database behind a pooler of its own, with at most so many sessions at the server."""
     assert PGBOUNCER is not None
     server, port, account = urlsplit(url), _free_port(), Account.for_servers()
     root = Path(tempfile.mkdtemp(prefix="perdure-pooler-"))
@@ -30,7 +30,7 @@ def pooled(url: str, mode: str) -> Iterator[str]:
         f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\n"
         f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
         f"auth_type = trust\nauth_file = {root}/users.txt\npool_mode = {mode}\n"
-        "max_client_conn = 200\ndefault_pool_size = 50\n"
+        f"max_client_conn = 200\ndefault_pool_size = {sessions}\n"
     )
     account.own(root)
     process = account.spawn(PGBOUNCER, root / "pgbouncer.ini", cwd=root, log=root / "log")

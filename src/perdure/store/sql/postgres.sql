@@ -557,13 +557,17 @@ WHERE run_id = ANY ($1::text[]) ORDER BY run_id, seq
 SELECT run_id, account, balance FROM perdure.ledger WHERE run_id = ANY ($1::text[])
 
 -- name: select_step_messages
--- Messages that concern a step of these runs: timers, retries, results, and signals that matched a hook.
-SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure.message WHERE run_id = ANY ($1::text[]) AND step IS NOT NULL
+-- Messages that concern a step of these runs: timers, retries, results, and signals that matched a hook. A damaged row
+-- may have lost its step.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
+FROM perdure.message
+WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
 
 -- name: select_queued
--- Which steps of these runs are on which queues since when, which hosts have claimed them, and the GUIDs of their
--- results.
-SELECT run_id, step, guid, queue, available_at_ms, host FROM perdure.work WHERE run_id = ANY ($1::text[])
+-- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
+-- and the first bytes of their payloads: 8192 are reserved for the header.
+SELECT run_id, step, guid, queue, available_at_ms, host, substring(payload from 1 for 8192) FROM perdure.work
+WHERE run_id = ANY ($1::text[])
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event

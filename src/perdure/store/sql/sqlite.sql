@@ -327,14 +327,16 @@ WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY run_id, seq
 SELECT run_id, account, balance FROM perdure_ledger WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_step_messages
--- Messages that concern a step of these runs: timers, retries, results, and signals that matched a hook.
-SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure_message
-WHERE run_id IN (SELECT value FROM json_each(:ids)) AND step IS NOT NULL
+-- Messages that concern a step of these runs: timers, retries, results, and signals that matched a hook. A damaged row
+-- may have lost its step.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
 
 -- name: select_queued
--- Which steps of these runs are on which queues since when, which hosts have claimed them, and the GUIDs of their
--- results.
-SELECT run_id, step, guid, queue, available_at_ms, host FROM perdure_work WHERE run_id IN (SELECT value FROM json_each(:ids))
+-- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
+-- and the first bytes of their payloads: 8192 are reserved for the header.
+SELECT run_id, step, guid, queue, available_at_ms, host, substr(payload, 1, 8192) FROM perdure_work
+WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
