@@ -64,7 +64,7 @@ SOUND := $(shell [ -x $(RUN) ] && [ ! -e $(VENV)/.unfinished ] \
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.runtime-stamp ## a worker is killed with SIGKILL in the middle of a step; its run goes on
+demo: $(VENV)/.runtime-stamp ## a worker is killed with SIGKILL in the middle of a step; its run resumes
 	@$(VENV)/bin/perdure demo
 
 venv: $(VENV)/.dev-stamp ## make or refresh .venv with everything that development needs

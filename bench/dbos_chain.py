@@ -6,9 +6,9 @@ Runs in an environment of its own and imports nothing of ours. Prints figures as
   as `coroutines` in one event loop, or through a `queue`;
 - `latency`: one run after the other, each a plain call of its workflow.
 
-If not told, it takes what was found to be the fastest on each store (docs/performance.md; `python -m bench dbos` tries
-all of them again). With few threads only so many runs go on at a time, and the others wait for one at no cost. The
-file of SQLite is in WAL mode; all else is as DBOS has it.
+Without the last three arguments it uses the settings that were the fastest on each store (docs/performance.md;
+`python -m bench dbos` tries all of them again). With few threads only so many runs advance at a time, and the others
+wait for one at no cost. The file of SQLite is in WAL mode; all else is as DBOS has it.
 """
 
 import asyncio

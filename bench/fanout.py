@@ -1,7 +1,7 @@
 """One run that gathers many tasks and sums them up: `python -m bench.fanout URL TASKS` prints figures as JSON.
 
 It is compared with a floor that writes as many rows in as many commits. What those are is not assumed: the store is
-asked afterwards how many entries and accounts it has, and the commits are counted while the runs go on. Thus the
+asked afterwards how many entries and accounts it has, and the commits are counted while the runs advance. Thus the
 floor pays for each row once, although ours writes each account twice: when its step is scheduled, and when it ends.
 """
 

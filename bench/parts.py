@@ -254,7 +254,7 @@ def measure_recovery(bench: Bench, report: Report) -> None:
     runs = scaled(IN_FLIGHT)
     report.table(
         f"{runs:,} runs in flight, their process killed with -9; times from the next opening on; one measurement",
-        *("store", "serves", "first step", "last step", "all went on", "runs/s"),
+        *("store", "serves", "first step", "last step", "all resumed", "runs/s"),
     )
     for store in STORES:
         figures = bench.ours(store, "recovery", runs)
@@ -268,7 +268,7 @@ def measure_takeover(bench: Bench, report: Report) -> None:
     report.table(
         f"{runs:,} runs in flight on one host, and another one beside it; times from the kill, or the pause, on; "
         "one measurement",
-        *("store", "the host was", "first step", "last step", "all went on"),
+        *("store", "the host was", "first step", "last step", "all resumed"),
     )
     for store in STORES:
         for how in ("killed", "paused"):

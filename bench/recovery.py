@@ -101,13 +101,13 @@ async def measure(url: str, runs: int) -> dict[str, float]:
         await (await engine.start(be_served(0))).result()
         served = time.perf_counter()
         await bills.wait()
-    resumed, went_on = deliveries.moments, bills.moments
-    assert len(resumed) == len(went_on) == runs, "each step that was in doubt is begun once more"
+    resumed, continued = deliveries.moments, bills.moments
+    assert len(resumed) == len(continued) == runs, "each step that was in doubt is begun once more"
     return {
         "served_s": served - began,
         "first_s": resumed[0] - began,
         "last_s": resumed[-1] - began,
-        "over_s": went_on[-1] - began,
+        "over_s": continued[-1] - began,
     }
 
 

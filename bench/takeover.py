@@ -31,12 +31,12 @@ async def measure(url: str, runs: int, how: str) -> dict[str, float]:
         if how == "paused":
             victim.kill()
         await victim.wait()
-    resumed, went_on = deliveries.moments, bills.moments
-    assert len(resumed) == len(went_on) == runs, "each step that was in doubt is begun once more"
+    resumed, continued = deliveries.moments, bills.moments
+    assert len(resumed) == len(continued) == runs, "each step that was in doubt is begun once more"
     return {
         "first_s": resumed[0] - began,
         "last_s": resumed[-1] - began,
-        "over_s": went_on[-1] - began,
+        "over_s": continued[-1] - began,
     }
 
 

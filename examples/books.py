@@ -132,7 +132,7 @@ def kill_a_child(url: str) -> None:
     print(f"1. a child process started a run and was killed (exit {child.returncode})")
 
 
-async def go_on(path: Path) -> None:
+async def resume(path: Path) -> None:
     url = f"sqlite:///{path}"
     store = await open_store(url)
     run = await take_over_and_finish(store)
@@ -154,4 +154,4 @@ if __name__ == "__main__":
         asyncio.run(start_and_die(sys.argv[1]))
     with tempfile.TemporaryDirectory() as folder:
         kill_a_child(f"sqlite:///{folder}/orders.db")
-        asyncio.run(go_on(Path(folder, "orders.db")))
+        asyncio.run(resume(Path(folder, "orders.db")))

@@ -2,8 +2,8 @@
 
     python examples/checkout.py
 
-What was paid is given back whenever the order does not go through, whether a person says no, nobody
-says anything, or the carrier fails for good. The refund is a durable step like the others: kill the
+What was paid is given back whenever the order does not go through, whether a person refuses it, no
+person answers in time, or the carrier fails for good. The refund is a durable step like the others: kill the
 process before, between or after, start it again, and the run resumes.
 """
 

@@ -11,10 +11,15 @@ from typing import Protocol
 
 import asyncpg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.postgres_server import PostgresServer
 
 pytest.register_assert_rewrite("tests.chains", "tests.chaos.evidence", "tests.engine.exploring")
+
+# A generated test proves a property, however busy the machine is.
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 
 SERVER = pytest.StashKey[PostgresServer]()
 

@@ -416,7 +416,7 @@ def test_annotation_that_can_not_be_resolved_is_refused_by_its_place(place: str)
         pytest.param(Box, "'Plain' has no JSON form", id="in a struct"),
         pytest.param(Plain | None, "'Plain' has no JSON form", id="optional"),
         pytest.param(Plain | int, "custom type", id="union"),
-        pytest.param(Node | Item, "more than one", id="union that can't be told apart"),
+        pytest.param(Node | Item, "more than one", id="ambiguous union"),
         pytest.param(complex, "'complex' has no JSON form", id="complex"),
         pytest.param(Callable[[], int], "'Callable' has no JSON form", id="callable"),
         pytest.param(Annotated[Plain, "x"], "'Plain' has no JSON form", id="annotated"),

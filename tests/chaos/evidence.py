@@ -96,14 +96,14 @@ def assert_repeats_are_accounted_for(journal: Journal, lines: list[Line]) -> int
 
 
 class Takeover(NamedTuple):
-    """How long after a kill the first of its runs went on elsewhere, and the last."""
+    """How long after a kill the first of its runs continued on another host, and the last."""
 
     first_s: float
     last_s: float
 
 
 def takeovers(lines: list[Line], kills: list[Kill]) -> list[Takeover]:
-    """Told by the steps that owners execute themselves. A kill whose runs had no such step left tells nothing."""
+    """Measured by the steps that owners execute themselves. A kill whose runs had no such step left gives no figure."""
     found = []
     for kill in kills:
         resumed: dict[int, float] = {}

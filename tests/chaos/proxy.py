@@ -11,8 +11,8 @@ from typing import Self
 class Proxy:
     """Forwards connections to a port of this machine. A context manager, with a thread of its own.
 
-    While it is cut, nothing arrives, in either direction, and nobody is told. Mended, it delivers what it held back, or
-    has lost all connections.
+    While it is cut, no byte arrives in either direction, and neither end gets an error. When the cut is healed, the
+    proxy delivers the bytes that it held back, or has lost all connections.
     """
 
     def __init__(self, target: int, address: str = "127.0.0.1") -> None:

@@ -61,7 +61,7 @@ def split(hosts: Hosts, cut: Callable[[], None], mend: Callable[[], None]) -> st
         "nothing was left to do for the host that rejoins"
     )
     mend()
-    mended_at = time.monotonic_ns()
+    healed_at = time.monotonic_ns()
     # The one that was cut off has to finish everything.
     hosts.send(1, signal.SIGKILL)
     hosts.bury(1)
@@ -72,11 +72,11 @@ def split(hosts: Hosts, cut: Callable[[], None], mend: Callable[[], None]) -> st
     assert repeats > 0
     settled_at = cut_at + round(SETTLED_S * 1e9)
     theirs = [line for line in lines if line.pid == cut_off]
-    assert [line for line in theirs if settled_at < line.at_ns < mended_at] == []
-    assert any(line.at_ns > mended_at for line in theirs), "it did not rejoin"
+    assert [line for line in theirs if settled_at < line.at_ns < healed_at] == []
+    assert any(line.at_ns > healed_at for line in theirs), "it did not rejoin"
     return (
-        f"cut off for {(mended_at - cut_at) / 1e9:.1f} s, {RUNS} runs of {STEPS} steps: it began nothing meanwhile, "
-        f"its runs went on elsewhere after {(taken_at - cut_at) / 1e9:.1f} s, "
+        f"cut off for {(healed_at - cut_at) / 1e9:.1f} s, {RUNS} runs of {STEPS} steps: it began nothing meanwhile, "
+        f"its runs resumed elsewhere after {(taken_at - cut_at) / 1e9:.1f} s, "
         f"{journal.doubted.total()} steps in doubt, {repeats} of them had begun, none was complete"
     )
 

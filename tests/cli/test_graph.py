@@ -264,8 +264,8 @@ def test_new_graphs_of_a_file_are_deployed_beside_existing_ones(
     greet.write_text(f"{other}---\n{spelled}")
     said = graph("deploy", greet, *store)
     assert (said.code, said.err) == (0, "")
-    told = [line.partition(";")[0] for line in said.out.splitlines()]
-    assert told == ["other version 5: deployed", "greet version 1: deployed"]
+    reported = [line.partition(";")[0] for line in said.out.splitlines()]
+    assert reported == ["other version 5: deployed", "greet version 1: deployed"]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class Actor:
     def stop(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     async def kill(self) -> None:

@@ -171,7 +171,7 @@ async def test_participant_hangs(stage: Stage) -> None:
     lost = await b("start", "work")
     b.stop()
     assert await fails(a) == ("OperationFailed", f"participant 'b' (pid {b.pid}) crashed")
-    b.go_on()
+    b.resume()
     kind, _ = await fails(b)
     assert kind == "ParticipantFenced"
     data = await stage.ended(FAILED)

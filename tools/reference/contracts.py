@@ -84,12 +84,12 @@ def errors_page() -> str:
         " `remedy`. Classes marked with a star are exported by `perdure`; the others are in"
         " `perdure.core.errors`. The indentation shows which class derives from which."
     )
-    told = _in_tree()
+    described = _in_tree()
     rows = [
         (
             f"{'&nbsp;&nbsp;' * depth}`{kind.__name__}`{_star(kind)}",
             quoted(kind.code),
-            told.get(kind.__name__) or _first_line(kind),
+            described.get(kind.__name__) or _first_line(kind),
         )
         for depth, kind in _walk(errors.PerdureError, 0)
     ]

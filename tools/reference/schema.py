@@ -73,18 +73,23 @@ def _summaries(text: str) -> dict[str, str]:
 
 
 def _columns(comment: str, body: str) -> str:
-    told: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     current: list[str] = []
     for line in comment.splitlines():
         names = re.match(r"^-- ([a-z_]+(?:, [a-z_]+)*) +(.*)$", line)
         if names is not None and _are_columns(names[1], body):
             current = names[1].split(", ")
-            told |= dict.fromkeys(current, names[2])
+            meanings |= dict.fromkeys(current, names[2])
         else:
             for name in current:
-                told[name] += f" {line.removeprefix('--').strip()}"
+                meanings[name] += f" {line.removeprefix('--').strip()}"
     rows = [
-        (quoted(column[1]), quoted(column[2]), "" if column[3] else "yes", told.get(column[1], ""))
+        (
+            quoted(column[1]),
+            quoted(column[2]),
+            "" if column[3] else "yes",
+            meanings.get(column[1], ""),
+        )
         for column in COLUMN.finditer(body)
     ]
     return table(["column", "type", "null", "meaning"], rows)

@@ -165,7 +165,7 @@ class Store(GraphTables, Protocol):
     async def regain_work(
         self, host: HostId, claims: Sequence[Claim], lease_until_ms: int
     ) -> list[Claim]:
-        """Commits: this host holds claims again that were returned because it was taken for dead.
+        """Commits: this host holds claims again that were returned because it was considered dead.
 
         Skips tasks that another host has claimed since, unless that host returned them unstarted. Returns the claims
         that hold now.

@@ -178,7 +178,7 @@ def problems_of(add: Callable[[GraphBuilder], object]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("add", "told"),
+    ("add", "reported"),
     [
         (lambda b: b.hook("h", "topic", timeout=-3), "h.timeout: -3 seconds; use"),
         (lambda b: b.sleep("h", -3), "h.seconds: -3 seconds; use"),
@@ -187,10 +187,10 @@ def problems_of(add: Callable[[GraphBuilder], object]) -> list[str]:
     ],
 )
 def test_problems_use_the_names_of_the_builder(
-    add: Callable[[GraphBuilder], object], told: str
+    add: Callable[[GraphBuilder], object], reported: str
 ) -> None:
     (problem,) = problems_of(add)
-    assert problem.startswith(told)
+    assert problem.startswith(reported)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,8 @@ def test_durations_may_be_timedeltas(duration: timedelta, text: str, number: flo
 
 @pytest.mark.parametrize("timeout", ["30", True])
 def test_timeout_that_is_no_duration_is_reported(timeout: Any) -> None:
-    told = problems_of(lambda b: b.worker("w", "some_task", timeout=timeout))
-    assert told == [
+    reported = problems_of(lambda b: b.worker("w", "some_task", timeout=timeout))
+    assert reported == [
         f"w.timeout: {timeout!r} is not a number of seconds; pass a number, or a timedelta"
     ]
 
@@ -250,7 +250,7 @@ ENDLESS.append(ENDLESS)
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reported"),
     [
         (float("inf"), "the number inf has no form in an expression; use a finite number"),
         ([float("nan")], "the number nan has no form in an expression; use a finite number"),
@@ -266,9 +266,9 @@ ENDLESS.append(ENDLESS)
     ],
     ids=["inf", "nan", "timedelta", "set", "integer", "text", "doubled", "endless"],
 )
-def test_values_without_an_expression_are_reported(value: Any, told: str) -> None:
+def test_values_without_an_expression_are_reported(value: Any, reported: str) -> None:
     (argument,) = problems_of(lambda b: b.worker("w", "some_task", input={"n": value}))
-    assert argument.startswith(f"w.input.n: {told}")
+    assert argument.startswith(f"w.input.n: {reported}")
 
     def conditional(builder: GraphBuilder) -> None:
         builder.branch("way")
@@ -276,4 +276,4 @@ def test_values_without_an_expression_are_reported(value: Any, told: str) -> Non
         builder.edge("way", "out", when=value)
 
     (condition,) = problems_of(conditional)
-    assert condition.startswith(f"edge 0.when: {told}")
+    assert condition.startswith(f"edge 0.when: {reported}")

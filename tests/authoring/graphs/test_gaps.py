@@ -25,7 +25,7 @@ CLASH = "a.input.name: n is of type int, and 'name' is str; convert it, or pass 
 UNKNOWN = "b.output: there is no variable 'qq'; set it before, or add it to the graph's input"
 
 
-def told(text: str) -> list[str]:
+def reported(text: str) -> list[str]:
     """The problems of a document, without their places."""
     try:
         load_graph(text)
@@ -65,8 +65,8 @@ def activity(text: str) -> tuple[str, str]:
     ],
 )
 def test_unreadable_input_elsewhere_hides_no_problem(old: str, new: str, problem: str) -> None:
-    assert told(BASE) == [CLASH, UNKNOWN]
-    found = told(BASE.replace(old, new))
+    assert reported(BASE) == [CLASH, UNKNOWN]
+    found = reported(BASE.replace(old, new))
     (other,) = set(found) - {CLASH, UNKNOWN}
     assert other.startswith(problem)
     assert len(found) == 3
@@ -97,7 +97,7 @@ activities:
   behind: {{worker: gaps_greet, input: {{name: n}}}}
 transitions: [before -> early -> c -> late -> behind]
 """
-    found = told(text)
+    found = reported(text)
     assert [each for each in found if each.startswith(("before", "early", "late", "behind"))] == [
         "before.input.name: n is of type int, and 'name' is str; convert it, or pass another value",
         "early.assign.z: there is no variable 'x'; set it before, or add it to the graph's input",
@@ -120,11 +120,11 @@ activities:
   way: branch
 transitions: [start -> a, start -> w -> b -> way, {lost}]
 """
-    assert len(told(text)) == 1
+    assert len(reported(text)) == 1
 
 
 def test_unset_variable_is_reported_without_transitions() -> None:
-    found = told(BASE.replace("[a -> b]", "a -> b"))
+    found = reported(BASE.replace("[a -> b]", "a -> b"))
     lost = "transitions: this is a text; write a list, such as `- charge -> ship`"
     assert found == [CLASH, UNKNOWN, lost]
 
@@ -154,13 +154,13 @@ def test_unreadable_input_causes_no_further_problems(
         f"graph: g\ninput: {{n: int}}\nactivities: {{a: {activities}, b: {{worker: t}}}}\n"
         f"transitions: {transitions}\n"
     )
-    (found,) = told(text)
+    (found,) = reported(text)
     assert found.startswith(problem)
 
 
 def test_unreadable_activities_hide_problems_of_their_transitions() -> None:
     text = BASE.replace("activities:\n", "activities:\n  ? [c]\n  : branch\n")
-    found = told(text.replace("[a -> b]", "[a -> b -> c]"))
+    found = reported(text.replace("[a -> b]", "[a -> b -> c]"))
     assert [each for each in found if "'c'" in each] == []
     assert found[0] == "a list is no key; use a word as the key"
 
@@ -169,7 +169,7 @@ def test_edges_of_unreadable_nodes_are_checked() -> None:
     text = BASE.replace(
         "transitions: [a -> b]", "  lost: {hue: 1}\ntransitions:\n  - a -> lots -> b"
     )
-    found = told(f"{text}  - {{from: a, to: lost, when: mm, bind: e}}\n")
+    found = reported(f"{text}  - {{from: a, to: lost, when: mm, bind: e}}\n")
     assert [each for each in found if each.startswith("edge")] == [
         "edge 0: there is no node 'lots'; did you mean 'lost'?",
         "edge 1: there is no node 'lots'; did you mean 'lost'?",

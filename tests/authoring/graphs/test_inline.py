@@ -52,7 +52,7 @@ async def test_inline_values_equal_those_of_a_stored_run() -> None:
 
 async def test_failures_after_the_first_are_not_logged_as_unretrieved() -> None:
     complaints: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     with pytest.raises(ValueError, match="4"):
         await perdure.inline(inline_all_fail(4))
     gc.collect()

@@ -32,12 +32,12 @@ def said_by_comments(function: Any) -> list[tuple[int, str]]:
 def test_every_line_is_refused_with_a_remedy(function: Any) -> None:
     with pytest.raises(CannotCompile) as caught:
         compile_function(function, name="refused", version="")
-    told = [
+    reported = [
         (problem.where.line, f"{problem.what}; {problem.remedy}")
         for problem in caught.value.problems
         if problem.where is not None
     ]
-    assert told == said_by_comments(function)
+    assert reported == said_by_comments(function)
 
 
 def test_error_names_the_file_and_all_places() -> None:

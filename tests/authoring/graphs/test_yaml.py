@@ -242,8 +242,8 @@ def test_a_whole_number_that_is_too_long_is_refused(digits: int) -> None:
         f"graph: a\ninput: {{n: {{type: int, default: {number}}}}}\n"
         f"activities:\n  o: {{output: [-{number}]}}\n  w: {{worker: t, timeout: {number}}}\n"
     )
-    told = f"the number has {digits:,} digits; use at most 1,233"
-    assert refused(text) == [f"2:33: {told}", f"4:16: {told}", f"5:27: {told}"]
+    expected = f"the number has {digits:,} digits; use at most 1,233"
+    assert refused(text) == [f"2:33: {expected}", f"4:16: {expected}", f"5:27: {expected}"]
 
 
 def test_as_many_digits_as_fit_are_read() -> None:

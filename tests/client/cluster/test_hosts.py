@@ -258,7 +258,7 @@ async def test_a_living_host_elsewhere_is_left_alone(shared_url: str) -> None:
     assert len(begun) == 1
 
 
-# Taken for dead
+# Considered dead
 
 
 async def test_host_without_its_row_gets_a_new_id_and_keeps_its_remaining_runs(

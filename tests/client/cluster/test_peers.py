@@ -241,7 +241,7 @@ def test_paused_host_is_fenced_drops_its_runs_and_continues(
 def test_hosts_survive_their_database(
     private_postgres: PostgresServer, tmp_path: Path, immediate: bool
 ) -> None:
-    """Down for longer than a host may be silent: no host is taken for dead, and nothing is lost or fails."""
+    """Down for longer than a host may be silent: no host is considered dead, and nothing is lost or fails."""
     log, url = tmp_path / "log", private_postgres.url()
     with peers(url, log, "a", "b") as (first, second):
         assert first.ask("start", 0, RUNS) == "started"

@@ -93,7 +93,7 @@ async def owners(engine: Engine, runs: list[str]) -> set[Any]:
     return {(await store_of(engine).run(run_id)).owner for run_id in runs}
 
 
-async def go_on(engine: Engine, runs: list[str]) -> None:
+async def all_resume(engine: Engine, runs: list[str]) -> None:
     for run_id in runs:
         handle: Handle[Any] = engine.handle(run_id)
         await handle.signal(go, 1)
@@ -112,7 +112,7 @@ async def test_a_new_run_completes_while_the_takeover_is_held_back(
         await until(lambda: hold.held > 0)
         assert Probe(engine).host_id not in await owners(engine, runs)
         hold.released.set()
-        await go_on(engine, runs)
+        await all_resume(engine, runs)
 
 
 @pytest.mark.parametrize("closes", [False, True], ids=["killed", "closed"])
@@ -123,10 +123,10 @@ async def test_run_that_a_caller_reads_is_taken_over_first(
     first, *others = await leave_behind(shared_url, closes=closes)
     hold.released.clear()
     async with asyncio.timeout(60), opened(shared_url) as engine:
-        await go_on(engine, [first])
+        await all_resume(engine, [first])
         assert Probe(engine).host_id not in await owners(engine, others)
         hold.released.set()
-        await go_on(engine, others)
+        await all_resume(engine, others)
 
 
 async def test_a_signal_to_a_run_that_is_not_taken_up_yet_arrives_when_it_is(
@@ -212,7 +212,7 @@ async def test_a_host_that_dies_over_the_run_that_a_caller_asked_for_leaves_it_t
                 await asyncio.wait([asking])
         hold.released.set()
         async with opened(shared_url) as engine:
-            await go_on(engine, [run_id, other])
+            await all_resume(engine, [run_id, other])
             for each in (run_id, other):
                 assert len(await recorded(engine, engine.handle(each), e.InvokeStarted)) == 1
 
@@ -245,7 +245,7 @@ async def test_an_engine_closes_cleanly_in_the_middle_of_a_takeover(
         gc.collect()
         assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
         async with opened(shared_url) as engine:
-            await go_on(engine, runs)
+            await all_resume(engine, runs)
 
 
 @pytest.mark.parametrize(
@@ -265,5 +265,5 @@ async def test_a_takeover_that_fails_is_logged_and_tried_again(
         await until_store(are_all_taken)
         logged = [record for record in caplog.records if record.levelno >= logging.WARNING]
         assert any(str(failure) in (record.exc_text or record.getMessage()) for record in logged)
-        await go_on(engine, runs)
+        await all_resume(engine, runs)
         await assert_sound(engine)

@@ -62,7 +62,7 @@ async def test_an_answer_with_an_id_counts_once(engine: Engine) -> None:
     await run.respond("ask", "wait", code=202, id="first")
     await run.respond("ask", 42, id="last")
     assert await run.result(60) == 42
-    # Whoever did not hear that it arrived may send it again, though all is over.
+    # A client that got no acknowledgement may send it again, even after the run ended.
     await run.respond("ask", 42, id="last")
     assert len(await recorded(engine, run, e.SignalReceived)) == 2
 

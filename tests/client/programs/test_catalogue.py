@@ -290,8 +290,8 @@ async def test_run_of_an_unknown_graph_resumes_when_the_graph_is_deployed(
         await engine.deploy(model)
         await engine.send("go", "a")
 
-        async def goes_on() -> bool:
+        async def continues() -> bool:
             return await left.status() is RunStatus.COMPLETED
 
-        await until_store(goes_on)
+        await until_store(continues)
         assert await left.result(60) == 2

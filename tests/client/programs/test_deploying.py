@@ -197,9 +197,9 @@ async def test_invalid_graph_reports_all_problems_and_is_not_deployed(engine: En
     )
     with pytest.raises(GraphInvalid) as caught:
         await engine.deploy(wrong)
-    told = str(caught.value)
-    assert "'y'" in told or "`y`" in told
-    assert "summ" in told
+    reported = str(caught.value)
+    assert "'y'" in reported or "`y`" in reported
+    assert "summ" in reported
     assert len(caught.value.problems) >= 3
     assert await engine.graphs() == []
 

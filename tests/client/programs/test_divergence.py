@@ -226,7 +226,7 @@ def cleans_up_around() -> Workflow[[], str]:
     return changed
 
 
-def goes_on() -> Workflow[[], str]:
+def continues() -> Workflow[[], str]:
     @workflow(name="divergence.changing")
     async def changed() -> str:
         with suppress(BaseException):
@@ -264,7 +264,7 @@ def never_gives_up() -> Workflow[[], str]:
     [
         (cleans_up, 3),
         (cleans_up_around, 3),
-        (goes_on, 3),
+        (continues, 3),
         (returns_at_last, 3),
         (never_gives_up, 4),
     ],

@@ -170,7 +170,7 @@ async def test_a_run_in_other_hands_is_checked_and_left_there(shared_url: str) -
         async with unchanged(shared_url):
             found = await Engine(shared_url).preflight()
         assert [each.run_id for each in found.divergences] == [run.run_id]
-        # It is warm there, on its own code, and goes on.
+        # It is warm there, on its own code, and continues.
         await run.signal(word, "go")
         assert await run.result(60) == "go"
 
@@ -365,7 +365,7 @@ async def test_the_runs_of_a_patch_are_counted_until_it_can_be_retired(shared_ur
             await waiting(engine, code)
     found = await Engine(shared_url).preflight()
     assert found.is_clean
-    # Nobody has come to `late`, so nothing is known of it, and nothing holds it.
+    # No run has reached `late`, so the report has no use of it, and no run holds it.
     assert found.patches == [PatchUse(NAME, "tax", follow=2, missed=1, unknown=0)]
     assert not found.patches[0].is_retirable
     async with opened(shared_url) as engine:

@@ -417,7 +417,7 @@ async def test_the_lost_index_of_a_graph_is_rebuilt_when_its_run_is_loaded(
         (queueing, "work", "work_missing"),
     ],
 )
-async def test_the_audit_names_what_a_run_waits_for_in_vain(
+async def test_the_audit_names_what_a_run_can_never_receive(
     shared_url: str, program: Any, table: str, finding: str
 ) -> None:
     attempts.clear()

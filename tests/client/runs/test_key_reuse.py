@@ -61,7 +61,7 @@ async def drawn(number: int) -> int:
 
 
 @pytest.fixture(autouse=True)
-def mended() -> Callable[[], None]:
+def is_fixed() -> Callable[[], None]:
     """Lets tests fix the cause of the task's failure."""
     troubles[:] = ["broken"]
     return troubles.clear
@@ -92,11 +92,11 @@ async def test_start_returns_a_failed_run_with_a_warning(
 
 @pytest.mark.parametrize("links", [0, 2])
 async def test_rerun_starts_a_new_run_under_the_key_of_a_failed_one(
-    engine: Engine, mended: Callable[[], None], links: int
+    engine: Engine, is_fixed: Callable[[], None], links: int
 ) -> None:
     """The last run of a chain decides, and the first holds the key."""
     run = await failed(engine, links=links)
-    mended()
+    is_fixed()
     again = await engine.start(job(5), key="k", if_ended="rerun")
     assert again.is_new
     assert again.run_id != run.run_id
@@ -110,7 +110,7 @@ async def test_rerun_starts_a_new_run_under_the_key_of_a_failed_one(
 
 
 async def test_run_can_be_rerun_as_often_as_it_fails(
-    engine: Engine, mended: Callable[[], None]
+    engine: Engine, is_fixed: Callable[[], None]
 ) -> None:
     runs = {(await failed(engine)).run_id}
     for _ in range(2):
@@ -118,7 +118,7 @@ async def test_run_can_be_rerun_as_often_as_it_fails(
         with pytest.raises(Refused):
             await again.result(60)
         runs.add(again.run_id)
-    mended()
+    is_fixed()
     last = await engine.start(job(1), key="k", if_ended="rerun")
     assert await last.result(60) == 2
     assert len({*runs, last.run_id}) == 4
@@ -149,10 +149,10 @@ async def test_cancelled_run_is_rerun_and_an_open_one_is_not(engine: Engine) -> 
 
 
 async def test_starts_that_rerun_at_once_give_one_run(
-    engine: Engine, mended: Callable[[], None]
+    engine: Engine, is_fixed: Callable[[], None]
 ) -> None:
     run = await failed(engine)
-    mended()
+    is_fixed()
     starts = [engine.start(job(1), key="k", if_ended="rerun") for _ in range(10)]
     runs = await asyncio.gather(*starts)
     (run_id,) = {each.run_id for each in runs}
@@ -163,13 +163,13 @@ async def test_starts_that_rerun_at_once_give_one_run(
 
 
 async def test_engines_that_rerun_at_once_give_one_run(
-    shared_url: str, mended: Callable[[], None]
+    shared_url: str, is_fixed: Callable[[], None]
 ) -> None:
     async with opened(shared_url) as one, opened(shared_url) as other:
         keys = [f"k{number}" for number in range(10)]
         for key in keys:
             await failed(one, key=key)
-        mended()
+        is_fixed()
         calls = [
             engine.start_many([job(1) for _ in keys], keys=order, if_ended="rerun")
             for engine, order in ((one, keys), (other, keys[::-1]))
@@ -182,10 +182,10 @@ async def test_engines_that_rerun_at_once_give_one_run(
 
 
 async def test_start_many_reruns_what_failed_and_returns_what_did_not(
-    engine: Engine, mended: Callable[[], None]
+    engine: Engine, is_fixed: Callable[[], None]
 ) -> None:
     run = await failed(engine, key="a")
-    mended()
+    is_fixed()
     done = await engine.start(job(3), key="b")
     await done.result(60)
     runs = await engine.start_many([job(1), job(3)], keys=["a", "b"], if_ended="rerun")
@@ -196,10 +196,10 @@ async def test_start_many_reruns_what_failed_and_returns_what_did_not(
 
 
 async def test_rerun_joins_a_transaction_or_never_happens(
-    engine: Engine, mended: Callable[[], None]
+    engine: Engine, is_fixed: Callable[[], None]
 ) -> None:
     run = await failed(engine)
-    mended()
+    is_fixed()
     with suppress(ZeroDivisionError):
         async with engine.transaction():
             lost = await engine.start(job(1), key="k", if_ended="rerun")
@@ -218,11 +218,11 @@ async def test_rerun_joins_a_transaction_or_never_happens(
     assert await again.result(60) == 2
 
 
-async def test_graph_is_rerun_under_its_key(engine: Engine, mended: Callable[[], None]) -> None:
+async def test_graph_is_rerun_under_its_key(engine: Engine, is_fixed: Callable[[], None]) -> None:
     run = await engine.start(drawn(1), key="k")
     with pytest.raises(Refused):
         await run.result(60)
-    mended()
+    is_fixed()
     again = await engine.start(drawn(1), key="k", if_ended="rerun")
     assert await again.result(60) == 2
     await engine.deploy(drawn)
@@ -260,12 +260,12 @@ async def test_other_policies_and_programs_are_refused(wrong: Any) -> None:
         assert (await engine.audit()).runs == 0
 
 
-def test_sync_engine_reruns_and_finds(mended: Callable[[], None]) -> None:
+def test_sync_engine_reruns_and_finds(is_fixed: Callable[[], None]) -> None:
     with SyncEngine("sqlite:///:memory:") as engine:
         run = engine.start(job(1), key="k")
         with pytest.raises(Refused):
             run.result(60)
-        mended()
+        is_fixed()
         again = engine.start(job(1), key="k", if_ended="rerun")
         assert (again.is_new, again.result(60)) == (True, 2)
         found = engine.find(job, "k")

@@ -384,7 +384,7 @@ async def test_a_timeout_holds_though_the_task_swallows_its_cancellation(
         silent = f"attempt 1 of task {name!r} gave no heartbeat for 0.1 s"
         assert said == (silent if is_silent else LATE.format(name))
         assert (stubborn.cancels, stubborn.ended) == (1, 0)
-        # The slot is taken as long as the task goes on.
+        # The task holds its slot as long as it runs.
         other = await engine.start(awaits_one())
         with pytest.raises(TimeoutError):
             await other.result(timeout=0.2)

@@ -60,7 +60,7 @@ async def test_a_task_that_blocks_its_event_loop_for_longer_than_its_lease_is_ex
     assert executions == ["begun"]
 
 
-async def test_host_taken_for_dead_continues_its_task_if_no_other_host_claimed_it(
+async def test_host_considered_dead_continues_its_task_if_no_other_host_claimed_it(
     shared_url: str,
 ) -> None:
     executions: list[str] = []

@@ -108,7 +108,7 @@ async def cancel(url: str) -> None:
 
 
 @makes("run_continued")
-async def go_on(url: str) -> None:
+async def continue_as_new(url: str) -> None:
     async with opened(url) as engine:
         await (await engine.start(again(SECRET, True))).result(20)
 
@@ -246,7 +246,7 @@ async def lose_a_lease(url: str) -> None:
 
 
 @makes("host_replaced")
-async def be_taken_for_dead(url: str) -> None:
+async def be_considered_dead(url: str) -> None:
     quick = Settings(heartbeat=0.1, stale_after=1, transaction_timeout=0.5)
     async with opened(url, quick) as engine:
         former = Probe(engine).host_id

@@ -128,12 +128,12 @@ async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(
         perdure.publish("progress", "said")
 
     @workflow
-    async def saying_to_nobody() -> None:
+    async def publishing_unread() -> None:
         await says()
 
     async with Engine(engine_url, settings=Settings(grace=3600)) as engine:
         outage = Outage(engine, monkeypatch, lambda _: unavailable())
-        await engine.start(saying_to_nobody())
+        await engine.start(publishing_unread())
         await until(lambda: WAITS in caplog.text)
         stopping_at = time.monotonic()
     assert time.monotonic() - stopping_at < 60

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.asyncio
 LIMIT_S = 0.3
 QUICK = Settings(transaction_timeout=LIMIT_S)
 
-NOBODY = new_run_id(1_700_000_000_000, bytes(10))
+UNKNOWN_RUN = new_run_id(1_700_000_000_000, bytes(10))
 
 go = Signal("go", str)
 
@@ -671,7 +671,7 @@ async def test_a_run_or_a_signal_that_is_wrong_is_refused_inside_too(engine: Eng
         with pytest.raises(perdure.RunClosed):
             await over.signal(go, "late")
         with pytest.raises(UnknownRun):
-            await engine.handle(NOBODY).signal(go, "lost")
+            await engine.handle(UNKNOWN_RUN).signal(go, "lost")
         with pytest.raises(perdure.InputError):
             await engine.start(tx_plain(), key="")
 

@@ -82,7 +82,7 @@ async def test_a_row_a_run_and_a_signal_appear_with_the_users_commit(
     assert await again.result(60) == "bob heard it"
     assert await waiting.result(60) == "ann heard that"
     assert await letters(engine) == [1, 2]
-    # Nobody owned it before it was there.
+    # No host owned it before it was stored.
     assert len(await recorded(engine, run, e.ExecutionStarted)) == 1
 
 

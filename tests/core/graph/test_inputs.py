@@ -29,8 +29,8 @@ FIELDS = {
 def test_all_faults_of_an_input_are_reported(given: dict[str, object], faults: list[str]) -> None:
     found = input_faults(FIELDS, given)
     assert len(found) == len(faults)
-    for told, expected in zip(found, faults, strict=True):
-        assert expected in told
+    for reported, expected in zip(found, faults, strict=True):
+        assert expected in reported
 
 
 def test_a_graph_without_fields_accepts_no_input() -> None:

@@ -346,7 +346,7 @@ def test_a_join_behind_a_repeating_loop_gets_its_skips() -> None:
     run.answer("loop,0,0")
     run.answer("work,0,0,0")
     assert sorted(run.begun) == ["again,0,0,0,0", "beside,0,0,0,0"]
-    assert run.walk.tracked == {}, "what may be taken back is not told"
+    assert run.walk.tracked == {}, "no report before the result is final"
     run.answer("beside,0,0,0,0")
     assert "after,0,0,0,0,0" in run.begun
     assert run.state.joins == {}

@@ -315,7 +315,7 @@ _ATTEMPTS: Final = (1, 2)
 _PAYLOADS: Final = (b"approval 1", b"x", None)
 
 
-def _astray() -> list[list[e.Event]]:
+def _invalid() -> list[list[e.Event]]:
     """Every event over a small alphabet, by type."""
     groups: list[list[e.Event]] = [
         [STARTED],
@@ -339,7 +339,7 @@ def _astray() -> list[list[e.Event]]:
         [e.JoinSetSubmitted(j, s) for j in _SETS for s in _STEPS],
         [e.JoinSetAwaited(j, s) for j in _SETS for s in _STEPS],
     ]
-    return [*groups, _deliveries(), _astray_receipts(), _astray_waits()]
+    return [*groups, _deliveries(), _invalid_receipts(), _invalid_waits()]
 
 
 def _deliveries() -> list[e.Event]:
@@ -351,7 +351,7 @@ def _deliveries() -> list[e.Event]:
     ]
 
 
-def _astray_receipts() -> list[e.Event]:
+def _invalid_receipts() -> list[e.Event]:
     return [
         e.SignalReceived(s, name, n, payload=payload)
         for s in _STEPS
@@ -361,7 +361,7 @@ def _astray_receipts() -> list[e.Event]:
     ]
 
 
-def _astray_waits() -> list[e.Event]:
+def _invalid_waits() -> list[e.Event]:
     signals = (None, *(e.AwaitSignal("approval", s) for s in _STEPS))
     return [
         e.ExecutionAwaiting(waiting_on, kind, signal)
@@ -371,11 +371,11 @@ def _astray_waits() -> list[e.Event]:
     ]
 
 
-ASTRAY: Final = _astray()
+INVALID: Final = _invalid()
 
 stray_events: Final[st.SearchStrategy[e.Event]] = st.tuples(
-    st.integers(0, len(ASTRAY) - 1), st.integers(0, 999)
-).map(lambda drawn: ASTRAY[drawn[0]][drawn[1] % len(ASTRAY[drawn[0]])])
+    st.integers(0, len(INVALID) - 1), st.integers(0, 999)
+).map(lambda drawn: INVALID[drawn[0]][drawn[1] % len(INVALID[drawn[0]])])
 """Any event over a small alphabet, each type as likely as the others."""
 
 

@@ -30,7 +30,7 @@ from perdure.core.ledger import (
     post_to,
     step_account,
 )
-from tests.core.journal.strategies import ASTRAY, event_sequences, legal_journals
+from tests.core.journal.strategies import INVALID, event_sequences, legal_journals
 from tests.core.journal.writer import RUN, STARTED, nonces, snapshot, step, written
 
 _quick = pytest.importorskip("perdure.core.journal._quick", reason="it is not compiled here")
@@ -45,28 +45,28 @@ payloads = st.none() | st.binary(max_size=200)
 def outcome(way: Way, journal: Journal, events: Sequence[e.Event], at_ms: int) -> Any:
     """The result or the error of an append, and the journal after it."""
     try:
-        told: Any = way(journal, events, at_ms, nonces(journal.seq, len(events)))
+        result: Any = way(journal, events, at_ms, nonces(journal.seq, len(events)))
     except (PerdureError, TypeError, KeyError) as error:
-        told = type(error), str(error)
+        result = type(error), str(error)
     state, seq, head = snapshot(journal)
     orders = {name: list(index) for name, index in state.items() if isinstance(index, dict)}
-    return told, state, seq, head, orders
+    return result, state, seq, head, orders
 
 
 def require_sameness(batches: Sequence[Sequence[e.Event]]) -> list[Any]:
     """Append the batches with both implementations. Returns the outcome of each."""
     plain, quick = Journal(RUN), Journal(RUN)
-    told = []
+    result = []
     for at_ms, events in enumerate(batches):
         expected = outcome(append_reference, plain, events, at_ms)
         assert outcome(_quick.append, quick, events, at_ms) == expected
-        told.append(expected[0])
+        result.append(expected[0])
     replayed = Journal(RUN)
     replayed.replay(
-        chain.from_iterable(each.entries for each in told if isinstance(each, Appended))
+        chain.from_iterable(each.entries for each in result if isinstance(each, Appended))
     )
     assert without_zeros(replayed) == without_zeros(plain)
-    return told
+    return result
 
 
 def without_zeros(journal: Journal) -> Any:
@@ -110,7 +110,7 @@ def candidates(state: State) -> list[e.Event]:
     guid = message_guid(RUN, "candidate")
     account, message = step_account(step(0)), message_account(guid)
     found: list[e.Event] = [
-        *chain.from_iterable(ASTRAY),
+        *chain.from_iterable(INVALID),
         e.ExecutionStarted("p", "d", "r", trigger=step(9)),
         e.ExecutionStarted("p", "d", "r", guid=guid),
         e.ExecutionStarted("p", "d", "r", scope=""),
@@ -165,7 +165,7 @@ def test_native_and_reference_judge_every_candidate_alike(journal: Journal) -> N
         assert outcome(_quick.append, twin(journal), [event], 7) == expected, event
 
 
-def require_digits_of_the_law(account: str, balances: Iterable[int], moves: list[int]) -> int:
+def require_digits_of_the_reference(account: str, balances: Iterable[int], moves: list[int]) -> int:
     """The reference accepts all digits that the native append accepts, with the same sum. Returns how many."""
     state, taken = twin(written(STARTED).journal).state, 0
     posted = [(move, e.Posted("x", (e.Posting(AccountId(account), move),))) for move in moves]
@@ -191,14 +191,14 @@ def test_native_step_digits_match_the_reference() -> None:
         for low in (0, 1, 10**8 - 2, 10**8 - 1, 10**8)
     )
     moves = [head * LEG1_DONE + low for head in heads for low in counts]
-    assert require_digits_of_the_law("step:root.1", balances, moves) > 1000
+    assert require_digits_of_the_reference("step:root.1", balances, moves) > 1000
 
 
 def test_native_message_digits_match_the_reference() -> None:
     heads = (0, 1, 10, 11, 100, 101, 110, 111, 1000, 1001, 1010, 1011, 1100, 1110, 1111, 2000)
     balances = (head * COMPLETED + low for head in range(1300) for low in (0, 1, 10**8 - 1))
     moves = [head * COMPLETED + low for head in heads for low in (0, 1)]
-    assert require_digits_of_the_law("message:m", balances, moves) > 10
+    assert require_digits_of_the_reference("message:m", balances, moves) > 10
 
 
 @st.composite
@@ -305,23 +305,23 @@ def test_hashes_are_those_of_hashlib_whatever_the_length(instructions: bool) -> 
         for length in range(300):
             name = "f" * length
             started = e.ExecutionStarted(name, "d", "r", payload=bytes(length))
-            (told,) = require_sameness([[started]])
-            assert told.head == told.entries[0].hash
+            (result,) = require_sameness([[started]])
+            assert result.head == result.entries[0].hash
     finally:
         _quick.adopt(reference.native_names())
 
 
 def test_a_refusal_in_the_middle_undoes_the_whole_append() -> None:
     life = [STARTED, e.InvokeScheduled(step(0), "f"), e.InvokeStarted(step(0), 1)]
-    told = require_sameness([life[:1], [*life[1:], life[1]], life[1:]])
-    assert [isinstance(each, Appended) for each in told] == [True, False, True]
+    result = require_sameness([life[:1], [*life[1:], life[1]], life[1:]])
+    assert [isinstance(each, Appended) for each in result] == [True, False, True]
 
 
 def test_a_run_whose_step_is_open_does_not_end_though_its_semaphore_allows_it() -> None:
     opened = [STARTED, e.InvokeScheduled(step(0), "f"), e.Posted("miscounted", (), -1)]
-    told = require_sameness([opened, [e.ExecutionCompleted(released=1)]])
-    assert isinstance(told[0], Appended)
-    assert not isinstance(told[1], Appended)
+    result = require_sameness([opened, [e.ExecutionCompleted(released=1)]])
+    assert isinstance(result[0], Appended)
+    assert not isinstance(result[1], Appended)
 
 
 def test_native_and_reference_refuse_an_object_that_is_no_event() -> None:
@@ -351,16 +351,16 @@ def test_wrong_arguments_are_refused(arguments: tuple[Any, ...]) -> None:
     ],
 )
 def test_unusual_arguments_go_to_the_reference(payload: Any, at_ms: Any, entropy: Any) -> None:
-    told: list[Any] = []
+    result: list[Any] = []
     for way in (append_reference, _quick.append):
         journal = Journal(RUN)
         try:
             started = e.ExecutionStarted("p", "d", "r", payload=payload)
-            told.append(way(journal, [started], at_ms, entropy))
+            result.append(way(journal, [started], at_ms, entropy))
         except Exception as error:
-            told.append((type(error), str(error)))
-        told.append(snapshot(journal))
-    assert told[:2] == told[2:]
+            result.append((type(error), str(error)))
+        result.append(snapshot(journal))
+    assert result[:2] == result[2:]
 
 
 def test_events_are_kept_while_they_are_appended() -> None:

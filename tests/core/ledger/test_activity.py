@@ -240,9 +240,9 @@ def test_a_ledger_is_the_integer_that_is_stored() -> None:
 def test_a_refusal_can_name_its_step_and_run() -> None:
     with pytest.raises(AttemptsExhausted) as caught:
         ActivityLedger(99 * ATTEMPT).attempt()
-    told = located(caught.value, "step 'charge' of run 'r_81'", "look at the run")
-    assert isinstance(told, AttemptsExhausted)
-    assert str(told) == (
+    reported = located(caught.value, "step 'charge' of run 'r_81'", "look at the run")
+    assert isinstance(reported, AttemptsExhausted)
+    assert str(reported) == (
         "entry attempts exhausted (99 of 99) for step 'charge' of run 'r_81': look at the run"
     )
 

@@ -118,7 +118,7 @@ class Interleavings(RuleBasedStateMachine):
         self.ever_stopped.add(who.me.session)
 
     @rule(data=st.data())
-    def go_on(self, data: Any) -> None:
+    def resume(self, data: Any) -> None:
         """A stopped participant may return at any time, with its old state."""
         self.stopped.discard(self.one(data, running=False).me.session)
 
@@ -196,7 +196,7 @@ class Interleavings(RuleBasedStateMachine):
             assert data.failure_reason
 
     @invariant()
-    def who_runs_and_beats_is_never_taken_for_dead(self) -> None:
+    def a_running_process_that_beats_is_never_considered_dead(self) -> None:
         data = self.scene.last
         for who in self.actors:
             if who.is_up and who.me.session not in self.ever_stopped:

@@ -19,7 +19,7 @@ OVER = e.ExecutionFailed(released=2)
 PENDING, COMPLETED, ABANDONED = ChunkState
 
 
-def told(*events: e.Event) -> Attempts:
+def reported(*events: e.Event) -> Attempts:
     attempts = Attempts()
     for event in events:
         attempts.learn(event)
@@ -49,7 +49,7 @@ JOURNALS: dict[str, tuple[tuple[e.Event, ...], ChunkState, ChunkState]] = {
 @pytest.mark.parametrize("name", JOURNALS)
 def test_the_state_of_an_attempt_follows_from_the_journal(name: str) -> None:
     events, first, second = JOURNALS[name]
-    attempts = told(*events)
+    attempts = reported(*events)
     assert attempts.state_of(ChunkOrigin(STEP, 1)) is first
     assert attempts.state_of(ChunkOrigin(STEP, 2)) is second
 
@@ -64,18 +64,18 @@ def test_the_state_of_an_attempt_follows_from_the_journal(name: str) -> None:
     ],
 )
 def test_every_end_of_a_run_abandons_open_attempts(end: e.Terminal) -> None:
-    attempts = told(STARTED, end)
+    attempts = reported(STARTED, end)
     assert attempts.is_over
     assert attempts.state_of(ChunkOrigin(STEP)) is ABANDONED
 
 
 def test_chunks_of_the_workflow_itself_count_at_once() -> None:
     for events in ((), (OVER,)):
-        assert told(*events).state_of(ROOT) is COMPLETED
+        assert reported(*events).state_of(ROOT) is COMPLETED
 
 
 def test_only_the_claim_that_brought_the_outcome_counts() -> None:
-    attempts = told(STARTED, e.InvokeCompleted(STEP, 1, claim=2))
+    attempts = reported(STARTED, e.InvokeCompleted(STEP, 1, claim=2))
     states = [attempts.state_of(ChunkOrigin(STEP, 1, claim)) for claim in (1, 2, 3)]
     assert states == [ABANDONED, COMPLETED, ABANDONED]
 

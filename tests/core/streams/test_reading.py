@@ -25,7 +25,7 @@ def chunks(*origins: ChunkOrigin, first: int = 0) -> list[StoredChunk]:
     return [StoredChunk(n, origin, b"", 0) for n, origin in enumerate(origins, first)]
 
 
-def told(reading: StreamReading, found: list[StoredChunk], *events: e.Event) -> list[Any]:
+def reported(reading: StreamReading, found: list[StoredChunk], *events: e.Event) -> list[Any]:
     """Positions with their states, and voided attempts."""
     reading.learn(events)
     return [
@@ -36,33 +36,36 @@ def told(reading: StreamReading, found: list[StoredChunk], *events: e.Event) -> 
 
 def test_chunks_of_a_running_attempt_are_delivered_at_once_and_voided_later() -> None:
     reading = StreamReading(0)
-    assert told(reading, chunks(FIRST, FIRST)) == [(0, PENDING), (1, PENDING)]
-    assert told(reading, []) == []
-    assert told(reading, chunks(SECOND, first=2), RETRYING) == [
+    assert reported(reading, chunks(FIRST, FIRST)) == [(0, PENDING), (1, PENDING)]
+    assert reported(reading, []) == []
+    assert reported(reading, chunks(SECOND, first=2), RETRYING) == [
         VoidedAttempt(STEP, 1, (range(2),)),
         (2, PENDING),
     ]
-    assert told(reading, [], DONE) == []
+    assert reported(reading, [], DONE) == []
 
 
 def test_chunks_of_an_abandoned_attempt_are_delivered_as_abandoned_and_not_voided() -> None:
     reading = StreamReading(0)
-    assert told(reading, chunks(FIRST, SECOND), RETRYING, DONE) == [(0, ABANDONED), (1, COMPLETED)]
-    assert told(reading, chunks(FIRST, first=2)) == [(2, ABANDONED)]
+    assert reported(reading, chunks(FIRST, SECOND), RETRYING, DONE) == [
+        (0, ABANDONED),
+        (1, COMPLETED),
+    ]
+    assert reported(reading, chunks(FIRST, first=2)) == [(2, ABANDONED)]
 
 
 def test_voided_chunks_are_reported_as_spans() -> None:
     reading, parallel = StreamReading(0), ChunkOrigin(StepId("root.1"))
-    told(reading, chunks(FIRST, FIRST, parallel, FIRST))
-    told(reading, chunks(FIRST, first=4))
-    assert told(reading, [], RETRYING) == [VoidedAttempt(STEP, 1, (range(2), range(3, 5)))]
+    reported(reading, chunks(FIRST, FIRST, parallel, FIRST))
+    reported(reading, chunks(FIRST, first=4))
+    assert reported(reading, [], RETRYING) == [VoidedAttempt(STEP, 1, (range(2), range(3, 5)))]
 
 
 def test_chunks_of_a_claim_are_voided_when_a_later_claim_appends() -> None:
     reading = StreamReading(0)
-    told(reading, chunks(FIRST))
+    reported(reading, chunks(FIRST))
     again = ChunkOrigin(STEP, 1, 2)
-    assert told(reading, chunks(again, first=1)) == [
+    assert reported(reading, chunks(again, first=1)) == [
         VoidedAttempt(STEP, 1, (range(1),)),
         (1, PENDING),
     ]
@@ -71,12 +74,12 @@ def test_chunks_of_a_claim_are_voided_when_a_later_claim_appends() -> None:
 def test_a_reconnecting_reader_learns_which_of_its_chunks_are_void() -> None:
     reading = StreamReading(3)
     reading.recall([(FIRST, range(2)), (SECOND, range(2, 3))])
-    assert told(reading, chunks(SECOND, first=3), RETRYING) == [
+    assert reported(reading, chunks(SECOND, first=3), RETRYING) == [
         VoidedAttempt(STEP, 1, (range(2),)),
         (3, PENDING),
     ]
     over = e.ExecutionCancelled(released=1)
-    assert told(reading, [], over) == [VoidedAttempt(STEP, 2, (range(2, 4),))]
+    assert reported(reading, [], over) == [VoidedAttempt(STEP, 2, (range(2, 4),))]
 
 
 def test_a_reader_of_completed_chunks_waits_for_pending_ones_and_gets_no_voids() -> None:
@@ -84,10 +87,10 @@ def test_a_reader_of_completed_chunks_waits_for_pending_ones_and_gets_no_voids()
     parallel = ChunkOrigin(StepId("root.1"))
     found = chunks(ROOT, FIRST, parallel, SECOND)
     done = e.InvokeCompleted(parallel.step, 1)
-    assert told(reading, found, done) == [(0, COMPLETED)]
+    assert reported(reading, found, done) == [(0, COMPLETED)]
     assert reading.position == 1
-    assert told(reading, found[1:], RETRYING) == [(2, COMPLETED)]
-    assert told(reading, found[3:], DONE) == [(3, COMPLETED)]
+    assert reported(reading, found[1:], RETRYING) == [(2, COMPLETED)]
+    assert reported(reading, found[3:], DONE) == [(3, COMPLETED)]
 
 
 STEPS = [StepId(f"root.{number}") for number in range(3)]

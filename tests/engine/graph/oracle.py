@@ -222,7 +222,7 @@ class Oracle:
     def _leave(self, node: m.AnyNode, plane: Plane, scope: Scope, answer: Answer) -> None:
         try:
             if answer.trouble is None:
-                scope = self._told(node, scope, answer)
+                scope = self._scope_of_results(node, scope, answer)
                 self._go(node, plane, scope, self._ways(node, scope, answer))
                 return
         except Exception as error:  # an expression's
@@ -278,8 +278,8 @@ class Oracle:
                         return number
         return None
 
-    def _told(self, node: m.AnyNode, scope: Scope, answer: Answer) -> Scope:
-        """What the node sets, and what it says of the job."""
+    def _scope_of_results(self, node: m.AnyNode, scope: Scope, answer: Answer) -> Scope:
+        """The scope with what the node sets, and what it says of the job."""
         seen = {**scope, **answer.specials}
         output = getattr(node, "output", None)
         if output is not None:

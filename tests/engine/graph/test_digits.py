@@ -25,7 +25,7 @@ from tests.engine.graph.staying import heard
 from tests.engine.graph.waiting import hears, hears_by_key, lasting_run, patient_run, sleeps
 from tests.engine.graph.working import (
     awaits_graph,
-    awaits_nobody,
+    awaits_no_hook,
     awaits_too_few_tries,
     bare,
     keyed_with_child,
@@ -73,8 +73,8 @@ tells = graph(
     [START, m.SignalNode(name="s", topic="go", key="'nobody'"), add("a", "1")],
     chain("t", "s", "a"),
 )
-tells_everybody = graph(
-    "tells_everybody",
+broadcasts = graph(
+    "broadcasts",
     [START, m.SignalNode(name="s", topic="go", all="color", key="'no color'"), out("1")],
     chain("t", "s", "o"),
 )
@@ -184,7 +184,7 @@ CASES = {
         awaits_too_few_tries, "child,0,0", result("child,0,0"), (*LEG1, *CLOSING)
     ),
     "await nobody": Case(
-        partial(awaits_nobody, x=1), "child,0,0", result("child,0,0"), (*LEG1, *CLOSING)
+        partial(awaits_no_hook, x=1), "child,0,0", result("child,0,0"), (*LEG1, *CLOSING)
     ),
     "hook: sleep": Case(partial(sleeps, x=60), "h,0,0", timer("h,0,0"), (*LEG1, *CLOSING)),
     "hook: sleep of nothing": Case(
@@ -248,7 +248,7 @@ CASES = {
     "signal": Case(
         tells, "s,0,0", of_run("pass", "s,0,0"), (*ONE_LEG, "001100000000000 000011000000001 0")
     ),
-    "signal to all": Case(tells_everybody, "s,0,0", of_run("pass", "s,0,0"), ONE_LEG_CLOSING),
+    "signal to all": Case(broadcasts, "s,0,0", of_run("pass", "s,0,0"), ONE_LEG_CLOSING),
     "cycle": Case(
         partial(loops, n=1),
         "c,0,0,0,0",

@@ -108,7 +108,7 @@ async def test_signal_and_limit_can_both_win_but_never_at_once() -> None:
         "hook: signal by key before its limit",
         "signal to all, once each",
         "threshold: what waits is given up",
-        "await: retried in vain",
+        "await: all tries fail",
         "cycle",
         "interrupt: another and its child",
         "spread: items skipped",

@@ -17,7 +17,7 @@ from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.messages import is_hook_timeout
 from perdure.testing.explorer import VirtualSources
 from tests.engine.graph.waiting import patient_key, patient_run, sleeps
-from tests.engine.graph.working import awaits_nobody
+from tests.engine.graph.working import awaits_no_hook
 
 RUN = new_run_id(1_700_000_000_000, bytes(10))
 HOOK = StepId("h,0,0")
@@ -103,7 +103,9 @@ def test_entry_attempt_is_counted_again_after_a_crash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "given"), [(patient_run, b"{}"), (awaits_nobody, b'{"x":1}')], ids=["hook", "await"]
+    ("program", "given"),
+    [(patient_run, b"{}"), (awaits_no_hook, b'{"x":1}')],
+    ids=["hook", "await"],
 )
 def test_hundredth_entry_attempt_fails_the_run(
     program: GraphProgram[..., Any], given: bytes

@@ -1,4 +1,4 @@
-"""What a trigger makes known: values to clients, search keys to everybody."""
+"""What a trigger publishes: values to clients, search keys to all senders of signals."""
 
 from pathlib import Path
 

@@ -179,7 +179,7 @@ def awaits(name: str, program: str, argument: str = "", value: str = "child", **
 
 awaits_graph = awaits("awaits_graph", own("worked"), "x")
 awaits_workflow = awaits("awaits_workflow", "awaited_by_graph", "n")
-awaits_nobody = awaits("awaits_nobody", "awaited_by_graph", "n", "child[:2]", wait=False)
+awaits_no_hook = awaits("awaits_no_hook", "awaited_by_graph", "n", "child[:2]", wait=False)
 awaits_failure = awaits("awaits_failure", own("fails_inside"))
 awaits_uncaught = graph(
     "awaits_uncaught",
@@ -261,13 +261,13 @@ CASES = {
     ),
     "await a graph": Case(lambda: awaits_graph(x=1), "3"),
     "await a workflow": Case(lambda: awaits_workflow(x=1), "1001"),
-    "await nobody": Case(lambda: awaits_nobody(x=1), '"r_"'),
+    "await no hook": Case(lambda: awaits_no_hook(x=1), '"r_"'),
     "await: error edge of a graph": Case(lambda: awaits_failure(x=1), '"ValueError"'),
     "await: error edge of a workflow": Case(lambda: awaits_workflow(x=-1), '"LookupError"'),
     "await: retried until it is done": Case(
         awaits_next_try, "7", script=to_topic("go", "retried", 7, after_s=90), is_race=True
     ),
-    "await: retried in vain": Case(awaits_too_few_tries, '"failed"'),
+    "await: all tries fail": Case(awaits_too_few_tries, '"failed"'),
     "await: its run fails while a retry is due": Case(fails_beside_retry, status="failed"),
     "await: error fails the run": Case(awaits_uncaught, status="failed"),
 }

@@ -138,7 +138,7 @@ PROGRAMS = {
 
 
 @contextmanager
-def nobody_asked() -> Iterator[None]:
+def reconcile_not_asked() -> Iterator[None]:
     """A step in doubt is begun again, whatever its reconcile function would say."""
 
     async def deaf(*_: Any) -> None: ...
@@ -225,7 +225,7 @@ class Bug(NamedTuple):
 BUGS = {
     bug.seed.__name__: bug
     for bug in (
-        Bug(nobody_asked, "reconciled", "happened twice"),
+        Bug(reconcile_not_asked, "reconciled", "happened twice"),
         Bug(answer_dropped, "reconciled", "without faults it ends"),
         Bug(doubt_not_journaled, "reconciled", "happened twice"),
         Bug(policy_not_asked, "failed", "happened twice"),

@@ -1,4 +1,4 @@
-"""Workflows that find signals at hand, for explorers: they sort what they hear, since messages may be turned round."""
+"""Workflows that receive prefetched signals, for explorers: they sort payloads, because messages may be reordered."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ async def family() -> list[object]:
 
 @workflow(name="messages.chaining")
 async def chaining(turn: int, heard: list[str]) -> list[object]:
-    """Two runs: the first leaves to the second what it has found at hand and not asked for."""
+    """Two runs: the first leaves to the second the prefetched signals that it did not receive."""
     got = await fetched(turn)
     heard.append(await word.receive())
     if turn == 0:

@@ -187,7 +187,7 @@ def child_created_apart() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def parent_told_apart() -> Iterator[None]:
+def parent_distinguished() -> Iterator[None]:
     """A child's end is durable before the message to its parent is."""
     settle, result_for_parent = Dispatcher.settle, parent_result.result_for_parent
     words: dict[RunId, Message] = {}
@@ -340,7 +340,7 @@ BUGS = {
         Bug(retries_counted_in_memory, "retries", "more often than its policy allows"),
         Bug(fresh_values_in_replay, "values", "is not what run"),
         Bug(child_created_apart, "parent", "nothing is due and nothing runs"),
-        Bug(parent_told_apart, "parent", "has lost rows: .* of step"),
+        Bug(parent_distinguished, "parent", "has lost rows: .* of step"),
         Bug(patch_unmarked, "patched", "is not what run"),
         Bug(patch_asked_afresh, "patch_arrives", "but without faults it ends"),
         Bug(clean_up_repeated, "tidies_up", "nothing is due and nothing runs"),

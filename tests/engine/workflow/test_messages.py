@@ -155,8 +155,8 @@ def test_signals_of_other_names_are_delivered_first_and_buffered() -> None:
 def test_no_message_overtakes_another(between: Message) -> None:
     run, _ = begun(asking)
     run_messages.take_messages(run, result(), [said(number, 1), between, said(word, "a")])
-    asked_in_vain = [*RESUMED, e.SignalDelivered, e.ExecutionAwaiting]
-    assert kinds(write(run))[:5] == asked_in_vain
+    asked_too_early = [*RESUMED, e.SignalDelivered, e.ExecutionAwaiting]
+    assert kinds(write(run))[:5] == asked_too_early
 
 
 def test_a_duplicate_ends_the_prefetched_messages() -> None:

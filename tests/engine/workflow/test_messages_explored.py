@@ -1,4 +1,4 @@
-"""Programs that find signals at hand, under every schedule of one fault, spoken to at every moment of their lives."""
+"""Programs that receive prefetched signals, under every schedule of one fault, signalled at every moment."""
 
 import pytest
 

@@ -63,7 +63,7 @@ def waiting(answer: Awaitable[None]) -> asyncio.Future[None]:
     return asyncio.ensure_future(answer)
 
 
-async def goes_on(store: PostgresStore, *runs: Driven) -> None:
+async def all_advance(store: PostgresStore, *runs: Driven) -> None:
     """Other commits are not blocked."""
     async with asyncio.timeout(SOON_S):
         for _ in range(5):
@@ -78,7 +78,7 @@ async def test_a_start_waits_for_an_open_transaction_that_took_its_key(
     first, second = Driven(key="k"), Driven(key="k")
     await users.write(first.start())
     contended = waiting(store.commit(second.start()))
-    await goes_on(store, *others)
+    await all_advance(store, *others)
     assert not contended.done()
     await users.commit()
     with pytest.raises(RunExists) as taken:
@@ -92,7 +92,7 @@ async def test_a_start_succeeds_when_the_open_transaction_gives_its_key_back(
     other, second = await begun(store), Driven(key="k")
     await users.write(Driven(key="k").start())
     contended = waiting(store.commit(second.start()))
-    await goes_on(store, other)
+    await all_advance(store, other)
     await users.roll_back()
     async with asyncio.timeout(SOON_S):
         await contended
@@ -105,7 +105,7 @@ async def test_a_message_waits_for_an_open_transaction_that_sent_the_same(
     run, other = await begun(store), await begun(store)
     await users.write(sending(run.message("same")))
     contended = waiting(store.commit(sending(run.message("same"))))
-    await goes_on(store, run, other)
+    await all_advance(store, run, other)
     assert not contended.done()
     await users.commit()
     await contended
@@ -135,11 +135,11 @@ async def test_later_bundles_of_a_run_do_not_overtake_a_contended_one(
     await users.write(sending(target.message("same")))
     steps = [waiting(store.commit(together(run.step(), sending(target.message("same")))))]
     steps.append(waiting(store.commit(run.step())))
-    await goes_on(store, other)
+    await all_advance(store, other)
     # By now it is contended, and these find it there.
     steps.append(waiting(store.commit(run.step())))
     steps.append(waiting(store.commit(run.finish())))
-    await goes_on(store, other)
+    await all_advance(store, other)
     assert not any(step.done() for step in steps)
     await users.commit()
     async with asyncio.timeout(SOON_S):
@@ -157,7 +157,7 @@ async def test_a_contended_bundle_that_is_rejected_rejects_those_behind_it(
     await users.write(Driven(key="k").start())
     steps = [waiting(store.commit(together(run.step(), child.start())))]
     steps.append(waiting(store.commit(run.step())))
-    await goes_on(store, other)
+    await all_advance(store, other)
     steps.append(waiting(store.commit(run.step())))
     await users.commit()
     outcomes = await asyncio.gather(*steps, return_exceptions=True)
@@ -173,7 +173,7 @@ async def test_contended_bundles_of_different_transactions_do_not_wait_for_each_
     for number, holder in enumerate(holders):
         await holder.write(sending(run.message(str(number))))
     sent = [waiting(store.commit(sending(run.message(str(n))))) for n in range(5)]
-    await goes_on(store, run)
+    await all_advance(store, run)
     for holder, message in zip(reversed(holders), reversed(sent), strict=True):
         assert not message.done()
         await holder.commit()
@@ -187,7 +187,7 @@ async def test_a_store_that_closes_gives_up_contended_bundles(fresh_postgres: st
     await users.write(Driven(key="k").start())
     second = Driven(key="k")
     contended = waiting(store.commit(second.start()))
-    await goes_on(store)
+    await all_advance(store)
     async with asyncio.timeout(60):
         await store.close()
     with pytest.raises(StoreClosed, match="another transaction"):
@@ -204,7 +204,7 @@ async def test_a_contended_bundle_in_doubt_is_stored_exactly_once(
     fail_once(store, slow)
     starting = waiting(store.commit(run.start()))
     await asyncio.sleep(0.3)
-    await goes_on(store, other)
+    await all_advance(store, other)
     assert not starting.done()
     await slow.wait_ended()
     async with asyncio.timeout(SOON_S):

@@ -297,9 +297,9 @@ async def test_the_native_writer_does_nothing_inside_an_open_transaction(
 ) -> None:
     connection = idle(store)
     connection.execute("BEGIN IMMEDIATE")
-    told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    assert store._writer.write([posting("r", 1)], told.set_result)
-    assert not await told
+    reported: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    assert store._writer.write([posting("r", 1)], reported.set_result)
+    assert not await reported
     assert connection.in_transaction
     connection.execute("ROLLBACK")
     assert await balances(store, "r") == []

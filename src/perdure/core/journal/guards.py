@@ -145,10 +145,6 @@ def _same_manner(event: e.Event, staged: bool, planned: bool | None) -> None:
 
 
 def _complete(state: State, event: e.InvokeCompleted) -> None:
-    step = event.promise_id
-    is_fit = state.scheduled.get(step) is event.staged and state.started.get(step) == event.attempt
-    if is_fit and step not in state.completed:  # the common case
-        return
     _same_manner(event, event.staged, state.scheduled.get(event.promise_id))
     _settle_once(state, event, event.promise_id)
     _end_attempt(state, event, event.promise_id, event.attempt)

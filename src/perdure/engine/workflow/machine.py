@@ -341,7 +341,7 @@ class WorkflowMachine(RunMachine):
     # Verbs
 
     def _require_current(self) -> Fiber:
-        """The coroutine whose turn it is; only that one may call verbs. Counts the call."""
+        """The coroutine that runs now; no other one may call verbs. Counts the call."""
         if self._is_closing:
             raise Evicted
         if self._current is None:

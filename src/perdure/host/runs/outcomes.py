@@ -23,7 +23,7 @@ AdvanceFinished = Callable[[RunId, Act, FinishedAttempt], Awaitable[bool]]
 class Outcomes:
     """Feeds a warm run all outcomes of one iteration of the event loop in one turn, without waiting for its commit.
 
-    A run that is not warm, is held or busy, or whose turn failed is advanced for each outcome separately.
+    The dispatcher advances a run for each outcome separately if it is not warm, is held or busy, or its turn failed.
     """
 
     def __init__(

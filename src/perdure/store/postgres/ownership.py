@@ -41,7 +41,7 @@ class OwnershipChange:
 
         Raises errors only if no run was taken. While a commit is in doubt, no other host would take its runs, because
         their owner lives. So this retries without limit, whatever the error. A caller that does not wait must stop its
-        host, which releases all its runs or is taken for dead.
+        host, which releases all its runs or is considered dead.
         """
         wait_s = FIRST_WAIT_S
         while True:

@@ -35,18 +35,6 @@ from perdure.store.rows.values import RowValues
 from perdure.store.statements import statements
 
 _SQL = statements("postgres") | statements("postgres_graphs")
-_END_BOOKS = _SQL["commit_books"].replace(
-    "FOR NO KEY UPDATE OF locked", "FOR UPDATE OF locked NOWAIT"
-)
-"""For groups in which runs end: locks out other writers to their streams, and fails at once if one holds a lock."""
-_SQL["end_runs"] = _SQL["advance_runs"].replace(
-    "FOR NO KEY UPDATE OF locked", "FOR UPDATE OF locked"
-)
-"""The same, in a transaction: waits for the lock.
-
-The first change of a row must lock its key. If only a later change in the transaction does, a writer to a stream that
-read the row before may go on with what it read: in one of some 15 races a chunk was committed after the end of its run.
-"""
 
 MAX_SINGLE_STATEMENT_RUNS = 16
 """Runs in a group that is written as one statement at most; for larger groups COPY is faster."""
@@ -190,7 +178,7 @@ async def _create_in_one_statement(connection: Connection, group: Group) -> None
 async def _append_in_one_statement(connection: Connection, group: Group) -> None:
     """Append a small group of steps of warm runs, some of which may end."""
     closed = [head.closed_at_ms for head in group.heads.values()]
-    sql = _END_BOOKS if any(closed) else _SQL["commit_books"]
+    sql = _SQL["end_books" if any(closed) else "commit_books"]
     status = await connection.execute(sql, *_columns(group.head_rows()), *_books(group), closed)
     if _count(status) != len(group.heads):
         raise _RollBack(_unfit)

@@ -3,7 +3,7 @@
 
 -- name: hand_over_keys
 -- Commits: runs that are over give their start keys to new ones, which `create_runs` inserts next. Of a run that has
--- given its key away already nothing changes, and the new run finds the key taken.
+-- given its key away already, nothing changes, and `create_runs` finds the key taken.
 -- Locks: the old runs' rows, in the order of their keys.
 UPDATE perdure.run AS run SET replaced_by = b.replaced_by
 FROM (
@@ -40,6 +40,27 @@ FROM (
      AND (b.head_before IS NULL
           OR (locked.head = b.head_before AND locked.semaphore = b.semaphore_before))
     ORDER BY locked.id FOR NO KEY UPDATE OF locked
+) AS b
+WHERE run.id = b.id
+
+-- name: end_runs
+-- Commits: what `advance_runs` commits, for groups in which runs end.
+-- Locks: the run rows, in the order of ids, also against appends to their streams. The first change of a row
+-- must lock its key. If only a later change in the transaction does, a writer to a stream that read the row before can
+-- continue with what it read: in one of some 15 races a chunk was committed after the end of its run.
+UPDATE perdure.run AS run
+SET seq = coalesce(b.seq, run.seq), head = coalesce(b.head, run.head),
+    semaphore = coalesce(b.semaphore, run.semaphore), status = coalesce(b.status, run.status)
+FROM (
+    SELECT locked.id, b.seq, b.head, b.semaphore, b.status
+    FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
+                $8::text[])
+             AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status)
+    JOIN perdure.run AS locked
+      ON locked.id = b.id AND locked.epoch = b.epoch
+     AND (b.head_before IS NULL
+          OR (locked.head = b.head_before AND locked.semaphore = b.semaphore_before))
+    ORDER BY locked.id FOR UPDATE OF locked
 ) AS b
 WHERE run.id = b.id
 
@@ -96,10 +117,42 @@ SET seq = fit.seq, head = fit.head, semaphore = fit.semaphore, status = fit.stat
 FROM fit, whole
 WHERE run.id = fit.id AND whole.fits
 
+-- name: end_books
+-- Commits: what `commit_books` commits, for groups in which runs end.
+-- Locks: the run rows, in the order of ids, also against appends to their streams. Fails at once if an append holds a
+-- lock: then the group is written in a transaction, where it may wait.
+WITH fit AS (
+    SELECT locked.id, b.seq, b.head, b.semaphore, b.status, b.closed_at_ms
+    FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
+                $8::text[], $19::bigint[])
+             AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status, closed_at_ms)
+    JOIN perdure.run AS locked
+      ON locked.id = b.id AND locked.epoch = b.epoch
+     AND locked.head = b.head_before AND locked.semaphore = b.semaphore_before
+    ORDER BY locked.id FOR UPDATE OF locked NOWAIT
+), whole AS (
+    SELECT count(*) = cardinality($1::text[]) AS fits FROM fit
+), appended AS (
+    INSERT INTO perdure.event (run_id, seq, at_ms, body, prev, sealed, erased)
+    SELECT e.* FROM whole, unnest($9::text[], $10::bigint[], $11::bigint[], $12::text[], $13::bytea[],
+                                  $14::bytea[], $15::bytea[]) AS e
+    WHERE whole.fits
+), posted AS (
+    INSERT INTO perdure.ledger AS ledger (run_id, account, balance)
+    SELECT p.* FROM whole, unnest($16::text[], $17::text[], $18::bigint[]) AS p
+    WHERE whole.fits
+    ON CONFLICT (run_id, account) DO UPDATE SET balance = ledger.balance + excluded.balance
+)
+UPDATE perdure.run AS run
+SET seq = fit.seq, head = fit.head, semaphore = fit.semaphore, status = fit.status,
+    closed_at_ms = fit.closed_at_ms, owner = CASE WHEN fit.closed_at_ms IS NULL THEN run.owner END
+FROM fit, whole
+WHERE run.id = fit.id AND whole.fits
+
 -- name: close_runs
--- Commits: the time at which runs were over. They have no owner from then on: any host may deal with what
--- still arrives for them. Apart from `advance_runs`, because only this one touches an index.
--- Locks: the run rows, also against those who append to their streams, which end here.
+-- Commits: the time at which runs ended. They have no owner from then on: any host may settle messages that
+-- arrive later. A statement of its own, because `advance_runs` touches no index.
+-- Locks: the run rows, also against appends to their streams, which end here.
 UPDATE perdure.run AS run SET closed_at_ms = b.closed_at_ms, owner = NULL
 FROM (
     SELECT locked.id, b.closed_at_ms
@@ -110,7 +163,7 @@ FROM (
 WHERE run.id = b.id
 
 -- name: park_runs
--- Commits: why runs are not advanced, or that they are again. Their rows have passed `advance_runs`.
+-- Commits: why runs are parked, or that they are not any more. `advance_runs` has checked their fences.
 UPDATE perdure.run AS run SET parked = b.reason
 FROM unnest($1::text[], $2::text[]) AS b (id, reason) WHERE run.id = b.id
 
@@ -121,8 +174,8 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
 ON CONFLICT (run_id, account) DO UPDATE SET balance = ledger.balance + excluded.balance
 
 -- name: enqueue
--- Commits: messages, once per GUID. One that is due at once arrives after all that are pending and were first sent to the
--- same run or mailbox, which its GUID names. The eighth value counts such messages of one group.
+-- Commits: messages, once per GUID. A message that is due at once arrives after all pending messages that were first
+-- sent to the same run or mailbox, which its GUID names. The eighth value numbers such messages of one group.
 INSERT INTO perdure.message (run_id, guid, kind, step, payload, due_at_ms, arrival)
 SELECT b.run_id, b.guid, b.kind, b.step, b.payload, b.due_at_ms,
        CASE WHEN b.due_at_ms <> 0 THEN b.arrival ELSE greatest(b.arrival, b.place + coalesce((
@@ -134,9 +187,9 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::big
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: forward
--- Commits: pending messages, under their GUIDs, to other runs. One that is there already stays. With a step: only
--- what is for that step goes, and is for none from then on.
--- Locks: the messages; who comes second finds them gone.
+-- Commits: pending messages, under their GUIDs, to other runs. A message that is there already stays. With a step: only
+-- messages for that step are forwarded, and concern no step from then on.
+-- Locks: the messages; a transaction that waits for the lock finds them deleted.
 WITH moved AS (
     DELETE FROM perdure.message AS message
     USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS b (run_id, guid, to_run, step)
@@ -150,13 +203,13 @@ SELECT * FROM moved
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: acknowledge
--- Commits: messages are gone.
+-- Commits: messages are deleted, because their runs have recorded them.
 DELETE FROM perdure.message AS message
 USING unnest($1::text[], $2::text[]) AS b (run_id, guid)
 WHERE message.run_id = b.run_id AND message.guid = b.guid
 
 -- name: mark
--- Commits: messages out of delivery, with the reason.
+-- Commits: messages are not delivered any more, and why.
 UPDATE perdure.message AS message
 SET state = b.state, reason = b.reason
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS b (run_id, guid, state, reason)
@@ -169,30 +222,30 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer
 ON CONFLICT (run_id, step) DO NOTHING
 
 -- name: finish_work
--- Commits: tasks off their queues, only by the token of the last claim: the count of rows shows that.
+-- Commits: tasks are off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure.work AS work
 USING unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
 WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
 
 -- name: drop_work
--- Commits: tasks off their queues, claimed or not.
+-- Commits: tasks are off their queues, claimed or not.
 DELETE FROM perdure.work AS work
 USING unnest($1::text[], $2::text[]) AS b (run_id, step)
 WHERE work.run_id = b.run_id AND work.step = b.step
 
 -- name: publish
--- Commits: values in place of those that are there, whatever the clocks say. The time of a name never goes back.
--- Locks: the values, in the order in which they are given.
+-- Commits: values replace the stored ones, whatever the clocks say. The time of a name never goes back.
+-- Locks: the values, in the given order.
 INSERT INTO perdure.published AS published (run_id, name, payload, at_ms)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[])
 ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload,
     at_ms = greatest(excluded.at_ms, published.at_ms)
 
 -- name: publish_by
--- Commits: as `publish`, but what comes by a host only if that owns the run, or has claimed the step that is named: a
--- run that is over has no owner, and its tasks are off their queues.
--- Locks: the runs, and the tasks, of what comes by a host, against a change of hands. Then the values, in the order
--- in which they are given.
+-- Commits: as `publish`, but a host's values only if it owns the run or has claimed the named step: a run that is over
+-- has no owner, and its tasks are off their queues.
+-- Locks: the runs and tasks of values that a host sends, against another owner or claimant. Then the values, in the
+-- given order.
 WITH given AS (
     SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::text[], $6::text[])
                       AS b (run_id, name, payload, at_ms, host, step)
@@ -214,9 +267,9 @@ ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload,
     at_ms = greatest(excluded.at_ms, published.at_ms)
 
 -- name: publish_again
--- Commits: as `publish_by`, but values that a host has sent before. They replace only what is older.
--- Locks: the runs, and the tasks, of what comes by a host, against a change of hands. Then the values, in the order
--- in which they are given.
+-- Commits: as `publish_by`, for values that a host has sent before. They replace older values only.
+-- Locks: the runs and tasks of values that a host sends, against another owner or claimant. Then the values, in the
+-- given order.
 WITH given AS (
     SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::text[], $6::text[])
                       AS b (run_id, name, payload, at_ms, host, step)
@@ -238,10 +291,10 @@ ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = exc
 WHERE excluded.at_ms > published.at_ms
 
 -- name: grow_streams
--- Commits: so many places more at the end of each stream, only of runs that are not over. Returns where each ends
--- now: the count of rows shows that. With what a run appends itself, it may be over by now.
--- Locks: the runs against their end, which no other change of theirs waits for. Then the streams, in the order in
--- which they are given, to the end: places are in the order of commits.
+-- Commits: the given number of positions more at the end of each stream, only of open runs. Returns the new lengths:
+-- the count of rows shows what was refused. The bundle in which a run appends itself may also end it.
+-- Locks: the runs against their end; other changes of the runs do not wait for it. Then, until the commit, the streams
+-- in the given order, so that positions are in the order of commits.
 WITH going AS (
     SELECT run.id FROM perdure.run AS run
     WHERE run.id = ANY ($1::text[]) AND run.closed_at_ms IS NULL
@@ -255,18 +308,18 @@ ON CONFLICT (run_id, name) DO UPDATE SET length = stream.length + excluded.lengt
 RETURNING run_id, name, length
 
 -- name: append_chunks
--- Commits: chunks at their places. One that is there already inserts nothing: the count of rows shows that.
+-- Commits: chunks at their positions. A chunk that is stored already inserts nothing: the count of rows shows that.
 INSERT INTO perdure.chunk (run_id, name, position, step, attempt, claim, number, payload, at_ms)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::integer[], $6::integer[], $7::bigint[],
                      $8::bytea[], $9::bigint[])
 ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
 
 -- name: select_closing_times
--- When each of these runs was over.
+-- When each of these runs ended.
 SELECT id, closed_at_ms FROM perdure.run WHERE id = ANY ($1::text[])
 
 -- name: select_known_chunks
--- Which of these chunks are there already.
+-- Which of these chunks are stored already.
 SELECT chunk.run_id, chunk.name, chunk.step, chunk.attempt, chunk.claim, chunk.number
 FROM perdure.chunk AS chunk
 JOIN unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[])
@@ -282,14 +335,14 @@ JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, step, token)
   ON work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
 
 -- name: lock_work
--- Locks: tasks, so that a commit whose outcome is unknown has ended, one way or the other.
+-- Locks: tasks, so that a commit whose outcome is unknown has ended, committed or rolled back.
 SELECT work.run_id, work.step
 FROM perdure.work AS work
 JOIN unnest($1::text[], $2::text[]) AS b (run_id, step) ON work.run_id = b.run_id AND work.step = b.step
 FOR UPDATE OF work
 
 -- name: select_other_results
--- Which of these messages are there with another kind: as the result of another claim of the same task.
+-- Which of these messages are stored with another kind: as the result of another claim of the same task.
 SELECT message.run_id, message.guid
 FROM perdure.message AS message
 JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, guid, kind)
@@ -297,7 +350,7 @@ JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, guid, kind)
 
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and under no lease.
--- A host that claims again what it has claimed does not count: it knows whether it has begun it.
+-- A host that claims its own task again does not count: it knows whether it has begun it.
 -- Locks: the tasks; those that another host is claiming now are skipped, not waited for.
 WITH due AS (
     SELECT run_id, step FROM perdure.work
@@ -321,7 +374,7 @@ RETURNING work.run_id, work.step
 
 -- name: regain_work
 -- Commits: claims hold again, with their tokens, where the task was put back and no other host has claimed it since.
--- The claim is the same, so it is not counted again; done twice it changes nothing more.
+-- The claim is the same, so it is not counted again; a repeated statement changes nothing.
 UPDATE perdure.work AS work SET token = b.token, host = $6, available_at_ms = $7
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[]) AS b (run_id, step, token, guid, claims)
 WHERE work.run_id = b.run_id AND work.step = b.step
@@ -379,7 +432,7 @@ RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, sem
           created_at_ms, closed_at_ms, parked, chain
 
 -- name: lock_runs
--- Locks: runs in the order of ids, so that a take whose outcome is unknown has ended, one way or the other.
+-- Locks: runs in the order of ids, so that a takeover whose outcome is unknown has ended, committed or rolled back.
 SELECT id, owner, epoch FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE
 
 -- name: release_run
@@ -397,7 +450,7 @@ UPDATE perdure.run AS run SET owner = NULL, epoch = epoch + 1
 FROM mine WHERE run.id = mine.id AND run.owner = $1
 
 -- name: erase_payloads
--- Commits: payloads are gone and their digests stand in their place, so that the chain still verifies.
+-- Commits: digests replace payloads, so that the chain still verifies.
 UPDATE perdure.event SET sealed = NULL, erased = sha256(sealed)
 WHERE run_id = $1 AND seq >= $2 AND seq < $3 AND sealed IS NOT NULL
 
@@ -410,7 +463,7 @@ FROM perdure.run WHERE id = $1
 SELECT id, epoch, head, semaphore FROM perdure.run WHERE id = ANY ($1::text[])
 
 -- name: lock_run
--- Locks: one run, so that a commit whose outcome is unknown has ended, one way or the other.
+-- Locks: one run, so that a commit whose outcome is unknown has ended, committed or rolled back.
 SELECT seq, head FROM perdure.run WHERE id = $1 FOR NO KEY UPDATE
 
 -- name: select_run_by_key
@@ -426,7 +479,7 @@ JOIN perdure.run AS run ON run.scope = b.scope AND run.program = b.program AND r
                             AND run.replaced_by IS NULL
 
 -- name: select_chain_end
--- The last run of a chain, by its index: later ones sort later.
+-- The last run of a chain, by its index: later runs sort later.
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run
@@ -444,8 +497,8 @@ WHERE account = ANY ($2::text[])
   AND run_id IN (SELECT id FROM perdure.run WHERE id = $1 OR chain = $1)
 
 -- name: select_sent
--- A message by its GUID: where it waits or was marked, with its payload; and which runs have recorded it. Of the
--- chain that begins with a run, or of a mailbox, which is no run.
+-- A message by its GUID: where it is pending or marked, with its payload; and which runs have recorded it. Of the chain
+-- that begins with a run, or of a mailbox, which is no run.
 SELECT run_id, payload, false FROM perdure.message
 WHERE guid = $2 AND run_id IN (SELECT $1::text UNION ALL SELECT id FROM perdure.run WHERE chain = $1)
 UNION ALL
@@ -453,7 +506,7 @@ SELECT run_id, NULL, true FROM perdure.ledger
 WHERE account = $3 AND run_id IN (SELECT $1::text UNION ALL SELECT id FROM perdure.run WHERE chain = $1)
 
 -- name: select_chain_published
--- What a chain has published, older values first: a run publishes nothing once it is continued, and later ones sort later.
+-- What a chain has published, older values first: a run publishes nothing once it is continued, and later runs sort later.
 SELECT name, payload FROM perdure.published
 WHERE run_id IN (SELECT id FROM perdure.run WHERE id = $1 OR chain = $1)
 ORDER BY run_id COLLATE "C"
@@ -466,7 +519,7 @@ WHERE closed_at_ms IS NULL AND owner = $3 AND id > $1
 ORDER BY id LIMIT $2
 
 -- name: select_unowned_runs
--- Apart, because an index is not used for IS NOT DISTINCT FROM.
+-- A statement of its own, because Postgres uses no index for IS NOT DISTINCT FROM.
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run
@@ -504,15 +557,15 @@ WHERE run_id = ANY ($1::text[]) ORDER BY run_id, seq
 SELECT run_id, account, balance FROM perdure.ledger WHERE run_id = ANY ($1::text[])
 
 -- name: select_step_messages
--- What concerns a step of these runs: timers, retries, results, and signals that a hook has found. A damaged row may have
--- lost its step.
+-- Messages that concern a step of these runs: timers, retries, results, and signals that matched a hook. A damaged row
+-- may have lost its step.
 SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
 FROM perdure.message
 WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
 
 -- name: select_queued
--- Which steps of these runs are on which queues since when, who has claimed them, under which GUIDs their results will
--- come, and how their payloads begin: 8192 bytes are reserved for the header.
+-- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
+-- and the first bytes of their payloads: 8192 are reserved for the header.
 SELECT run_id, step, guid, queue, available_at_ms, host, substring(payload from 1 for 8192) FROM perdure.work
 WHERE run_id = ANY ($1::text[])
 
@@ -521,7 +574,7 @@ SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
 WHERE run_id = $1 AND seq >= $2 AND seq < $3 ORDER BY seq
 
 -- name: select_all_entries
--- For inspection: whatever is there, whether or not it can be an entry.
+-- For inspection: all rows, whether or not they are valid entries.
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event WHERE run_id = $1 ORDER BY seq
 
 -- name: select_balance
@@ -531,12 +584,12 @@ SELECT balance FROM perdure.ledger WHERE run_id = $1 AND account = $2
 SELECT account, balance FROM perdure.ledger WHERE run_id = $1
 
 -- name: select_due_messages
--- Level-triggered: whatever is pending, due, and addressed to a run of this owner or a closed run. A parked run
--- takes nothing but a cancel, and one without an owner nothing before a host takes it up. What is due at once goes
--- before timers: it was durable before they ended.
--- What is due is deleted, so few messages ever are; statistics that are a little old say that all are, and the
--- planner would scan both tables. Hence bounds that it can't look up, for which it assumes few rows, and a
--- condition in place of a join. A run that is not there makes that condition NULL.
+-- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A parked
+-- run takes only a cancel, and an unowned run takes nothing before a host claims it. Messages that are due at once go
+-- before timers: they were durable before the timers ended.
+-- Due messages are deleted, so there are always few; slightly old statistics say that all are due, and the planner
+-- would scan both tables. Hence bounds that it can't look up, for which it assumes few rows, and a condition in place
+-- of a join. A run that does not exist makes that condition NULL.
 SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure.message AS m
 WHERE m.state = 'pending'
@@ -547,8 +600,8 @@ WHERE m.state = 'pending'
 ORDER BY m.due_at_ms <> 0, m.arrival, m.guid LIMIT $3
 
 -- name: select_pending
--- What is pending and due at once, first sent to the given runs or mailboxes (as GUIDs begin with them), and addressed
--- to a run of this owner or without an owner. Through the index of arrivals, for each of them.
+-- Messages that are pending and due at once, first sent to the given runs or mailboxes (with which GUIDs begin), and
+-- addressed to a run of this owner or an unowned run. Through the index of arrivals, for each of them.
 SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM unnest($2::text[]) AS origin CROSS JOIN LATERAL (
     SELECT * FROM perdure.message AS m
@@ -560,7 +613,8 @@ FROM unnest($2::text[]) AS origin CROSS JOIN LATERAL (
 ORDER BY m.arrival, m.guid LIMIT $3
 
 -- name: select_next_due
--- When the next message is due that `select_due_messages` will find, up to a time: beyond it lie other hosts' too.
+-- When the next message is due that `select_due_messages` will find, if that is before the given time: later messages
+-- may be other hosts'.
 SELECT m.due_at_ms
 FROM perdure.message AS m
 WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $2::bigint)
@@ -596,7 +650,7 @@ WHERE run_id = $1 AND name = $2 AND position < $3
 GROUP BY step, attempt, claim, position - number ORDER BY min(position)
 
 -- name: select_next_work
--- From each priority of a queue to the next through the index, so that it costs by priorities and not by tasks.
+-- Steps through the index from each priority of a queue to the next, so the cost grows with priorities, not with tasks.
 WITH RECURSIVE level (queue, priority) AS (
     SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name)
     FROM unnest($1::text[]) AS name
@@ -610,22 +664,22 @@ SELECT min((SELECT min(available_at_ms) FROM perdure.work AS work
 FROM level
 
 -- name: select_next_run_id
--- The next run of which any book has a row, whether or not the run itself is there.
+-- The next run of which the journal or the ledger has a row, whether or not the run itself exists.
 SELECT least((SELECT min(id) FROM perdure.run WHERE id > $1),
              (SELECT min(run_id) FROM perdure.event WHERE run_id > $1),
              (SELECT min(run_id) FROM perdure.ledger WHERE run_id > $1))
 
 -- name: select_last_run_id
--- The last run of which any book has a row; '' if there is none.
+-- The last run of which the journal or the ledger has a row; '' if there is none.
 SELECT coalesce(greatest((SELECT max(id) FROM perdure.run),
                          (SELECT max(run_id) FROM perdure.event),
                          (SELECT max(run_id) FROM perdure.ledger)), '')
 
 -- name: open_transaction
--- For a user's transaction: a statement is ended after so long, and the transaction when the server hears nothing for
--- so long. Names without a schema mean what they mean to the role, save that they never mean a table of ours, which
--- they would if the role is called like our schema. Writes and gives a token, by which the outcome can be asked for;
--- the session keeps it for `reset_session`, if it commits.
+-- For a user's transaction: limits the time of a statement, and the time in which the server hears nothing. Names without
+-- a schema mean what they mean to the role, but never a table of Perdure, as they would if the role had the name of
+-- Perdure's schema. Writes and returns a token, by which the outcome can be read; the session keeps it for
+-- `reset_session`, if it commits.
 WITH outcome AS (
     INSERT INTO perdure.outcome (token, committed, at_ms)
     VALUES (gen_random_uuid(), 1, extract(epoch FROM now()) * 1000)
@@ -640,8 +694,8 @@ SELECT set_config('perdure.token', token, false),
 FROM outcome
 
 -- name: open_adopted
--- For a session of the user's: the same limits and token, for this transaction only, and the names as the user has them.
--- Gives the server's number of the transaction, too, by which it is seen whether the user has ended it.
+-- For a session of the user: the same limits and token, for this transaction only; names keep their meaning. Also returns
+-- the server's number of the transaction, which shows whether the user has ended it.
 WITH outcome AS (
     INSERT INTO perdure.outcome (token, committed, at_ms)
     VALUES (gen_random_uuid(), 1, extract(epoch FROM now()) * 1000)
@@ -657,36 +711,36 @@ FROM outcome
 SELECT pg_current_xact_id_if_assigned()::text
 
 -- name: reset_session
--- After a user's transaction: nothing of it is left in the session. Prepared statements are ours, and stay. Its token
--- is deleted, because its outcome is known; no caller waits for that to be on disk.
+-- After a user's transaction: removes from the session all that the user set. Prepared statements are Perdure's, and
+-- stay. Deletes the token, because the outcome is known; no caller waits until that is on disk.
 DELETE FROM perdure.outcome WHERE token = current_setting('perdure.token', true);
 SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL; DISCARD TEMP; DISCARD SEQUENCES;
 SELECT set_config('synchronous_commit', 'off', true)
 
 -- name: select_database
--- Which database this is, of which server, since it runs: no other one is the same, a copy neither.
+-- Identifies the database and the start of its server: it equals no other database, not even a copy.
 SELECT oid || '/' || extract(epoch FROM pg_postmaster_start_time())
 FROM pg_catalog.pg_database WHERE datname = current_database()
 
 -- name: write_outcome
--- Commits, with the transaction that it is part of: that this came about. Gives the token to ask by.
+-- Commits, with the transaction that it is part of: that this transaction committed. Returns the token to ask by.
 INSERT INTO perdure.outcome (token, committed, at_ms)
 VALUES (gen_random_uuid(), 1, extract(epoch FROM now()) * 1000)
 RETURNING token
 
 -- name: settle_outcome
--- Commits: that a transaction did not come about, unless it did; gives 1 if it did. It waits for one that has not ended,
--- since two can't write the same token; so the answer is final, and to ask again gives the same.
+-- Commits: that a transaction did not commit, unless it did; returns 1 if it did. Waits for a transaction that has not
+-- ended, because two can't write the same token; so the answer is final, and the same if asked again.
 INSERT INTO perdure.outcome (token, committed, at_ms) VALUES ($1, 0, extract(epoch FROM now()) * 1000)
 ON CONFLICT (token) DO UPDATE SET token = excluded.token
 RETURNING committed
 
 -- name: forget_outcome
--- Commits: the outcome is deleted, because its host knows it. No caller waits for that to be on disk.
+-- Commits: the outcome is deleted, because its host knows it. No caller waits until that is on disk.
 DELETE FROM perdure.outcome WHERE token = $1 AND set_config('synchronous_commit', 'off', true) IS NOT NULL
 
 -- name: delete_old_outcomes
--- Commits: outcomes are deleted that processes left behind when they ended, once no host can still ask for them.
+-- Commits: outcomes that ended processes left behind are deleted, once no host can still ask for them.
 DELETE FROM perdure.outcome WHERE at_ms < extract(epoch FROM now()) * 1000 - $1::bigint
 
 -- name: register_host
@@ -696,18 +750,18 @@ VALUES ($1, 0, $2, $3, $4)
 ON CONFLICT (id) DO NOTHING
 
 -- name: select_clock
--- What the server's clock says now: hosts set theirs by it.
+-- The time of the server's clock: hosts set theirs by it.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
 -- name: remove_host
--- Commits: the host has no row: what it may still own or claim is a dead host's.
+-- Commits: the host has no row; runs that it still owns and tasks that it still claims are a dead host's.
 DELETE FROM perdure.host WHERE id = $1
 
 -- name: count_open
 SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner = $1
 
 -- name: count_unowned
--- Apart, because an index is not used for IS NOT DISTINCT FROM.
+-- A statement of its own, because Postgres uses no index for IS NOT DISTINCT FROM.
 SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner IS NULL
 
 -- name: beat
@@ -716,11 +770,10 @@ UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :host_sn
 
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
--- runs without an owner for it; when the next message and the next work are due; whether a signal may meet a hook; a number that
+-- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
 -- grows with each version that is deployed or activated; the time, by the server's clock if there is one; the version of
--- the schema. Through indexes, as the statements of
--- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
--- that it costs by hosts and not by runs or work.
+-- the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
+-- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
 (SELECT coalesce(json_agg(json_build_array(host.id, host.beat, host.stale_after_ms)), '[]') FROM perdure.host AS host),
 (WITH RECURSIVE found (owner) AS (

@@ -1,19 +1,19 @@
 -- Statements on the tables of graphs in a Postgres store. Rows come as one array per column and are unnested.
 
 -- name: clear_runs
--- Commits: no node of these runs waits, and nothing for one.
+-- Commits: these runs have no waiting node, and no value for one.
 WITH emptied AS (
     DELETE FROM perdure.inbox WHERE run_id = ANY ($1::text[])
 )
 DELETE FROM perdure.readiness WHERE run_id = ANY ($1::text[])
 
 -- name: unhook_runs
--- Commits: these runs wait for no signal.
+-- Commits: these runs have no hook.
 -- Locks: hooks of runs whose rows are locked already; `match_hooks` skips locked hooks.
 DELETE FROM perdure.hook WHERE run_id = ANY ($1::text[]) AND kind = 'wait'
 
 -- name: clear_steps
--- Commits: these nodes do not wait, and nothing for them.
+-- Commits: these nodes do not wait, and no value waits for them.
 WITH emptied AS (
     DELETE FROM perdure.inbox AS inbox
     USING unnest($1::text[], $2::text[]) AS b (run_id, step)
@@ -24,22 +24,22 @@ USING unnest($1::text[], $2::text[]) AS b (run_id, step)
 WHERE readiness.run_id = b.run_id AND readiness.step = b.step
 
 -- name: unhook_steps
--- Commits: these steps wait for no signal.
+-- Commits: these steps have no hook.
 -- Locks: hooks of runs whose rows are locked already; `match_hooks` skips locked hooks.
 DELETE FROM perdure.hook AS hook
 USING unnest($1::text[], $2::text[]) AS b (run_id, step)
 WHERE hook.run_id = b.run_id AND hook.step = b.step AND hook.kind = 'wait'
 
 -- name: track
--- Commits: more resolved predecessors of nodes, up to those that are required. Where there would be more, or another
--- number was required before, nothing is changed: the count of rows shows that.
+-- Commits: more resolved predecessors of nodes, up to the required number. A row changes nothing if it would exceed
+-- that number, or if the number differs from the stored one: the count of rows shows that.
 INSERT INTO perdure.readiness AS readiness (run_id, step, required, completed)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])
 ON CONFLICT (run_id, step) DO UPDATE SET completed = readiness.completed + excluded.completed
 WHERE readiness.required = excluded.required AND readiness.completed + excluded.completed <= readiness.required
 
 -- name: deliver
--- Commits: values that wait for nodes. The primary key lets none stand twice.
+-- Commits: values that wait for nodes. The primary key refuses a second one at the same place.
 INSERT INTO perdure.inbox (run_id, step, position, source, variable, value)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[])
 
@@ -50,11 +50,11 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
 ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
 
 -- name: broadcast
--- Commits: messages to all open runs that search keys find, once per GUID; where it is said, they are not found again,
--- and statistics still count them.
--- They are due at once, and arrive after what is pending there, as those of `enqueue`; `place` counts the broadcasts of
--- one group. One statement, so that a run that gets the key later is neither signalled nor scrubbed.
--- Locks: the keys that are scrubbed, in their order: who comes second finds them gone.
+-- Commits: messages to all open runs that search keys find, once per GUID. A broadcast that scrubs hides these keys from
+-- later broadcasts; statistics still count them. The messages are due at once, and arrive after pending ones, as those of
+-- `enqueue`; `place` numbers the broadcasts of one group. One statement, so that a run that gets the key later is neither
+-- signalled nor scrubbed.
+-- Locks: the keys that are scrubbed, in their order: a transaction that waits for the lock finds them scrubbed.
 WITH b AS (
     SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::bigint[], $6::bigint[], $7::boolean[])
                       AS b (mailbox, kind, payload, suffix, now_ms, place, scrub)
@@ -92,19 +92,19 @@ WHERE hook.run_id = scrubbed.run_id AND hook.step = scrubbed.step AND hook.mailb
   AND hook.kind = 'key'
 
 -- name: select_tracked
--- What is stored of these nodes.
+-- The stored counts of these nodes.
 SELECT readiness.run_id, readiness.step, readiness.required, readiness.completed
 FROM perdure.readiness AS readiness
 JOIN unnest($1::text[], $2::text[]) AS b (run_id, step)
   ON readiness.run_id = b.run_id AND readiness.step = b.step
 
 -- name: match_hooks
--- Commits: messages to mailboxes, under their GUIDs, to the runs and steps that wait there: the first that is due to who
--- waits longest, of open runs. A hook that got its message is gone; a message that its run has had already is gone, and
--- the hook waits on. Returns the messages as they are now.
+-- Commits: messages to mailboxes are addressed, under their GUIDs, to the steps of open runs that wait there: the first
+-- due message to the oldest hook. A matched hook is deleted. A message that its run has recorded already is deleted, and
+-- the hook stays. Returns the messages as they are now.
 -- Locks: pairs of message and hook; those that another host matches now are skipped, not waited for.
--- From what is due, by its index: few messages are, and those who wait may be many. For bounds that it can't look up, and
--- conditions in place of joins, the planner does not count on many.
+-- Starts from due messages, by their index: they are few, and hooks may be many. For bounds that it can't look up, and
+-- conditions in place of joins, the planner assumes few rows.
 WITH mailbox AS MATERIALIZED (
     SELECT DISTINCT m.run_id AS id FROM perdure.message AS m
     WHERE m.state = 'pending'
@@ -182,7 +182,7 @@ WHERE hook.kind = 'key' AND hook.topic = $2 AND run.program = $1
 GROUP BY hook.key, run.status ORDER BY hook.key, run.status COLLATE "C"
 
 -- name: deploy_program
--- Commits: a version of a program. One that is there stays as it is.
+-- Commits: a version of a program. A version that is stored stays as it is.
 INSERT INTO perdure.program (name, version, digest, content, deployed_at_ms)
 VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (name, version) DO NOTHING
@@ -191,7 +191,7 @@ ON CONFLICT (name, version) DO NOTHING
 SELECT digest FROM perdure.program WHERE name = $1 AND version = $2
 
 -- name: lock_versions
--- Locks: the versions of a program, in their order, so that of two that activate one of them each waits for the other.
+-- Locks: the versions of a program, in their order, so that of two concurrent activations one waits for the other.
 SELECT version FROM perdure.program WHERE name = $1 ORDER BY version FOR UPDATE
 
 -- name: deactivate_program
@@ -199,12 +199,12 @@ SELECT version FROM perdure.program WHERE name = $1 ORDER BY version FOR UPDATE
 UPDATE perdure.program SET is_active = 0 WHERE name = $1 AND version <> $2 AND is_active = 1
 
 -- name: activate_program
--- Commits: this version is active, if it was not. No other one may be.
+-- Commits: this version is active, if it was not. No other version may be active.
 UPDATE perdure.program SET is_active = 1, activations = activations + 1
 WHERE name = $1 AND version = $2 AND is_active = 0
 
 -- name: select_programs
--- Versions of all programs, or of one; with the runs of each that are not over. NULL names and versions are all.
+-- Versions of all programs, or of one, with the number of open runs of each. NULL names and versions are all.
 SELECT program.name, program.version, program.digest, program.content, program.deployed_at_ms, program.is_active,
        program.activations, coalesce(open.runs, 0)
 FROM perdure.program AS program
@@ -217,7 +217,7 @@ WHERE ($1::text IS NULL OR program.name = $1::text) AND ($2::text IS NULL OR pro
 ORDER BY program.name, program.deployed_at_ms, program.version
 
 -- name: select_deployed
--- Versions of all programs, or of one, and what they hold; of those whose digest is among the known ones not that.
+-- Versions of all programs, or of one, with their content, unless its digest is among the known ones.
 SELECT name, version, digest,
        CASE WHEN digest IN (SELECT json_array_elements_text($2::text::json)) THEN NULL ELSE content END,
        is_active, activations

@@ -1,5 +1,5 @@
 -- Statements of the Postgres store for operations. Each change of an operation locks its row first, then writes lines of its
--- log, which belong to that row. No other row is locked with it.
+-- log, which belong to that row. It locks no other row.
 
 -- name: create_operation
 -- Commits: a new operation. An id that is taken inserts nothing: the count of rows shows that.
@@ -10,7 +10,7 @@ INSERT INTO perdure.operation (id, state, data) VALUES ($1, $2, $3) ON CONFLICT 
 SELECT data FROM perdure.operation WHERE id = $1 AND backed_up = 0 FOR UPDATE
 
 -- name: update_operation
--- Commits: what the ledger says from now on.
+-- Commits: the new state of the operation's ledger.
 UPDATE perdure.operation SET state = $2, data = $3 WHERE id = $1
 
 -- name: append_lines
@@ -21,7 +21,7 @@ FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS new (level, line, place),
      (SELECT coalesce(max(number), 0) AS number FROM perdure.operation_log WHERE operation_id = $1) AS last
 
 -- name: back_up_operation
--- Commits: the operation is in the backups.
+-- Commits: the operation is a backup.
 UPDATE perdure.operation SET backed_up = 1 WHERE id = $1
 
 -- name: delete_old_backups

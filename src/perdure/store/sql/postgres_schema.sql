@@ -1,8 +1,8 @@
 -- The whole schema of a Postgres store as it is now. New stores are made by the migrations; this page is
--- to be read, and a test proves that it equals them. SQLite has the same tables, named `perdure_run` and so on, save
--- for `outcome`: there is no connection to lose.
+-- to be read, and a test proves that it equals them. SQLite has the same tables, named `perdure_run` and so on, except
+-- `outcome`: it has no connection that could be lost.
 --
--- A store keeps two books of every run, and what is on its way to runs:
+-- A store keeps two books of every run, and messages and work on their way to runs:
 --
 --   perdure.run        one row per run: who may write it, where its journal ends,    key: run
 --                      how many obligations are open
@@ -15,34 +15,34 @@
 --   perdure.chunk      what programs append to streams, in order                     key: run, name, position
 --   perdure.readiness  nodes of graphs that wait for more of their predecessors          key: run, step
 --   perdure.inbox      the values that wait for such nodes                               key: run, step, place
---   perdure.hook       who waits for a signal to a topic, and how a search key finds runs    key: run, step, mailbox
+--   perdure.hook       steps that wait for a signal, and search keys that find runs         key: run, step, mailbox
 --   perdure.program    graphs that were deployed, and which version is active            key: name, version
 --   perdure.host       hosts that own runs and do work, and their heartbeats         key: host
---   perdure.operation  what several processes carry out together: the ledger of each    key: operation
+--   perdure.operation  ledgers of operations that several processes carry out together   key: operation
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
--- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
--- (epoch, seq, semaphore), and puts and drops its work. So it does with what waits for its nodes and with its hooks, which
--- its events record too; but the host that matches a signal with a hook deletes the hook, and a broadcast to a search key
--- may scrub the keys. Any process may add a message, forward one that came for a run that
--- was continued or, until the run is over, append a chunk. A run's owner publishes its values, and so does the
--- host that has claimed a task of it. The holder of a task's token may take it off its queue. A host writes its own row;
--- the host that has taken over all that a dead host had removes the dead host's row. Everything that one bundle writes commits in one
--- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
+-- Writers. Only the owner of a run writes its row, its events and its ledger, under the fence (epoch, seq, semaphore),
+-- and puts and drops its work. It also writes the values that wait for its nodes, and its hooks, which its events
+-- record too; but the host that matches a signal with a hook deletes the hook, and a broadcast to a search key may
+-- scrub the keys. Any process may add a message, forward one that came for a run that was continued or, until the run
+-- is over, append a chunk. A run's owner publishes its values, and so does the host that has claimed a task of it. The
+-- holder of a task's token may take it off its queue. A host writes its own row; the host that has taken over all that
+-- a dead host had removes the dead host's row. Everything that one bundle writes commits in one transaction or not at
+-- all; the event and the posting that certify the same fact are therefore never apart.
 --
--- Lock order: runs that hand their start keys over and then new runs, both in the order of the keys, then run rows in the order of their ids, then, in
--- the order of their keys, published values, then work, events, ledger, messages, then hooks, then streams. Nothing
--- locks a run row after any other row, except that appending chunks keeps their runs from ending meanwhile, and publishing for
--- tasks keeps the runs of that host from being taken over: only the end of a run, or its takeover, waits for that, and the
--- lock timeout ends a deadlock of two of these. Nothing but its own statement locks a host. The claims of work and of unowned runs, and the matching of signals with hooks, skip what is locked, so
+-- Lock order: runs that hand their start keys over and then new runs, both in the order of the keys, then run rows in
+-- the order of their ids, then, in the order of their keys, published values, then work, events, ledger, messages, then
+-- hooks, then streams. Nothing locks a run row after any other row, except that appending chunks keeps their runs from
+-- ending meanwhile, and publishing for tasks keeps the runs of that host from being taken over: only the end of a run,
+-- or its takeover, waits for that, and the lock timeout ends a deadlock of two of these. Nothing but its own statement
+-- locks a host. The claims of work and of unowned runs, and the matching of signals with hooks, skip what is locked, so
 -- they never wait. Activating a version locks the versions of that program, and nothing else.
 --
--- Times are milliseconds since 1970, given by the caller: no statement reads a clock, save for the age of outcomes. No foreign
--- keys:
--- a message may arrive before its run, and must not lock it. Ids compare bytewise (COLLATE "C"): cheaper, and the
--- same order in every locale. Tables whose rows are updated in place keep room for that (fillfactor).
+-- Times are milliseconds since 1970, given by the caller: no statement reads a clock, save for the age of outcomes. No
+-- foreign keys: a message may arrive before its run, and must not lock it. Ids compare bytewise (COLLATE "C"): cheaper,
+-- and the same order in every locale. Tables whose rows are updated in place keep room for that (fillfactor).
 
 CREATE SCHEMA perdure;
 
@@ -90,11 +90,11 @@ CREATE TABLE perdure.run (
     replaced_by   text COLLATE "C"
 ) WITH (fillfactor = 80);
 
--- What a host must resume, and runs without an owner.
+-- Open runs of a host, and unowned runs.
 CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL;
 -- The runs of a chain, the last one last.
 CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
--- One run per start key holds it.
+-- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
 -- For which programs there are runs without an owner.
@@ -133,8 +133,8 @@ CREATE TABLE perdure.ledger (
 -- payload         codec bytes
 -- due_at_ms       not delivered before; a timer is a message with a due time. 0: due at once, whatever the time is
 -- arrival         sorts the messages of a run; never a cursor, because commit order is not arrival order
--- state           'pending', or out of delivery: 'stale' or 'dead'. Acknowledged ones are deleted
--- reason          why it is out of delivery
+-- state           'pending', or not delivered any more: 'stale' or 'dead'. Acknowledged ones are deleted
+-- reason          why it is not delivered any more
 CREATE TABLE perdure.message (
     run_id    text COLLATE "C" NOT NULL,
     guid      text COLLATE "C" NOT NULL,
@@ -148,9 +148,9 @@ CREATE TABLE perdure.message (
     PRIMARY KEY (run_id, guid)
 );
 
--- What is due now.
+-- Due messages.
 CREATE INDEX message_due ON perdure.message (due_at_ms) WHERE state = 'pending';
--- What is due at once, in order: of each run or mailbox that it was first sent to, by which a GUID begins.
+-- Messages that are due at once, in order, by the run or mailbox that they were first sent to, with which a GUID begins.
 -- IS TRUE, so that the planner does not look through the index above for what is due at 0: that is all of it.
 CREATE INDEX message_order ON perdure.message (left(guid, 34), arrival)
     WHERE state = 'pending' AND (due_at_ms = 0) IS TRUE;
@@ -162,7 +162,7 @@ CREATE INDEX message_order ON perdure.message (left(guid, 34), arrival)
 -- payload         codec bytes of the input
 -- available_at_ms not claimed before; while claimed, when the lease ends
 -- token           proof of the last claim; NULL before the first
--- host            who claimed it last
+-- host            the host that claimed it last
 -- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
 CREATE TABLE perdure.work (
     run_id          text COLLATE "C" NOT NULL,
@@ -180,7 +180,7 @@ CREATE TABLE perdure.work (
 
 -- The most urgent task of a queue.
 CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms);
--- Who has claimed anything.
+-- Hosts that have claimed tasks.
 CREATE INDEX work_host ON perdure.work (host) WHERE host IS NOT NULL;
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
@@ -255,12 +255,12 @@ CREATE TABLE perdure.inbox (
     PRIMARY KEY (run_id, step, position, source, variable)
 );
 
--- run_id, step    who waits, or is to be found
+-- run_id, step    the step that waits, or the run that is found
 -- kind            'wait': the step waits for one signal to the topic and the key. 'key': the run is found by a search key
 -- mailbox         the id that topic and key have together, of the form of a run's: signals for a waiting step are
 --                 messages to it. 'scrubbed ' before it: signals to the search key do not find the run, statistics do
 -- topic, key      of a search key: its name, and its value
--- since_ms        since when: who waits for longer is served first
+-- since_ms        since when it waits: the oldest hook is served first
 CREATE TABLE perdure.hook (
     run_id   text COLLATE "C" NOT NULL,
     step     text COLLATE "C" NOT NULL,
@@ -272,7 +272,7 @@ CREATE TABLE perdure.hook (
     PRIMARY KEY (run_id, step, kind, mailbox)
 );
 
--- Who waits for a signal, the first one first; and whom a search key finds.
+-- Steps that wait for a signal, the oldest first; and runs that a search key finds.
 CREATE INDEX hook_mailbox ON perdure.hook (mailbox, kind, since_ms);
 -- How the values of a search key are spread.
 CREATE INDEX hook_key ON perdure.hook (topic, key) WHERE kind = 'key';
@@ -300,8 +300,8 @@ CREATE UNIQUE INDEX program_active ON perdure.program (name) WHERE is_active = 1
 CREATE INDEX program_activations ON perdure.program (activations);
 
 -- id              says on which machine, since which boot, by which process it was made
--- beat            grows while it lives; what it is means nothing, only that it changes
--- stale_after_ms  how long its beat may stand still before others take it for dead
+-- beat            grows while the host lives; only its change has a meaning
+-- stale_after_ms  how long its beat may stay unchanged before other hosts consider it dead
 -- queues          whose tasks it does, as a JSON list
 -- started_at_ms   when it registered
 CREATE TABLE perdure.host (
@@ -323,7 +323,7 @@ CREATE TABLE perdure.operation (
     backed_up integer NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
--- What is going on, and which backups are the oldest.
+-- Operations under way, and the oldest backups.
 CREATE INDEX operation_backup ON perdure.operation (backed_up, id);
 
 -- operation_id, number place in the log of an operation; the operation's row is locked by the append

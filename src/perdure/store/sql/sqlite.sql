@@ -3,7 +3,7 @@
 
 -- name: hand_over_keys
 -- Commits: runs that are over give their start keys to new ones, which `create_runs` inserts next. Of a run that has
--- given its key away already nothing changes, and the new run finds the key taken.
+-- given its key away already, nothing changes, and `create_runs` finds the key taken.
 UPDATE perdure_run AS run SET replaced_by = b.column2
 FROM (VALUES :rows) AS b
 WHERE run.id = b.column1 AND run.replaced_by IS NULL AND run.closed_at_ms IS NOT NULL
@@ -26,18 +26,18 @@ WHERE run.id = b.column1 AND run.epoch = b.column2
   AND (b.column3 IS NULL OR (run.head = b.column3 AND run.semaphore = b.column4))
 
 -- name: close_runs
--- Commits: the time at which runs were over. They have no owner from then on: any host may deal with what
--- still arrives for them. Apart from `advance_runs`, because only this one touches an index.
+-- Commits: the time at which runs ended. They have no owner from then on: any host may settle messages that
+-- arrive later. A statement of its own, because `advance_runs` touches no index.
 UPDATE perdure_run AS run SET closed_at_ms = b.column2, owner = NULL
 FROM (VALUES :rows) AS b WHERE run.id = b.column1
 
 -- name: park_runs
--- Commits: why runs are not advanced, or that they are again. Their rows have passed `advance_runs`.
+-- Commits: why runs are parked, or that they are not any more. `advance_runs` has checked their fences.
 UPDATE perdure_run AS run SET parked = b.column2
 FROM (VALUES :rows) AS b WHERE run.id = b.column1
 
 -- name: append_events
--- Commits: entries. The primary key lets no entry stand twice.
+-- Commits: entries. The primary key refuses a second entry at the same place.
 INSERT INTO perdure_event (run_id, seq, at_ms, body, prev, sealed, erased)
 VALUES :rows
 
@@ -48,8 +48,8 @@ VALUES :rows
 ON CONFLICT (run_id, account) DO UPDATE SET balance = balance + excluded.balance
 
 -- name: enqueue
--- Commits: messages, once per GUID. One that is due at once arrives after all that are pending and were first sent to the
--- same run or mailbox, which its GUID names. The eighth value counts such messages of one group.
+-- Commits: messages, once per GUID. A message that is due at once arrives after all pending messages that were first
+-- sent to the same run or mailbox, which its GUID names. The eighth value numbers such messages of one group.
 INSERT INTO perdure_message (run_id, guid, kind, step, payload, due_at_ms, arrival)
 SELECT b.column1, b.column2, b.column3, b.column4, b.column5, b.column6,
        CASE WHEN b.column6 <> 0 THEN b.column7 ELSE max(b.column7, b.column8 + coalesce((
@@ -61,8 +61,8 @@ WHERE true
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: forward
--- Commits: pending messages, under their GUIDs, to other runs. One that is there already stays. With a step: only
--- what is for that step goes, and is for none from then on. `forget` takes them from where they were.
+-- Commits: pending messages, under their GUIDs, to other runs. A message that is there already stays. With a step: only
+-- messages for that step are forwarded, and concern no step from then on. `forget` deletes them at the former run.
 INSERT INTO perdure_message (run_id, guid, kind, step, payload, due_at_ms, arrival)
 SELECT b.column3, m.guid, m.kind, CASE WHEN b.column4 IS NULL THEN m.step END, m.payload, m.due_at_ms, m.arrival
 FROM (VALUES :rows) AS b CROSS JOIN perdure_message AS m ON m.run_id = b.column1 AND m.guid = b.column2
@@ -70,7 +70,7 @@ WHERE m.state = 'pending' AND (b.column4 IS NULL OR m.step = b.column4)
 ON CONFLICT (run_id, guid) DO NOTHING
 
 -- name: forget
--- Commits: the messages that `forward` has sent on are gone from where they were.
+-- Commits: the messages that `forward` has forwarded are deleted at the former run.
 DELETE FROM perdure_message WHERE (run_id, guid) IN (
     SELECT m.run_id, m.guid
     FROM (VALUES :rows) AS b CROSS JOIN perdure_message AS m ON m.run_id = b.column1 AND m.guid = b.column2
@@ -78,11 +78,11 @@ DELETE FROM perdure_message WHERE (run_id, guid) IN (
 )
 
 -- name: acknowledge
--- Commits: messages are gone.
+-- Commits: messages are deleted, because their runs have recorded them.
 DELETE FROM perdure_message WHERE (run_id, guid) IN (VALUES :rows)
 
 -- name: mark
--- Commits: messages out of delivery, with the reason.
+-- Commits: messages are not delivered any more, and why.
 UPDATE perdure_message AS message
 SET state = b.column3, reason = b.column4
 FROM (VALUES :rows) AS b
@@ -95,22 +95,22 @@ VALUES :rows
 ON CONFLICT (run_id, step) DO NOTHING
 
 -- name: finish_work
--- Commits: tasks off their queues, only by the token of the last claim: the count of rows shows that.
+-- Commits: tasks are off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure_work WHERE (run_id, step, token) IN (VALUES :rows)
 
 -- name: drop_work
--- Commits: tasks off their queues, claimed or not.
+-- Commits: tasks are off their queues, claimed or not.
 DELETE FROM perdure_work WHERE (run_id, step) IN (VALUES :rows)
 
 -- name: publish
--- Commits: values in place of those that are there, whatever the clocks say. The time of a name never goes back.
+-- Commits: values replace the stored ones, whatever the clocks say. The time of a name never goes back.
 INSERT INTO perdure_published (run_id, name, payload, at_ms)
 VALUES :rows
 ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = max(excluded.at_ms, at_ms)
 
 -- name: publish_by
--- Commits: as `publish`, but what comes by a host only if that owns the run, or has claimed the step that is named: a
--- run that is over has no owner, and its tasks are off their queues.
+-- Commits: as `publish`, but a host's values only if it owns the run or has claimed the named step: a run that is over
+-- has no owner, and its tasks are off their queues.
 INSERT INTO perdure_published (run_id, name, payload, at_ms)
 SELECT column1, column2, column3, column4 FROM (VALUES :rows)
 WHERE column5 IS NULL
@@ -119,7 +119,7 @@ WHERE column5 IS NULL
 ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = max(excluded.at_ms, at_ms)
 
 -- name: publish_again
--- Commits: as `publish_by`, but values that a host has sent before. They replace only what is older.
+-- Commits: as `publish_by`, for values that a host has sent before. They replace older values only.
 INSERT INTO perdure_published (run_id, name, payload, at_ms)
 SELECT column1, column2, column3, column4 FROM (VALUES :rows)
 WHERE column5 IS NULL
@@ -129,8 +129,8 @@ ON CONFLICT (run_id, name) DO UPDATE SET payload = excluded.payload, at_ms = exc
 WHERE excluded.at_ms > at_ms
 
 -- name: grow_streams
--- Commits: so many places more at the end of each stream, only of runs that are not over. Returns where each ends
--- now: the count of rows shows that. With what a run appends itself, it may be over by now.
+-- Commits: the given number of positions more at the end of each stream, only of open runs. Returns the new lengths:
+-- the count of rows shows what was refused. The bundle in which a run appends itself may also end it.
 INSERT INTO perdure_stream (run_id, name, length)
 SELECT column1, column2, column3 FROM (VALUES :rows)
 WHERE column4 OR EXISTS (SELECT 1 FROM perdure_run WHERE id = column1 AND closed_at_ms IS NULL)
@@ -138,14 +138,14 @@ ON CONFLICT (run_id, name) DO UPDATE SET length = length + excluded.length
 RETURNING run_id, name, length
 
 -- name: append_chunks
--- Commits: chunks at their places. One that is there already inserts nothing: the count of rows shows that.
+-- Commits: chunks at their positions. A chunk that is stored already inserts nothing: the count of rows shows that.
 INSERT INTO perdure_chunk (run_id, name, position, step, attempt, claim, number, payload, at_ms)
 VALUES :rows
 ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
 
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and under no lease.
--- A host that claims again what it has claimed does not count: it knows whether it has begun it.
+-- A host that claims its own task again does not count: it knows whether it has begun it.
 UPDATE perdure_work
 SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + (host IS NOT :host)
 WHERE (run_id, step) IN (
@@ -164,7 +164,7 @@ RETURNING run_id, step
 
 -- name: regain_work
 -- Commits: claims hold again, with their tokens, where the task was put back and no other host has claimed it since.
--- The claim is the same, so it is not counted again; done twice it changes nothing more.
+-- The claim is the same, so it is not counted again; a repeated statement changes nothing.
 UPDATE perdure_work AS work SET token = b.value ->> 2, host = :host, available_at_ms = :lease_until_ms
 FROM json_each(:claims) AS b
 WHERE work.run_id = b.value ->> 0 AND work.step = b.value ->> 1
@@ -225,7 +225,7 @@ UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE id = :run_id AND ep
 UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner AND closed_at_ms IS NULL
 
 -- name: erase_payload
--- Commits: the payload is gone and its digest stands in its place, so that the chain still verifies.
+-- Commits: a digest replaces the payload, so that the chain still verifies.
 UPDATE perdure_event SET sealed = NULL, erased = :digest
 WHERE run_id = :run_id AND seq = :seq AND sealed IS NOT NULL
 
@@ -256,7 +256,7 @@ WHERE key IS NOT NULL AND replaced_by IS NULL
   AND (scope, program, key) IN (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(:places))
 
 -- name: select_chain_end
--- The last run of a chain, by its index: later ones sort later.
+-- The last run of a chain, by its index: later runs sort later.
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run
@@ -274,8 +274,8 @@ WHERE account IN (SELECT value FROM json_each(:accounts))
   AND run_id IN (SELECT id FROM perdure_run WHERE id = :first OR chain = :first)
 
 -- name: select_sent
--- A message by its GUID: where it waits or was marked, with its payload; and which runs have recorded it. Of the
--- chain that begins with a run, or of a mailbox, which is no run.
+-- A message by its GUID: where it is pending or marked, with its payload; and which runs have recorded it. Of the chain
+-- that begins with a run, or of a mailbox, which is no run.
 SELECT run_id, payload, 0 FROM perdure_message
 WHERE guid = :guid AND run_id IN (SELECT :first UNION ALL SELECT id FROM perdure_run WHERE chain = :first)
 UNION ALL
@@ -283,7 +283,7 @@ SELECT run_id, NULL, 1 FROM perdure_ledger
 WHERE account = :account AND run_id IN (SELECT :first UNION ALL SELECT id FROM perdure_run WHERE chain = :first)
 
 -- name: select_chain_published
--- What a chain has published, older values first: a run publishes nothing once it is continued, and later ones sort later.
+-- What a chain has published, older values first: a run publishes nothing once it is continued, and later runs sort later.
 SELECT name, payload FROM perdure_published
 WHERE run_id IN (SELECT id FROM perdure_run WHERE id = :first OR chain = :first)
 ORDER BY run_id
@@ -327,14 +327,14 @@ WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY run_id, seq
 SELECT run_id, account, balance FROM perdure_ledger WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_step_messages
--- What concerns a step of these runs: timers, retries, results, and signals that a hook has found. A damaged row may have
--- lost its step.
+-- Messages that concern a step of these runs: timers, retries, results, and signals that matched a hook. A damaged row
+-- may have lost its step.
 SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
 WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
 
 -- name: select_queued
--- Which steps of these runs are on which queues since when, who has claimed them, under which GUIDs their results will
--- come, and how their payloads begin: 8192 bytes are reserved for the header.
+-- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
+-- and the first bytes of their payloads: 8192 are reserved for the header.
 SELECT run_id, step, guid, queue, available_at_ms, host, substr(payload, 1, 8192) FROM perdure_work
 WHERE run_id IN (SELECT value FROM json_each(:ids))
 
@@ -343,7 +343,7 @@ SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
 WHERE run_id = :run_id AND seq >= :first AND seq < :end ORDER BY seq
 
 -- name: select_all_entries
--- For inspection: whatever is there, whether or not it can be an entry.
+-- For inspection: all rows, whether or not they are valid entries.
 SELECT seq, at_ms, CAST(body AS BLOB), prev, sealed, erased FROM perdure_event
 WHERE run_id = :run_id ORDER BY seq
 
@@ -354,10 +354,10 @@ SELECT balance FROM perdure_ledger WHERE run_id = :run_id AND account = :account
 SELECT account, balance FROM perdure_ledger WHERE run_id = :run_id
 
 -- name: select_due_messages
--- Level-triggered: whatever is pending, due, and addressed to a run of this owner or a closed run. A parked run
--- takes nothing but a cancel, and one without an owner nothing before a host takes it up. What is due at once goes
--- before timers: it was durable before they ended.
--- By its index and then its run, whatever statistics say: what is due is deleted, so few messages ever are.
+-- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A parked
+-- run takes only a cancel, and an unowned run takes nothing before a host claims it. Messages that are due at once go
+-- before timers: they were durable before the timers ended.
+-- By the message's index and then its run, whatever statistics say: due messages are deleted, so there are always few.
 SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms
@@ -366,8 +366,8 @@ WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms
 ORDER BY m.due_at_ms <> 0, m.arrival, m.guid LIMIT :limit
 
 -- name: select_pending
--- What is pending and due at once, first sent to the given runs or mailboxes (as GUIDs begin with them), and addressed
--- to a run of this owner or without an owner. Through the index of arrivals, for each of them.
+-- Messages that are pending and due at once, first sent to the given runs or mailboxes (with which GUIDs begin), and
+-- addressed to a run of this owner or an unowned run. Through the index of arrivals, for each of them.
 SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM json_each(:origins) AS origin
 CROSS JOIN perdure_message AS m INDEXED BY perdure_message_order ON substr(m.guid, 1, 34) = origin.value
@@ -377,7 +377,8 @@ WHERE m.state = 'pending' AND m.due_at_ms = 0 AND (run.owner = :owner OR run.own
 ORDER BY m.arrival, m.guid LIMIT :limit
 
 -- name: select_next_due
--- When the next message is due that `select_due_messages` will find, up to a time: beyond it lie other hosts' too.
+-- When the next message is due that `select_due_messages` will find, if that is before the given time: later messages
+-- may be other hosts'.
 SELECT m.due_at_ms
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
@@ -412,16 +413,16 @@ WHERE run_id = :run_id AND name = :name AND position < :end
 GROUP BY step, attempt, claim, position - number ORDER BY min(position)
 
 -- name: select_closing_times
--- When each of these runs was over.
+-- When each of these runs ended.
 SELECT id, closed_at_ms FROM perdure_run JOIN (VALUES :rows) AS b ON id = b.column1
 
 -- name: select_known_chunks
--- Which of these chunks are there already.
+-- Which of these chunks are stored already.
 SELECT run_id, name, step, attempt, claim, number FROM perdure_chunk
 WHERE (run_id, name, step, attempt, claim, number) IN (VALUES :rows)
 
 -- name: select_next_work
--- From each priority of a queue to the next through the index, so that it costs by priorities and not by tasks.
+-- Steps through the index from each priority of a queue to the next, so the cost grows with priorities, not with tasks.
 WITH RECURSIVE level (queue, priority) AS (
     SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
     UNION ALL
@@ -434,7 +435,7 @@ SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
 FROM level
 
 -- name: select_next_run_id
--- The next run of which any book has a row, whether or not the run itself is there.
+-- The next run of which the journal or the ledger has a row, whether or not the run itself exists.
 SELECT min(id) FROM (
     SELECT min(id) AS id FROM perdure_run WHERE id > :after
     UNION ALL SELECT min(run_id) FROM perdure_event WHERE run_id > :after
@@ -442,7 +443,7 @@ SELECT min(id) FROM (
 )
 
 -- name: select_last_run_id
--- The last run of which any book has a row; '' if there is none.
+-- The last run of which the journal or the ledger has a row; '' if there is none.
 SELECT coalesce(max(id), '') FROM (
     SELECT max(id) AS id FROM perdure_run
     UNION ALL SELECT max(run_id) FROM perdure_event
@@ -456,7 +457,7 @@ VALUES (:host, 0, :stale_after_ms, :queues, :started_at_ms)
 ON CONFLICT (id) DO NOTHING
 
 -- name: remove_host
--- Commits: the host has no row: what it may still own or claim is a dead host's.
+-- Commits: the host has no row; runs that it still owns and tasks that it still claims are a dead host's.
 DELETE FROM perdure_host WHERE id = :host
 
 -- name: count_open
@@ -468,11 +469,10 @@ UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :host_snapsho
 
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
--- runs without an owner for it; when the next message and the next work are due; whether a signal may meet a hook; a number that
+-- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
 -- grows with each version that is deployed or activated; the time, by the server's clock if there is one; the version of
--- the schema. Through indexes, as the statements of
--- their own are: `claim_runs`, `select_next_due`, `select_next_work`; from each owner or claimant to the next, so
--- that it costs by hosts and not by runs or work.
+-- the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
+-- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
 (SELECT json_group_array(json_array(id, beat, stale_after_ms)) FROM perdure_host),
 (WITH RECURSIVE found (owner) AS (

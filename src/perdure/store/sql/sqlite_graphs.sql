@@ -1,15 +1,15 @@
 -- Statements on the tables of graphs in a SQLite store. `:rows` stands for as many rows of parameters as there are.
 
 -- name: clear_runs
--- Commits: no node of these runs waits.
+-- Commits: these runs have no waiting node.
 DELETE FROM perdure_readiness WHERE run_id IN (VALUES :rows)
 
 -- name: empty_runs
--- Commits: nothing waits for nodes of these runs.
+-- Commits: no value waits for a node of these runs.
 DELETE FROM perdure_inbox WHERE run_id IN (VALUES :rows)
 
 -- name: unhook_runs
--- Commits: these runs wait for no signal.
+-- Commits: these runs have no hook.
 DELETE FROM perdure_hook WHERE kind = 'wait' AND run_id IN (VALUES :rows)
 
 -- name: clear_steps
@@ -17,23 +17,23 @@ DELETE FROM perdure_hook WHERE kind = 'wait' AND run_id IN (VALUES :rows)
 DELETE FROM perdure_readiness WHERE (run_id, step) IN (VALUES :rows)
 
 -- name: empty_steps
--- Commits: nothing waits for these nodes.
+-- Commits: no value waits for these nodes.
 DELETE FROM perdure_inbox WHERE (run_id, step) IN (VALUES :rows)
 
 -- name: unhook_steps
--- Commits: these steps wait for no signal.
+-- Commits: these steps have no hook.
 DELETE FROM perdure_hook WHERE kind = 'wait' AND (run_id, step) IN (VALUES :rows)
 
 -- name: track
--- Commits: more resolved predecessors of nodes, up to those that are required. Where there would be more, or another
--- number was required before, nothing is changed: the count of rows shows that.
+-- Commits: more resolved predecessors of nodes, up to the required number. A row changes nothing if it would exceed
+-- that number, or if the number differs from the stored one: the count of rows shows that.
 INSERT INTO perdure_readiness (run_id, step, required, completed)
 VALUES :rows
 ON CONFLICT (run_id, step) DO UPDATE SET completed = completed + excluded.completed
 WHERE required = excluded.required AND completed + excluded.completed <= required
 
 -- name: deliver
--- Commits: values that wait for nodes. The primary key lets none stand twice.
+-- Commits: values that wait for nodes. The primary key refuses a second one at the same place.
 INSERT INTO perdure_inbox (run_id, step, position, source, variable, value)
 VALUES :rows
 
@@ -44,8 +44,8 @@ VALUES :rows
 ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
 
 -- name: broadcast
--- Commits: messages to all open runs that search keys find, once per GUID. They are due at once, and arrive after what
--- is pending there, as those of `enqueue`. The sixth value counts the broadcasts of one group.
+-- Commits: messages to all open runs that search keys find, once per GUID. They are due at once, and arrive after
+-- pending ones, as those of `enqueue`. The sixth value numbers the broadcasts of one group.
 INSERT INTO perdure_message (run_id, guid, kind, payload, due_at_ms, arrival)
 SELECT run.id, 'm_' || substr(run.id, 3) || '_' || b.column4, b.column2, b.column3, 0,
        max(b.column5, b.column6 + coalesce((
@@ -66,12 +66,12 @@ WHERE kind = 'key' AND mailbox IN (VALUES :rows)
   AND EXISTS (SELECT 1 FROM perdure_run AS run WHERE run.id = perdure_hook.run_id AND run.closed_at_ms IS NULL)
 
 -- name: select_tracked
--- What is stored of these nodes.
+-- The stored counts of these nodes.
 SELECT run_id, step, required, completed FROM perdure_readiness WHERE (run_id, step) IN (VALUES :rows)
 
 -- name: select_matches
--- Which messages to mailboxes are for which hooks of open runs: the first that is due for who waits longest.
--- From what is due, by its index: few messages are, and those who wait may be many.
+-- Which messages to mailboxes are for which hooks of open runs: the first due message for the oldest hook.
+-- Starts from due messages, by their index: they are few, and hooks may be many.
 WITH mailbox (id) AS MATERIALIZED (
     SELECT DISTINCT m.run_id FROM perdure_message AS m INDEXED BY perdure_message_due
     WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms
@@ -95,8 +95,8 @@ FROM sent JOIN waiting ON waiting.mailbox = sent.mailbox AND waiting.place = sen
 ORDER BY sent.arrival, sent.guid LIMIT :limit
 
 -- name: move_messages
--- Commits: messages, under their GUIDs, to the runs and steps whose hooks they are for. Returns those that are new
--- there. `acknowledge` takes them from their mailboxes.
+-- Commits: messages are addressed, under their GUIDs, to the runs and steps of their hooks. Returns those that are new
+-- there. `acknowledge` deletes them from their mailboxes.
 INSERT INTO perdure_message (run_id, guid, kind, step, payload, due_at_ms, arrival)
 SELECT b.column3, m.guid, m.kind, b.column4, m.payload, m.due_at_ms, m.arrival
 FROM (VALUES :rows) AS b CROSS JOIN perdure_message AS m ON m.run_id = b.column1 AND m.guid = b.column2
@@ -105,7 +105,7 @@ ON CONFLICT (run_id, guid) DO NOTHING
 RETURNING run_id, guid, kind, due_at_ms, arrival, step, payload
 
 -- name: take_hooks
--- Commits: hooks that have got their message are gone.
+-- Commits: hooks that got their message are deleted.
 DELETE FROM perdure_hook WHERE (run_id, step, kind, mailbox) IN (VALUES :rows)
 
 -- name: select_readiness
@@ -138,7 +138,7 @@ WHERE hook.kind = 'key' AND hook.topic = :name AND run.program = :program
 GROUP BY hook.key, run.status ORDER BY hook.key, run.status
 
 -- name: deploy_program
--- Commits: a version of a program. One that is there stays as it is.
+-- Commits: a version of a program. A version that is stored stays as it is.
 INSERT INTO perdure_program (name, version, digest, content, deployed_at_ms)
 VALUES (:name, :version, :digest, :content, :at_ms)
 ON CONFLICT (name, version) DO NOTHING
@@ -155,12 +155,12 @@ SELECT version FROM perdure_program WHERE name = :name ORDER BY version
 UPDATE perdure_program SET is_active = 0 WHERE name = :name AND version <> :version AND is_active = 1
 
 -- name: activate_program
--- Commits: this version is active, if it was not. No other one may be.
+-- Commits: this version is active, if it was not. No other version may be active.
 UPDATE perdure_program SET is_active = 1, activations = activations + 1
 WHERE name = :name AND version = :version AND is_active = 0
 
 -- name: select_programs
--- Versions of all programs, or of one; with the runs of each that are not over. NULL names and versions are all.
+-- Versions of all programs, or of one, with the number of open runs of each. NULL names and versions are all.
 SELECT program.name, program.version, program.digest, program.content, program.deployed_at_ms, program.is_active,
        program.activations, coalesce(open.runs, 0)
 FROM perdure_program AS program
@@ -173,7 +173,7 @@ WHERE (:name IS NULL OR program.name = :name) AND (:version IS NULL OR program.v
 ORDER BY program.name, program.deployed_at_ms, program.version
 
 -- name: select_deployed
--- Versions of all programs, or of one, and what they hold; of those whose digest is among the known ones not that.
+-- Versions of all programs, or of one, with their content, unless its digest is among the known ones.
 SELECT name, version, digest,
        CASE WHEN digest IN (SELECT value FROM json_each(:known)) THEN NULL ELSE content END,
        is_active, activations

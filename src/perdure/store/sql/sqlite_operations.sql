@@ -1,5 +1,5 @@
 -- Statements of the SQLite store for operations. Each change of an operation runs in a write transaction, which holds the
--- file's one write lock: so what is read stays true until the commit.
+-- file's one write lock: so a value that it reads stays true until the commit.
 
 -- name: create_operation
 -- Commits: a new operation. An id that is taken inserts nothing: the count of rows shows that.
@@ -9,7 +9,7 @@ INSERT INTO perdure_operation (id, state, data) VALUES (:id, :state, :data) ON C
 SELECT data FROM perdure_operation WHERE id = :id AND backed_up = 0
 
 -- name: update_operation
--- Commits: what the ledger says from now on.
+-- Commits: the new state of the operation's ledger.
 UPDATE perdure_operation SET state = :state, data = :data WHERE id = :id
 
 -- name: append_line
@@ -18,7 +18,7 @@ INSERT INTO perdure_operation_log (operation_id, number, level, line)
 SELECT :id, coalesce(max(number), 0) + 1, :level, :line FROM perdure_operation_log WHERE operation_id = :id
 
 -- name: back_up_operation
--- Commits: the operation is in the backups.
+-- Commits: the operation is a backup.
 UPDATE perdure_operation SET backed_up = 1 WHERE id = :id
 
 -- name: select_old_backups

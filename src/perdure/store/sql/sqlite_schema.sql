@@ -2,7 +2,7 @@
 -- to be read, and a test proves that it equals them. Postgres has the same tables in the schema `perdure`,
 -- and one more, for transactions whose connection is lost.
 --
--- A store keeps two books of every run, and what is on its way to runs:
+-- A store keeps two books of every run, and messages and work on their way to runs:
 --
 --   perdure_run        one row per run: who may write it, where its journal ends,    key: run
 --                      how many obligations are open
@@ -15,28 +15,29 @@
 --   perdure_chunk      what programs append to streams, in order                     key: run, name, position
 --   perdure_readiness  nodes of graphs that wait for more of their predecessors          key: run, step
 --   perdure_inbox      the values that wait for such nodes                               key: run, step, place
---   perdure_hook       who waits for a signal to a topic, and how a search key finds runs    key: run, step, mailbox
+--   perdure_hook       steps that wait for a signal, and search keys that find runs         key: run, step, mailbox
 --   perdure_program    graphs that were deployed, and which version is active            key: name, version
 --   perdure_host       hosts that own runs and do work, and their heartbeats         key: host
---   perdure_operation  what several processes carry out together: the ledger of each    key: operation
+--   perdure_operation  ledgers of operations that several processes carry out together   key: operation
 --   perdure_operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
--- Who writes what. Only the owner of a run writes its row, its events and its ledger, under the fence
--- (epoch, seq, semaphore), and puts and drops its work. So it does with what waits for its nodes and with its hooks, which
--- its events record too; but the host that matches a signal with a hook deletes the hook, and a broadcast to a search key
--- may scrub the keys. Any process may add a message, forward one that came for a run that
--- was continued or, until the run is over, append a chunk. A run's owner publishes its values, and so does the
--- host that has claimed a task of it. The holder of a task's token may take it off its queue. A host writes its own row;
--- the host that has taken over all that a dead host had removes the dead host's row. Everything that one bundle writes commits in one
--- transaction or not at all; the event and the posting that certify the same fact are therefore never apart.
+-- Writers. Only the owner of a run writes its row, its events and its ledger, under the fence (epoch, seq, semaphore),
+-- and puts and drops its work. It also writes the values that wait for its nodes, and its hooks, which its events
+-- record too; but the host that matches a signal with a hook deletes the hook, and a broadcast to a search key may
+-- scrub the keys. Any process may add a message, forward one that came for a run that was continued or, until the run
+-- is over, append a chunk. A run's owner publishes its values, and so does the host that has claimed a task of it. The
+-- holder of a task's token may take it off its queue. A host writes its own row; the host that has taken over all that
+-- a dead host had removes the dead host's row. Everything that one bundle writes commits in one transaction or not at
+-- all; the event and the posting that certify the same fact are therefore never apart.
 --
--- Lock order: runs that hand their start keys over and then new runs, both in the order of the keys, then run rows in the order of their ids, then, in
--- the order of their keys, published values, then work, events, ledger, messages, then hooks, then streams. Nothing
--- locks a run row after any other row, and nothing but its own statement locks a host. On SQLite one lock covers the file (BEGIN IMMEDIATE), and the order is kept all the same.
+-- Lock order: runs that hand their start keys over and then new runs, both in the order of the keys, then run rows in
+-- the order of their ids, then, in the order of their keys, published values, then work, events, ledger, messages, then
+-- hooks, then streams. Nothing locks a run row after any other row, and nothing but its own statement locks a host. On
+-- SQLite one lock covers the file (BEGIN IMMEDIATE), and the order is kept all the same.
 --
--- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys:
--- a message may arrive before its run, and must not lock it.
+-- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys: a message may
+-- arrive before its run, and must not lock it.
 
 -- key             name of the fact
 -- value           as text; 'schema_version' counts the migrations that have run
@@ -82,11 +83,11 @@ CREATE TABLE perdure_run (
     replaced_by   TEXT
 ) STRICT, WITHOUT ROWID;
 
--- What a host must resume, and runs without an owner.
+-- Open runs of a host, and unowned runs.
 CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL;
 -- The runs of a chain, the last one last.
 CREATE INDEX perdure_run_chain ON perdure_run (chain, id) WHERE chain IS NOT NULL;
--- One run per start key holds it.
+-- One run per start key.
 CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
 -- For which programs there are runs without an owner.
@@ -99,7 +100,7 @@ CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AN
 -- sealed          nonce and payload; NULL if there is none, or if it was erased
 -- erased          SHA-256 of what was sealed, once that is erased, so that the chain still verifies
 --
--- Kept in the order in which entries come, so that those of a commit are side by side, whichever runs they are of.
+-- Rows are in the order of insertion, so that the entries of one commit are side by side, whatever their runs.
 CREATE TABLE perdure_event (
     run_id TEXT NOT NULL,
     seq    INTEGER NOT NULL,
@@ -127,8 +128,8 @@ CREATE TABLE perdure_ledger (
 -- payload         codec bytes
 -- due_at_ms       not delivered before; a timer is a message with a due time. 0: due at once, whatever the time is
 -- arrival         sorts the messages of a run; never a cursor, because commit order is not arrival order
--- state           'pending', or out of delivery: 'stale' or 'dead'. Acknowledged ones are deleted
--- reason          why it is out of delivery
+-- state           'pending', or not delivered any more: 'stale' or 'dead'. Acknowledged ones are deleted
+-- reason          why it is not delivered any more
 CREATE TABLE perdure_message (
     run_id    TEXT NOT NULL,
     guid      TEXT NOT NULL,
@@ -142,9 +143,9 @@ CREATE TABLE perdure_message (
     PRIMARY KEY (run_id, guid)
 ) STRICT, WITHOUT ROWID;
 
--- What is due now.
+-- Due messages.
 CREATE INDEX perdure_message_due ON perdure_message (due_at_ms) WHERE state = 'pending';
--- What is due at once, in order: of each run or mailbox that it was first sent to, by which a GUID begins.
+-- Messages that are due at once, in order, by the run or mailbox that they were first sent to, with which a GUID begins.
 CREATE INDEX perdure_message_order ON perdure_message (substr(guid, 1, 34), arrival) WHERE state = 'pending' AND due_at_ms = 0;
 
 -- run_id, step    whose task it is: put twice, it is one row
@@ -154,7 +155,7 @@ CREATE INDEX perdure_message_order ON perdure_message (substr(guid, 1, 34), arri
 -- payload         codec bytes of the input
 -- available_at_ms not claimed before; while claimed, when the lease ends
 -- token           proof of the last claim; NULL before the first
--- host            who claimed it last
+-- host            the host that claimed it last
 -- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
 CREATE TABLE perdure_work (
     run_id          TEXT NOT NULL,
@@ -172,7 +173,7 @@ CREATE TABLE perdure_work (
 
 -- The most urgent task of a queue.
 CREATE INDEX perdure_work_queue ON perdure_work (queue, priority DESC, available_at_ms);
--- Who has claimed anything.
+-- Hosts that have claimed tasks.
 CREATE INDEX perdure_work_host ON perdure_work (host) WHERE host IS NOT NULL;
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
@@ -247,12 +248,12 @@ CREATE TABLE perdure_inbox (
     PRIMARY KEY (run_id, step, position, source, variable)
 ) STRICT, WITHOUT ROWID;
 
--- run_id, step    who waits, or is to be found
+-- run_id, step    the step that waits, or the run that is found
 -- kind            'wait': the step waits for one signal to the topic and the key. 'key': the run is found by a search key
 -- mailbox         the id that topic and key have together, of the form of a run's: signals for a waiting step are
 --                 messages to it. 'scrubbed ' before it: signals to the search key do not find the run, statistics do
 -- topic, key      of a search key: its name, and its value
--- since_ms        since when: who waits for longer is served first
+-- since_ms        since when it waits: the oldest hook is served first
 CREATE TABLE perdure_hook (
     run_id   TEXT NOT NULL,
     step     TEXT NOT NULL,
@@ -264,7 +265,7 @@ CREATE TABLE perdure_hook (
     PRIMARY KEY (run_id, step, kind, mailbox)
 ) STRICT, WITHOUT ROWID;
 
--- Who waits for a signal, the first one first; and whom a search key finds.
+-- Steps that wait for a signal, the oldest first; and runs that a search key finds.
 CREATE INDEX perdure_hook_mailbox ON perdure_hook (mailbox, kind, since_ms);
 -- How the values of a search key are spread.
 CREATE INDEX perdure_hook_key ON perdure_hook (topic, key) WHERE kind = 'key';
@@ -292,8 +293,8 @@ CREATE UNIQUE INDEX perdure_program_active ON perdure_program (name) WHERE is_ac
 CREATE INDEX perdure_program_activations ON perdure_program (activations);
 
 -- id              says on which machine, since which boot, by which process it was made
--- beat            grows while it lives; what it is means nothing, only that it changes
--- stale_after_ms  how long its beat may stand still before others take it for dead
+-- beat            grows while the host lives; only its change has a meaning
+-- stale_after_ms  how long its beat may stay unchanged before other hosts consider it dead
 -- queues          whose tasks it does, as a JSON list
 -- started_at_ms   when it registered
 CREATE TABLE perdure_host (
@@ -315,7 +316,7 @@ CREATE TABLE perdure_operation (
     backed_up INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- What is going on, and which backups are the oldest.
+-- Operations under way, and the oldest backups.
 CREATE INDEX perdure_operation_backup ON perdure_operation (backed_up, id);
 
 -- operation_id, number place in the log of an operation; the operation's row is locked by the append

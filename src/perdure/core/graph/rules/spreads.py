@@ -68,7 +68,7 @@ def _body(survey: Survey, spread: m.SpreadNode, aggregate: m.AggregateNode) -> I
                 numbered.place,
                 "target",
                 f"{source} -> {target} leads past the aggregate {aggregate.name!r}",
-                f"lead to {aggregate.name!r}, and go on from there",
+                f"lead to {aggregate.name!r}, and continue from there",
             )
         elif target in entries and source not in inside | {spread.name}:
             if source in survey.reached and survey.gaps.has_all_edges:

@@ -37,7 +37,7 @@ def _triggers(survey: Survey) -> Iterator[Problem]:
             extra.name,
             "",
             f"there is a trigger already: {triggers[0].name!r}",
-            "begin in one place, and go on from there",
+            "begin in one place, and continue from there",
         )
 
 
@@ -66,7 +66,7 @@ def _edge(survey: Survey, numbered: NumberedEdge) -> Iterator[Problem]:
         yield Problem(
             place,
             "source",
-            f"no path goes on from {_article(node_kind(source))} {edge.source!r}",
+            f"no path continues from {_article(node_kind(source))} {edge.source!r}",
             "remove the edge, or let it begin before",
         )
     elif edge.source not in survey.gaps.partial:

@@ -48,8 +48,7 @@ typedef struct {
 
 typedef struct {
     PyTypeObject *type;
-    Py_ssize_t program, component_digest, root, version, parent_id, idempotency_key, trigger, guid, continues, inherited,
-        scope;
+    Py_ssize_t trigger, guid;
 } BeginningSlots;
 
 typedef struct {
@@ -193,12 +192,7 @@ adopt_types(PyObject *names)
         {&K.awaiting.signal, "signal"},         {NULL, NULL},
     };
     const Wanted beginning[] = {
-        {&K.beginning.program, "program"},     {&K.beginning.component_digest, "component_digest"},
-        {&K.beginning.root, "root"},           {&K.beginning.version, "version"},
-        {&K.beginning.parent_id, "parent_id"}, {&K.beginning.idempotency_key, "idempotency_key"},
-        {&K.beginning.trigger, "trigger"},     {&K.beginning.guid, "guid"},
-        {&K.beginning.continues, "continues"}, {&K.beginning.inherited, "inherited"},
-        {&K.beginning.scope, "scope"},         {NULL, NULL},
+        {&K.beginning.trigger, "trigger"}, {&K.beginning.guid, "guid"}, {NULL, NULL},
     };
     const Wanted end[] = {
         {&K.end.released, "released"}, {&K.end.guid, "guid"}, {&K.end.step, "step"}, {NULL, NULL},

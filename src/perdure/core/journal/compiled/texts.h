@@ -1,4 +1,6 @@
-/* JSON: the form that msgspec gives an event without its payload, of texts that need no escape. */
+/* JSON: the form that msgspec gives an event without its payload, of texts that need no escape.
+
+   Only for the events that every step has; the others go to `body_of`. */
 
 #ifndef PERDURE_TEXTS_H
 #define PERDURE_TEXTS_H
@@ -123,39 +125,6 @@ write_number(Text *text, PyObject *value)
     } while (0)
 
 static int
-write_beginning(Text *text, PyObject *event)
-{
-    PyObject *version = SLOT(event, K.beginning.version);
-    if (number_of(SLOT(event, K.beginning.inherited)) != 0 || !PyUnicode_CheckExact(version)) {
-        return UNKNOWN;
-    }
-    TRY(WRITE(text, "{\"type\":\"ExecutionStarted\""));
-    TEXT_FIELD(text, "program", SLOT(event, K.beginning.program));
-    TEXT_FIELD(text, "component_digest", SLOT(event, K.beginning.component_digest));
-    TEXT_FIELD(text, "root", SLOT(event, K.beginning.root));
-    if (PyUnicode_GET_LENGTH(version) > 0) {
-        TEXT_FIELD(text, "version", version);
-    }
-    OPTIONAL_FIELD(text, "parent_id", SLOT(event, K.beginning.parent_id));
-    OPTIONAL_FIELD(text, "idempotency_key", SLOT(event, K.beginning.idempotency_key));
-    OPTIONAL_FIELD(text, "trigger", SLOT(event, K.beginning.trigger));
-    OPTIONAL_FIELD(text, "guid", SLOT(event, K.beginning.guid));
-    OPTIONAL_FIELD(text, "continues", SLOT(event, K.beginning.continues));
-    OPTIONAL_FIELD(text, "scope", SLOT(event, K.beginning.scope));
-    return WRITE(text, "}");
-}
-
-static int
-write_end(Text *text, PyObject *event)
-{
-    TRY(WRITE(text, "{\"type\":\"ExecutionCompleted\""));
-    NUMBER_FIELD(text, "released", SLOT(event, K.end.released));
-    OPTIONAL_FIELD(text, "guid", SLOT(event, K.end.guid));
-    OPTIONAL_FIELD(text, "step", SLOT(event, K.end.step));
-    return WRITE(text, "}");
-}
-
-static int
 write_scheduled(Text *text, PyObject *event)
 {
     PyObject *staged = SLOT(event, K.scheduled.staged);
@@ -276,13 +245,7 @@ write_event(Text *text, PyObject *event)
     if (type == K.started.type) {
         return write_started(text, event);
     }
-    if (type == K.posted.type) {
-        return write_posted(text, event);
-    }
-    if (type == K.beginning.type) {
-        return write_beginning(text, event);
-    }
-    return type == K.end.type ? write_end(text, event) : UNKNOWN;
+    return type == K.posted.type ? write_posted(text, event) : UNKNOWN;
 }
 
 #endif

@@ -1,4 +1,4 @@
--- Runs that are not advanced, what programs let clients read, and who has claimed work.
+-- Parked runs, published values, and which hosts have claimed work.
 
 ALTER TABLE perdure.run ADD COLUMN parked text;
 

@@ -1,4 +1,4 @@
--- What tells whether a transaction came about whose commit was cut off: a row that it wrote itself.
+-- Whether a transaction committed whose connection was lost during the commit: a row that it wrote itself.
 
 CREATE TABLE perdure.outcome (
     token     text COLLATE "C" NOT NULL PRIMARY KEY,

@@ -1,2 +1,2 @@
--- Nothing to do: a table of Postgres keeps rows in the order in which they come. The driver wants a statement.
+-- Nothing to do: a Postgres table keeps rows in the order of insertion. The driver requires a statement.
 SELECT 1;

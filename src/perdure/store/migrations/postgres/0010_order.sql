@@ -1,4 +1,4 @@
--- Messages that are due at once say so, independently of the clock of their sender, and are in order.
+-- Messages that are due at once have the due time 0, whatever the clock of their sender, and are in order.
 UPDATE perdure.message SET due_at_ms = 0 WHERE state = 'pending' AND kind NOT IN ('timer', 'retry');
 CREATE INDEX message_order ON perdure.message (left(guid, 34), arrival)
     WHERE state = 'pending' AND (due_at_ms = 0) IS TRUE;

@@ -1,4 +1,4 @@
--- Hosts, and the signs of life that they give each other.
+-- Hosts and their heartbeats.
 
 CREATE TABLE perdure_host (
     id             TEXT NOT NULL PRIMARY KEY,

@@ -1,1 +1,1 @@
--- Nothing: no commit is cut off from its file. But a version says the same of both databases.
+-- Nothing: a commit can't lose the connection to its file. The version numbers of both databases stay the same.

@@ -1,4 +1,4 @@
--- Graphs: what waits for their nodes, how signals find their runs, and which versions are deployed.
+-- Graphs: values that wait for nodes, hooks and search keys for signals, and deployed versions.
 
 CREATE TABLE perdure_readiness (
     run_id    TEXT NOT NULL,

@@ -1,6 +1,5 @@
--- Entries are kept in the order in which they come, and found by their key through an index. Kept in the order of
--- runs, each step of each run had a page of its own to change, and to split before long: two pages for what takes less
--- than one.
+-- Entries are in the order of insertion, and an index finds them by their key. In the order of runs, each step of each
+-- run changed a page of its own, and split it before long: two pages for entries that take less than one.
 ALTER TABLE perdure_event RENAME TO perdure_event_by_run;
 
 CREATE TABLE perdure_event (
