@@ -113,9 +113,11 @@ class Host:
     def snapshot_taken(self, snapshot: HostSnapshot, at_ms: int) -> None:
         self.poller.show(snapshot, at_ms)
 
-    def slot_freed(self) -> None:
-        if not self.dispatcher.waiting.fill():
+    def slot_freed(self) -> bool:
+        waiting = self.dispatcher.waiting
+        if not waiting.fill():
             self.poller.slot_freed()
+        return bool(waiting)
 
     async def transact(self, attempt: Attempt) -> AttemptOutcome | None:
         return await self.transactions.execute(attempt)

@@ -89,8 +89,7 @@ def _require_right_arguments(machine: "WorkflowMachine", call: Call[Any], payloa
         if isinstance(definition, Program):
             definition.check_input(machine.codec, payload)
         return
-    name = definition.signature.contradicted(call.arguments)
-    if name is not None:
+    if (name := definition.signature.contradicted(call.arguments)) is not None:
         given = type(call.arguments[name]).__qualname__
         raise InputError(
             f"argument {name!r} of {definition.noun} {definition.name!r} is of type {given!r}, which does not match "
