@@ -484,6 +484,18 @@ SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaph
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id
 
+-- name: select_progress
+-- How far these runs are, for callers that wait for them: their rows, the number of chunks in their streams, and the last
+-- entries of those that are over.
+SELECT run.id, run.scope, run.program, run.version, run.digest, run.key, run.owner, run.epoch, run.seq, run.head, run.semaphore,
+       run.status, run.created_at_ms, run.closed_at_ms, run.parked, run.chain,
+       (SELECT coalesce(sum(length), 0)::bigint FROM perdure.stream WHERE run_id = run.id),
+       last.seq, last.at_ms, last.body, last.prev, last.sealed, last.erased
+FROM perdure.run AS run
+LEFT JOIN perdure.event AS last
+  ON run.closed_at_ms IS NOT NULL AND last.run_id = run.id AND last.seq = run.seq - 1
+WHERE run.id = ANY ($1::text[])
+
 -- name: select_journals
 SELECT run_id, seq, at_ms, body, prev, sealed, erased FROM perdure.event
 WHERE run_id = ANY ($1::text[]) ORDER BY run_id, seq
@@ -492,13 +504,17 @@ WHERE run_id = ANY ($1::text[]) ORDER BY run_id, seq
 SELECT run_id, account, balance FROM perdure.ledger WHERE run_id = ANY ($1::text[])
 
 -- name: select_step_messages
--- What concerns a step of these runs: timers, retries, results, and signals that a hook has found.
-SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure.message WHERE run_id = ANY ($1::text[]) AND step IS NOT NULL
+-- What concerns a step of these runs: timers, retries, results, and signals that a hook has found. A damaged row may have
+-- lost its step.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
+FROM perdure.message
+WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
 
 -- name: select_queued
--- Which steps of these runs are on which queues since when, who has claimed them, and under which GUIDs their results will
--- come.
-SELECT run_id, step, guid, queue, available_at_ms, host FROM perdure.work WHERE run_id = ANY ($1::text[])
+-- Which steps of these runs are on which queues since when, who has claimed them, under which GUIDs their results will
+-- come, and how their payloads begin: 8192 bytes are reserved for the header.
+SELECT run_id, step, guid, queue, available_at_ms, host, substring(payload from 1 for 8192) FROM perdure.work
+WHERE run_id = ANY ($1::text[])
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
@@ -748,4 +764,9 @@ EXISTS (SELECT 1 FROM perdure.message AS m
                LIMIT 1)),
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure.program),
 (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
-(SELECT value FROM perdure.meta WHERE key = 'schema_version')
+(SELECT value FROM perdure.meta WHERE key = 'schema_version');
+
+-- name: notify
+-- Sends a hint after the commit that it is about. This transaction need not survive a crash of the server, and does not
+-- wait for the disk.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)

@@ -307,6 +307,18 @@ SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaph
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 
+-- name: select_progress
+-- How far these runs are, for callers that wait for them: their rows, the number of chunks in their streams, and the last
+-- entries of those that are over.
+SELECT run.id, run.scope, run.program, run.version, run.digest, run.key, run.owner, run.epoch, run.seq, run.head, run.semaphore,
+       run.status, run.created_at_ms, run.closed_at_ms, run.parked, run.chain,
+       (SELECT coalesce(sum(length), 0) FROM perdure_stream WHERE run_id = run.id),
+       last.seq, last.at_ms, last.body, last.prev, last.sealed, last.erased
+FROM perdure_run AS run
+LEFT JOIN perdure_event AS last
+  ON run.closed_at_ms IS NOT NULL AND last.run_id = run.id AND last.seq = run.seq - 1
+WHERE run.id IN (SELECT value FROM json_each(:ids))
+
 -- name: select_journals
 SELECT run_id, seq, at_ms, body, prev, sealed, erased FROM perdure_event
 WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY run_id, seq
@@ -315,14 +327,16 @@ WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY run_id, seq
 SELECT run_id, account, balance FROM perdure_ledger WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_step_messages
--- What concerns a step of these runs: timers, retries, results, and signals that a hook has found.
-SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure_message
-WHERE run_id IN (SELECT value FROM json_each(:ids)) AND step IS NOT NULL
+-- What concerns a step of these runs: timers, retries, results, and signals that a hook has found. A damaged row may have
+-- lost its step.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
 
 -- name: select_queued
--- Which steps of these runs are on which queues since when, who has claimed them, and under which GUIDs their results will
--- come.
-SELECT run_id, step, guid, queue, available_at_ms, host FROM perdure_work WHERE run_id IN (SELECT value FROM json_each(:ids))
+-- Which steps of these runs are on which queues since when, who has claimed them, under which GUIDs their results will
+-- come, and how their payloads begin: 8192 bytes are reserved for the header.
+SELECT run_id, step, guid, queue, available_at_ms, host, substr(payload, 1, 8192) FROM perdure_work
+WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
