@@ -13,7 +13,7 @@ from perdure.authoring.call import Call
 from perdure.authoring.modules import origin_of
 from perdure.authoring.signature import Signature
 from perdure.authoring.texts import require_user_text
-from perdure.core.codec import Codec, encode_named
+from perdure.core.codec import ENCODING_ERRORS, Codec, named
 from perdure.core.errors import InputError, NotEncodable
 from perdure.core.limits import MAX_NAME_LENGTH
 
@@ -99,7 +99,10 @@ class Definition(ABC, Generic[P, R]):
             )
         if self.signature.result_classes:
             self.signature.require_whole_result(result)
-        return encode_named(codec, result, name)
+        try:
+            return codec.encode(result)
+        except ENCODING_ERRORS as error:
+            raise named(error, name()) from None
 
     @abstractmethod
     async def run_outside(self, call: Call[R]) -> R:

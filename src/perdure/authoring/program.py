@@ -1,6 +1,6 @@
 """Programs: what a run executes. A workflow is one, a graph another."""
 
-from typing import ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from perdure.authoring.call import Call
 from perdure.authoring.definition import Definition
@@ -17,6 +17,8 @@ class ProgramCall(Call[R_co]):
 
     __slots__ = ()
 
+    definition: "Program[..., Any]"
+
 
 class Program(Definition[P, R]):
     """A workflow or a graph. A call of it can be started on an engine, or awaited in a run as a child run."""
@@ -28,9 +30,8 @@ class Program(Definition[P, R]):
 
     def check_input(self, codec: Codec, payload: bytes) -> None:
         """Refuse arguments that don't match the annotations, before a run is started with them."""
-        self.signature.check()
         try:
-            self.signature.unpack(codec, payload)
+            self.signature.require_decodable(codec, payload)
         except NotDecodable as error:
             raise InputError(
                 f"{self.noun} {self.name!r} can't begin with these arguments: {error.what}",

@@ -22,6 +22,8 @@ def register(definition: Definition[..., Any]) -> None:
     """
     versions = _known.get((definition.family, definition.name), {})
     other = versions.get(definition.version)
+    if other is definition:  # as at most starts
+        return
     if other is not None and not (definition.is_local or other.is_local):
         if definition.origin != other.origin:
             raise DuplicateName(*_collision(definition, other))

@@ -139,6 +139,11 @@ class Signature:
         """
         return self._placed(msgspec.structs.astuple(codec.decode(payload, self.stored)))
 
+    def require_decodable(self, codec: Codec, payload: bytes) -> None:
+        """Refuse annotations that can't be resolved or stored, and stored arguments that don't match them."""
+        _ = self._result
+        codec.decode(payload, self.stored)
+
     def restored(self, codec: Codec, packed: dict[str, Any]) -> dict[str, Any]:
         """Packed arguments after a round trip through the codec."""
         values = msgspec.structs.astuple(codec.decode(codec.encode(packed), self.stored))

@@ -5,7 +5,7 @@ from typing import Any
 
 from perdure.authoring.call import Call
 from perdure.authoring.definition import require_name
-from perdure.authoring.program import Program
+from perdure.authoring.program import Program, ProgramCall
 from perdure.core.errors import InputError
 from perdure.host.settings import Settings
 
@@ -37,7 +37,7 @@ def take_program(call: object) -> Program[..., Any]:
             f"{call!r} can't be started", "pass a call of a workflow: `checkout(order)`"
         )
     call.use()
-    if not isinstance(call.definition, Program):
+    if not isinstance(call, ProgramCall):
         raise InputError(
             f"{call.definition.name!r} is a {call.definition.noun} and can't be started alone",
             "start a workflow that awaits it",

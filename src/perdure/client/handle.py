@@ -41,7 +41,6 @@ from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
 from perdure.core.runs.description import Description
 from perdure.host.host import Host
-from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.transactions.joining import JoinedWrites, current
 from perdure.host.watchers import RunEnding
 from perdure.store.commit.bundle import Bundle
@@ -86,6 +85,7 @@ class Handle(Generic[R]):
         self.is_new = is_new
         """Whether the start that returned this handle began the run. False if another run held the key."""
         self._host = host
+        self._dispatcher = host.dispatcher
         self._store = host.dispatcher.store
         self._program = program
         self._joined = joined
@@ -95,10 +95,6 @@ class Handle(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Handle {self.run_id}>"
-
-    @property
-    def _dispatcher(self) -> Dispatcher:
-        return self._host.dispatcher
 
     async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - its users expect it
         """Wait for the run to end and return its result, or raise `RunFailed` or `RunCancelled`.

@@ -37,8 +37,16 @@ def encode_named(
     """Encode `value`; errors begin with its name, which is computed only then."""
     try:
         return codec.encode(value, limit=limit)
-    except (NotEncodable, PayloadTooLarge) as error:
-        raise type(error)(f"{name()}: {error.what}", error.remedy) from None
+    except ENCODING_ERRORS as error:
+        raise named(error, name()) from None
+
+
+ENCODING_ERRORS = (NotEncodable, PayloadTooLarge)
+
+
+def named(error: NotEncodable | PayloadTooLarge, name: str) -> NotEncodable | PayloadTooLarge:
+    """The same error, whose text begins with the name of the value."""
+    return type(error)(f"{name}: {error.what}", error.remedy)
 
 
 class JsonCodec:

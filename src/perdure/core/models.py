@@ -101,10 +101,10 @@ def encode_model(value: Any) -> Any:
 
 def decode_model(cls: Any, plain: Any) -> Any:
     """The model that was stored, validated."""
+    if isinstance(plain, cls):  # as every value where the annotation says `object`
+        return plain
     if is_model(cls):
         return _validated(cls, plain)
-    if isinstance(plain, cls):
-        return plain
     raise TypeError(f"Expected `{cls.__qualname__}`, got `{type(plain).__qualname__}`")
 
 

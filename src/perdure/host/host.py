@@ -193,9 +193,11 @@ class Host:
         """This host continues under another id."""
         self.context.spawn(self.hints.rename())
 
-    def slot_freed(self) -> None:
-        if not self.dispatcher.waiting.fill():
+    def slot_freed(self) -> bool:
+        waiting = self.dispatcher.waiting
+        if not waiting.fill():
             self.poller.slot_freed()
+        return bool(waiting)
 
     async def transact(self, attempt: Attempt) -> AttemptOutcome | None:
         return await self.transactions.execute(attempt)

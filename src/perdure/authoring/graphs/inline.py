@@ -34,7 +34,7 @@ async def inline(call: ProgramCall[R], *, signals: Iterable[tuple[str, Any]] = (
         raise InputError(f"{call!r} is no call", instead)
     call.use()
     program = call.definition
-    if not isinstance(program, Program) or program.noun != "graph":
+    if program.noun != "graph":
         raise InputError(f"{program.name!r} is a {program.noun}", instead)
     return cast("R", await _Inline(list(signals)).run(call))
 

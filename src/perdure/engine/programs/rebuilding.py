@@ -40,10 +40,10 @@ def new_machine(
     recorded: Sequence[Event] = (),
 ) -> RunMachine:
     """The machine for the program's kind."""
-    if isinstance(program, GraphProgram):
-        return GraphMachine(program, info, codec, sources, programs, recorded)
-    assert isinstance(program, Workflow)  # noqa: S101 - there is no other kind
-    return WorkflowMachine(program, info, codec, sources, recorded)
+    if isinstance(program, Workflow):
+        return WorkflowMachine(program, info, codec, sources, recorded)
+    assert isinstance(program, GraphProgram)  # noqa: S101 - there is no other kind
+    return GraphMachine(program, info, codec, sources, programs, recorded)
 
 
 def program_for(run: Run, programs: KnownPrograms) -> Program[..., Any]:

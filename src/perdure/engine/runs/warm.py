@@ -134,11 +134,11 @@ class WarmRun:
 
     @property
     def journal(self) -> Journal:
-        return self._require_loaded().journal
+        return (self._loaded or self._require_loaded()).journal
 
     @property
     def fence(self) -> Fence:
-        return self._require_loaded().fence
+        return (self._loaded or self._require_loaded()).fence
 
     @property
     def is_new(self) -> bool:

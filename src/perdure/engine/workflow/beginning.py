@@ -7,7 +7,7 @@ from perdure.authoring.call import BranchOperation, Call, DurableOperation, Slee
 from perdure.authoring.program import Program
 from perdure.authoring.signal import Receive
 from perdure.authoring.task import Task
-from perdure.core.codec import encode_named
+from perdure.core.codec import ENCODING_ERRORS, named
 from perdure.core.errors import DepthExceeded, ForeignAwait, InputError
 from perdure.core.journal import events as e
 from perdure.core.limits import MAX_DEPTH, MAX_PAYLOAD_BYTES
@@ -41,15 +41,13 @@ def _begin_call(machine: "WorkflowMachine", fiber: Fiber, call: Call[Any]) -> Du
     definition = machine.use(call)
     is_queued = isinstance(definition, Task) and definition.queue is not None
     limit = MAX_PAYLOAD_BYTES - HEADER_ROOM if is_queued else MAX_PAYLOAD_BYTES
-    payload = encode_named(
-        machine.codec,
-        call.arguments,
-        lambda: (
-            f"an argument of {definition.noun} {definition.name!r} "
-            f"(step {machine.next_place(fiber)} of run {machine.info.run_id!r})"
-        ),
-        limit,
-    )
+    try:
+        payload = machine.codec.encode(call.arguments, limit=limit)
+    except ENCODING_ERRORS as error:
+        step = f"step {machine.next_place(fiber)} of run {machine.info.run_id!r}"
+        raise named(
+            error, f"an argument of {definition.noun} {definition.name!r} ({step})"
+        ) from None
     try:
         _require_right_arguments(machine, call, payload)
     except InputError:
@@ -89,8 +87,7 @@ def _require_right_arguments(machine: "WorkflowMachine", call: Call[Any], payloa
         if isinstance(definition, Program):
             definition.check_input(machine.codec, payload)
         return
-    name = definition.signature.contradicted(call.arguments)
-    if name is not None:
+    if (name := definition.signature.contradicted(call.arguments)) is not None:
         given = type(call.arguments[name]).__qualname__
         raise InputError(
             f"argument {name!r} of {definition.noun} {definition.name!r} is of type {given!r}, which does not match "

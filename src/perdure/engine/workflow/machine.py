@@ -360,7 +360,7 @@ class WorkflowMachine(RunMachine):
         return StepId(f"{fiber.prefix}.{fiber.next_seq}")
 
     def _take_place(self, fiber: Fiber) -> StepId:
-        step = self._last_place = self.next_place(fiber)
+        step = self._last_place = StepId(f"{fiber.prefix}.{fiber.next_seq}")
         fiber.next_seq += 1
         return step
 

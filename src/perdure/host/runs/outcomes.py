@@ -47,7 +47,7 @@ class Outcomes:
     def take(self, attempt: Attempt, outcome: AttemptOutcome) -> Awaitable[None] | None:
         """Take the outcome of an attempt of an own run. The caller awaits what this returns, if anything."""
         run = self._cache.get(attempt.info.run_id)
-        if run is None or run.is_held or run.machine.is_busy or self._rounds is None:
+        if run is None or self._rounds is None:
             return self._feed_one(attempt, outcome)
         if run in self._finished:
             self._finished[run].append((attempt, outcome))

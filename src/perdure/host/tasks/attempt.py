@@ -116,10 +116,6 @@ class Attempt(msgspec.Struct, eq=False):
         return f"task {self.task.name!r} (step {self.info.step} of run {self.info.run_id!r})"
 
     @property
-    def group(self) -> AttemptGroup:
-        return self.info.run_id, self.is_claimed
-
-    @property
     def key(self) -> str:
         return idempotency_text(self.info.run_id, self.info.step)
 

@@ -35,8 +35,8 @@ from perdure.store.process import OwnProcess
 class ExecutorOwner(Protocol):
     """The host, as far as the executor needs it."""
 
-    def slot_freed(self) -> None:
-        """An attempt has ended and its slot is free."""
+    def slot_freed(self) -> bool:
+        """A slot is free, and one was refused before. Returns whether a step may still wait for a slot."""
 
     async def transact(self, attempt: Attempt) -> AttemptOutcome | None:
         """Execute a transactional attempt and commit its success. Returns a failure that is still to be reported."""
@@ -68,6 +68,8 @@ class Executor:
         """Where an attempt's chunks go."""
         self._free = settings.concurrency
         self._free_threads = settings.threads
+        self._is_wanted = False
+        """Whether a slot was refused: the owner then learns of each slot that becomes free."""
         self._threads = threads or Threads(settings.threads)
         self._attempts: dict[AttemptGroup, dict[StepId, Attempt]] = {}
         """The attempts that run here, or whose outcome is on its way."""
@@ -82,12 +84,10 @@ class Executor:
 
     def reserve(self, task: Task[..., Any]) -> bool:
         """Take a slot for an attempt of `task`, if one is free."""
-        if task.is_async:
-            if self._free <= 0 or not self._is_open:
-                return False
-        elif self.free(is_async=False) <= 0:
+        if self._free <= 0 or not self._is_open or not (task.is_async or self._free_threads > 0):
+            self._is_wanted = True
             return False
-        else:
+        if not task.is_async:
             self._free_threads -= 1
         self._free -= 1
         return True
@@ -108,7 +108,9 @@ class Executor:
     def free_slots(self) -> int:
         """How many attempts of either kind could start now."""
         may_begin = self._is_open and self._gate.is_open
-        return self.free(is_async=False) if may_begin else 0
+        free = self.free(is_async=False) if may_begin else 0
+        self._is_wanted = self._is_wanted or free <= 0
+        return free
 
     @property
     def runs(self) -> list[RunId]:
@@ -125,7 +127,8 @@ class Executor:
         self._free += 1
         if not task.is_async:
             self._free_threads += 1
-        self._owner.slot_freed()
+        if self._is_wanted:
+            self._is_wanted = self._owner.slot_freed()
 
     def find(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> Attempt | None:
         """The attempt of a step that runs here or has its outcome on its way, of an own run or of claimed work."""
@@ -133,7 +136,8 @@ class Executor:
 
     def start(self, attempt: Attempt) -> None:
         """Execute the attempt in its reserved slot, then report its outcome."""
-        group, step = attempt.group, attempt.info.step
+        info = attempt.info
+        group, step = (info.run_id, attempt.is_claimed), info.step
         if self._is_closed:
             # Its intent became durable after the stop: the next owner of the run starts it.
             self.stopped.append(attempt)
@@ -141,7 +145,7 @@ class Executor:
             return
         if step in self._attempts.get(group, ()):
             # An earlier attempt may still run if this host lost the run and has it again.
-            self.cancel(attempt.info.run_id, step, is_claimed=attempt.is_claimed)
+            self.cancel(info.run_id, step, is_claimed=attempt.is_claimed)
         attempt.output = self
         # In a context of its own: context variables that one attempt sets must not reach the next.
         attempt.runner = self._loop.create_task(
@@ -204,10 +208,11 @@ class Executor:
 
     def forget(self, attempt: Attempt) -> None:
         """Remove an attempt whose run has its outcome, or does not need it."""
-        group, step = attempt.group, attempt.info.step
+        info = attempt.info
+        group = info.run_id, attempt.is_claimed
         steps = self._attempts.get(group)
-        if steps is not None and steps.get(step) is attempt:
-            del steps[step]
+        if steps is not None and steps.get(info.step) is attempt:
+            del steps[info.step]
             if not steps:
                 del self._attempts[group]
 
@@ -287,7 +292,8 @@ class Executor:
                 result = await self._call(attempt)
             else:
                 result = await self._limited(attempt)
-            return AttemptOutcome(True, self._pack(attempt, result), False, attempt.is_reconciled)
+            payload = task.pack_result(self._codec, result, lambda: f"the result of {attempt.text}")
+            return AttemptOutcome(True, payload, False, attempt.is_reconciled)
         except asyncio.CancelledError as error:
             runner = asyncio.current_task()
             if runner is None or runner.cancelling():
@@ -305,11 +311,6 @@ class Executor:
         finally:
             if not attempt.is_occupied:
                 self._release(attempt)
-
-    def _pack(self, attempt: Attempt, result: object) -> bytes:
-        return attempt.task.pack_result(
-            self._codec, result, lambda: f"the result of {attempt.text}"
-        )
 
     async def _limited(self, attempt: Attempt) -> Any:
         """Call the task's function under its timeouts."""

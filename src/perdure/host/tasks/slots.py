@@ -41,6 +41,10 @@ class WaitingSteps:
         self._freed = 0
         """Slots that became free in this iteration of the event loop."""
 
+    def __bool__(self) -> bool:
+        """Whether a step waits for a slot."""
+        return any(self._queues.values())
+
     def reserve(self, run_id: RunId, promise: DurablePromise) -> bool:
         """Take a slot for the next attempt of a step. One that can't begin now waits, and begins when it can."""
         if promise.doubts and not self.quarantine.admits(run_id, promise):

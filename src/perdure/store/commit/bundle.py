@@ -410,12 +410,15 @@ class Bundle(msgspec.Struct, eq=False):
 
 def _require_run(run: NewRun) -> None:
     parse_run_id(run.run_id)
-    require_storable_text("scope", run.scope, MAX_NAME_LENGTH)
-    require_storable_text("program", run.program, MAX_NAME_LENGTH)
-    require_storable_text("version", run.version, MAX_NAME_LENGTH)
-    require_storable_text("digest", run.digest, MAX_NAME_LENGTH)
-    require_storable_text("key", run.key or "", MAX_KEY_LENGTH)
-    require_storable_text("owner", run.owner or "", MAX_NAME_LENGTH)
+    texts = f"{run.scope}{run.program}{run.version}{run.digest}{run.owner or ''}"
+    if len(texts) > MAX_NAME_LENGTH or not texts.isascii() or "\0" in texts:  # rare
+        require_storable_text("scope", run.scope, MAX_NAME_LENGTH)
+        require_storable_text("program", run.program, MAX_NAME_LENGTH)
+        require_storable_text("version", run.version, MAX_NAME_LENGTH)
+        require_storable_text("digest", run.digest, MAX_NAME_LENGTH)
+        require_storable_text("owner", run.owner or "", MAX_NAME_LENGTH)
+    if run.key is not None:
+        require_storable_text("key", run.key, MAX_KEY_LENGTH)
     if run.chain is not None:
         parse_run_id(run.chain)
     if run.replaces is not None:

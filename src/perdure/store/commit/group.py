@@ -47,7 +47,8 @@ class RunHead(msgspec.Struct, gc=False):
         last = self.last
         if last is None:
             return None, None, None, None
-        return last.seq_after, last.head, last.semaphore_after, last.status.value
+        # `str.__str__` gives the plain text of a status; the property `value` takes two calls.
+        return last.seq_after, last.head, last.semaphore_after, str.__str__(last.status)
 
 
 class Group:
@@ -95,7 +96,7 @@ class Group:
         fence, appended = bundle.appends[0]
         if fence.broken:
             return False
-        head = self.known(fence.run_id)
+        head = self.heads.get(fence.run_id) or self._new_heads.get(fence.run_id)
         if head is None:
             before = appended.head_before, appended.semaphore_before
             self.heads[fence.run_id] = RunHead(fence.run_id, fence.epoch, *before, appended)
