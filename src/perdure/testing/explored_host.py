@@ -8,7 +8,7 @@ from perdure.core.errors import IllegalAppend, LedgerError, ReadinessOverflow
 from perdure.core.ids import HostId, RunId
 from perdure.host.host import POLL_MS, Host
 from perdure.host.runs.cache import RunCache
-from perdure.host.settings import Settings
+from perdure.host.runs.memory import MemoryUse
 from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.streams import StreamWriter
 from perdure.testing.crashing_store import CrashingStore
@@ -49,8 +49,8 @@ class ExploredHost(Host):
         parts = self.context, self, gate, self.publisher, streams
         return WatchedExecutor(self._simulation, *parts)
 
-    def _make_cache(self, settings: Settings) -> RunCache:
-        return FaultyRunCache(self._simulation, settings.warm_runs)
+    def _make_cache(self, use: MemoryUse) -> RunCache:
+        return FaultyRunCache(self._simulation, use, self.is_about_to_continue)
 
     def failed(self, error: BaseException) -> None:
         self._simulation.violations.append(f"the host failed: {error!r}")

@@ -503,7 +503,7 @@ async def test_a_thread_that_is_busy_keeps_no_async_step_waiting(engine_url: str
 
 
 async def test_two_thousand_runs_complete_with_room_for_fifty(engine_url: str) -> None:
-    async with opened(engine_url, Settings(warm_runs=50)) as engine:
+    async with opened(engine_url, Settings(warm_memory=500_000)) as engine:
         runs = await engine.start_many(chain(number) for number in range(2000))
         results = [await run.result(60) for run in runs]
     assert results == [number + 3 for number in range(2000)]

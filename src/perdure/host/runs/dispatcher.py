@@ -308,8 +308,7 @@ class Dispatcher:
         for child in batch.children:
             child.unpin()
             self._grown(child)
-        for victim in self.cache.excess():
-            self.evict(victim)
+        self.cache.trim()
         if batch.unfinished:
             listener.runs_unfinished(batch.unfinished)
         for message in batch.messages:
@@ -318,6 +317,7 @@ class Dispatcher:
             listener.work_queued(work)
 
     def _grown(self, run: WarmRun) -> None:
+        self.cache.weigh(run)
         self.watchers.grown(run.run_id)
         if run.needs_matching:
             run.needs_matching = False
