@@ -2,5 +2,8 @@
 
 import gc
 
+PYTHON_GC = gc.get_threshold()
+"""The thresholds of the garbage collector that Python begins with."""
+
 # As `perdure worker` has it; DBOS gets the same.
 gc.set_threshold(50_000, 2, 2)

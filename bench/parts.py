@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from bench.active_part import measure_active
 from bench.report import Report
 from bench.running import STORES, Bench, Figures, Program, in_turns, scaled
 
@@ -356,6 +357,7 @@ PARTS: dict[str, Part] = {
     "committer": measure_committer,
     "chain": measure_chain,
     "single": measure_single,
+    "active": measure_active,
     "long": measure_long,
     "fanout": measure_fanout,
     "graph-chain": measure_graph_chain,

@@ -15,6 +15,7 @@ from tests.paths import ROOT
 PATIENCE_S = 100
 
 PROGRAMS = {
+    "active": ["-m", "bench.active", "URL", "5", "3"],
     "chain-chain": ["-m", "bench.chain", "URL", "chain", "5", "3"],
     "chain-single": ["-m", "bench.chain", "URL", "single", "5", "1"],
     "committer": ["-m", "bench.committer", "URL", "4", "5"],

@@ -29,6 +29,8 @@ class RunCache:
         """Least recently used first. Some may be about to continue: no search has looked at them since their use."""
         self._set_aside: OrderedDict[RunId, WarmRun] = OrderedDict()
         """Runs that a search found pinned or about to continue, and that were not used since."""
+        self._takes_newest = True
+        """Whether the next victim among these is the most recently used one."""
         self._loads: Counter[RunId] = Counter()
         """How many callers wait for the load of each run. Such a run is not evicted: many runs that are loaded at once
         would otherwise evict each other again and again."""
@@ -108,16 +110,22 @@ class RunCache:
         return None
 
     def _find_set_aside(self) -> WarmRun | None:
-        """A run that is about to continue. The last one stays: a run larger than the budget would otherwise be replayed
-        at every step."""
+        """A run that is about to continue: in turn the most and the least recently used one.
+
+        Runs that take their steps in turn need the least recently used one next, so that evicting only those would
+        replay every run at every step. But one that has been waiting for a long attempt must not stay for ever. The
+        last run stays: a run larger than the budget would otherwise be replayed at every step.
+        """
         runs = self._set_aside
         if len(runs) == 1 and self.use.budget_bytes:
             return None
+        is_newest = self._takes_newest
         for _ in range(min(len(runs), MOST_PINNED)):
-            run = next(iter(runs.values()))
+            run = next(reversed(runs.values()) if is_newest else iter(runs.values()))
             if not self._must_stay(run):
+                self._takes_newest = not is_newest
                 return run
-            runs.move_to_end(run.run_id)
+            runs.move_to_end(run.run_id, last=not is_newest)
         return None
 
     def _must_stay(self, run: WarmRun) -> bool:
