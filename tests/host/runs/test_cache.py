@@ -200,6 +200,13 @@ def test_grown_run_counts_with_its_new_size() -> None:
     assert cache.use.used_bytes == 0
 
 
+def test_run_that_replaces_another_under_its_id_counts_alone() -> None:
+    cache = Cache(10 * HUNDRED)
+    (former,) = cache.put("a").values()
+    cache.put("a", size=2 * HUNDRED)
+    assert (len(cache), cache.use.used_bytes, former.counted_bytes) == (1, 2 * HUNDRED, 0)
+
+
 def test_used_bytes_are_those_of_the_runs_in_memory() -> None:
     random = Random(7)
     cache = Cache(20 * HUNDRED)

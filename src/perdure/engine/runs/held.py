@@ -39,8 +39,8 @@ PROMISE_BYTES = 800
 MEASURE_BYTES = 1_000_000
 """Payload bytes that a run takes in before what it holds of them is measured."""
 
-MOST_OBJECTS = 200_000
-"""Objects that one measurement visits at most: about 50 ms."""
+MOST_OBJECTS = 50_000
+"""Objects that one measurement visits at most: about 20 ms, in which no other run advances."""
 
 _CODE = (
     *(type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType),
@@ -56,14 +56,16 @@ def held_bytes(machine: RunMachine) -> int | None:
 
     Objects that a variable shares with other runs count too. Calls no code of their classes but `__sizeof__`.
     """
-    skipped = _CODE + _SHARED
+    skips: dict[type, bool] = {}
     seen: set[int] = set()
     found: list[Any] = list(vars(machine).values())
     total = 0
     while found:
         each = found.pop()
         kind = type(each)
-        if id(each) in seen or issubclass(kind, skipped):
+        if kind not in skips:
+            skips[kind] = issubclass(kind, _CODE + _SHARED)
+        if skips[kind] or id(each) in seen:
             continue
         if len(seen) == MOST_OBJECTS:
             return None

@@ -45,6 +45,8 @@ class RunCache:
         return iter([*self._set_aside.values(), *self._runs.values()])
 
     def add(self, run: WarmRun) -> None:
+        if (former := self.get(run.run_id)) is not None:
+            self.remove(former)
         self._runs[run.run_id] = run
         self.weigh(run)
 
