@@ -36,11 +36,11 @@ class Cache(RunCache):
     """A cache of such runs. Those named in `continuing` are about to continue."""
 
     def __init__(self, budget: int) -> None:
-        super().__init__(MemoryUse(budget, lambda: 0), self._ask)
+        super().__init__(MemoryUse(budget, lambda: 0), self.answer)
         self.continuing: set[str] = set()
         self.asked = 0
 
-    def _ask(self, run: WarmRun) -> bool:
+    def answer(self, run: WarmRun) -> bool:
         self.asked += 1
         return run.run_id in self.continuing
 
