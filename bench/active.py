@@ -44,7 +44,7 @@ async def measure(url: str, runs: int, steps: int) -> Figures:
         "steps_per_s": done / clock,
         "step_work_ms": 1000 * work / done,
         "grown_mb": peak_mb() - before,
-        "replays": memory.replays,
+        "warm_share": 1 - memory.replays / done,
     }
 
 
