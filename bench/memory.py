@@ -45,7 +45,7 @@ async def put_to_sleep(engine: Engine, runs: int, steps: int) -> None:
 
 
 async def measure(url: str, runs: int, steps: int) -> dict[str, float]:
-    settings = Settings(warm_runs=FEW + runs)
+    settings = Settings(warm_memory=1_000_000_000)
     async with Engine(url, settings=settings) as engine:
         await put_to_sleep(engine, FEW, steps)
         memory, objects = resident_mb(), tracked_objects()

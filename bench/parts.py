@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from bench.active_part import measure_active
 from bench.cells import count as _count
 from bench.cells import ms as _ms
 from bench.cells import ratio as _ratio
@@ -343,6 +344,7 @@ PARTS: dict[str, Part] = {
     "committer": measure_committer,
     "chain": measure_chain,
     "single": measure_single,
+    "active": measure_active,
     "long": measure_long,
     "fanout": measure_fanout,
     "graph-chain": measure_graph_chain,

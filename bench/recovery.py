@@ -69,7 +69,7 @@ async def be_served(number: int) -> int:
 
 def engine_for(url: str, runs: int) -> Engine:
     """All runs are in flight at once, in memory, each with a body."""
-    return Engine(url, settings=Settings(concurrency=runs, warm_runs=runs))
+    return Engine(url, settings=Settings(concurrency=runs))
 
 
 async def be_killed(url: str, runs: int) -> None:

@@ -18,6 +18,7 @@ from tests.postgres_server import PostgresServer
 PATIENCE_S = 100
 
 PROGRAMS = {
+    "active": ["-m", "bench.active", "URL", "5", "3"],
     "chain-chain": ["-m", "bench.chain", "URL", "chain", "5", "3"],
     "chain-single": ["-m", "bench.chain", "URL", "single", "5", "1"],
     "committer": ["-m", "bench.committer", "URL", "4", "5"],

@@ -75,6 +75,7 @@ PUBLIC = [
     "UnreadableProgram",
     "VersionExists",
     "Waits",
+    "WarmMemory",
     "Workflow",
     "audit",
     "continue_as_new",

@@ -86,6 +86,7 @@ from perdure.core.runs.waits import (
 from perdure.core.streams.chunks import ChunkState
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
+from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
 
 __all__ = [
@@ -157,6 +158,7 @@ __all__ = [
     "UnreadableProgram",
     "VersionExists",
     "Waits",
+    "WarmMemory",
     "Workflow",
     "audit",
     "continue_as_new",

@@ -12,7 +12,7 @@ POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
 
 SETTINGS = {
     "replaying": ALWAYS_REPLAY,
-    "stepwise": Settings(warm_runs=0, stepwise=True),
+    "stepwise": Settings(warm_memory=0, stepwise=True),
 }
 
 

@@ -13,7 +13,7 @@ from perdure.testing.probe import Probe
 
 E = TypeVar("E", bound=e.Event)
 
-ALWAYS_REPLAY = Settings(warm_runs=0)
+ALWAYS_REPLAY = Settings(warm_memory=0)
 AT_ONCE = Settings(grace=0)
 """A stop that does not wait for running tasks."""
 

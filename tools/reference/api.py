@@ -21,7 +21,16 @@ from tools.reference.source import (
 )
 
 GROUPS: Mapping[str, Sequence[str]] = {
-    "Engines": ("Engine", "SyncEngine", "run", "Settings", "Preflight", "audit", "verify"),
+    "Engines": (
+        "Engine",
+        "SyncEngine",
+        "run",
+        "Settings",
+        "WarmMemory",
+        "Preflight",
+        "audit",
+        "verify",
+    ),
     "Handles": ("Handle", "SyncHandle", "RunStatus", "Chunk", "ChunkState", "Abandoned"),
     "Tasks and workflows": (
         *("task", "Task", "workflow", "Workflow", "Call", "ProgramCall", "Retry", "Signal"),

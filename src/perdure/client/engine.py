@@ -53,6 +53,7 @@ from perdure.host.cluster.identity import new_host, retire
 from perdure.host.front_end import FrontEnd
 from perdure.host.host import Host
 from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
 from perdure.host.transactions.joining import current
 from perdure.store.inspection import Report, audit_store, verify_store
@@ -364,6 +365,14 @@ class Engine:
     async def graphs(self) -> list[GraphVersion]:
         """All versions of all deployed graphs, with their states."""
         return await graph_versions(self._require_host().dispatcher.store)
+
+    def warm_memory(self) -> WarmMemory:
+        """What this engine's runs hold in memory, and how often runs were evicted and replayed since it opened.
+
+        It may be called in any thread.
+        """
+        cache = self._require_open().dispatcher.cache
+        return cache.use.statistics(len(cache))
 
     async def statistics(self, graph: str, key_name: str) -> dict[str, dict[RunStatus, int]]:
         """The number of runs of a graph, by value of a search key and by status."""

@@ -28,6 +28,7 @@ from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.runs.description import Description
 from perdure.engine.programs.preflight import Preflight
+from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
 from perdure.store.opening import without_password
@@ -214,6 +215,10 @@ class SyncEngine:
 
     def graphs(self) -> list[GraphVersion]:
         return self.wait_for(self._engine.graphs())
+
+    def warm_memory(self) -> WarmMemory:
+        """What this engine's runs hold in memory, and how often runs were evicted and replayed since it opened."""
+        return self._engine.warm_memory()
 
     def statistics(self, graph: str, key_name: str) -> dict[str, dict[RunStatus, int]]:
         return self.wait_for(self._engine.statistics(graph, key_name))

@@ -32,7 +32,7 @@ def at_once(now_ms: int) -> int:
     return now_ms - LONG_AGO_MS
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A durable transition addressed to a run.
 
     `arrival` sorts the messages of a run; it is never a cursor, because commit order is not arrival order. The sender
@@ -102,7 +102,7 @@ class WorkHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """The time limit of an attempt, if it differs from the task's own."""
 
 
-class Work(msgspec.Struct, frozen=True):
+class Work(msgspec.Struct, frozen=True, gc=False):
     """A task for any host that serves the queue. The message `guid` carries its result."""
 
     run_id: RunId

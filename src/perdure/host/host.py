@@ -22,6 +22,7 @@ from perdure.host.messages.polling import Poller
 from perdure.host.runs.batch import RunStart
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.runs.memory import MemoryUse
 from perdure.host.runs.remote import RemoteRuns
 from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
@@ -74,7 +75,7 @@ class Host:
         self.publisher = Publisher(self.context)
         self.executor = self._make_executor(gate, StreamWriter(self.context))
         on_regained = self.publisher.publish_again
-        cache = self._make_cache(settings)
+        cache = self._make_cache(MemoryUse(settings.warm_memory, sources.elapsed_ms))
         self.dispatcher = Dispatcher(
             self.context, self.executor, cache, on_regained, self._make_programs()
         )
@@ -100,8 +101,8 @@ class Host:
     def _make_programs(self) -> KnownPrograms:
         return KnownPrograms()
 
-    def _make_cache(self, settings: Settings) -> RunCache:
-        return RunCache(settings.warm_runs)
+    def _make_cache(self, use: MemoryUse) -> RunCache:
+        return RunCache(use, self.is_about_to_continue)
 
     def _make_transactions(self) -> Transactions:
         return Transactions(self.dispatcher)
@@ -111,6 +112,14 @@ class Host:
 
     def _make_hint_channel(self) -> HintChannel | None:
         return self.context.store.hint_channel(self.context.host_id, self.hints.receive)
+
+    def is_about_to_continue(self, run: WarmRun) -> bool:
+        """Whether a run will be needed in memory soon: by an attempt, a slot or a message."""
+        return (
+            self.executor.executes(run.run_id)
+            or self.dispatcher.waiting.has_steps_of(run.run_id)
+            or self.poller.delivery.has_messages(run.chain or run.run_id)
+        )
 
     # What the parts report
 

@@ -16,8 +16,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 16
     """How many of them may be sync tasks, which need a thread each."""
 
-    warm_runs: int = 1000
-    """Waiting runs that stay in memory. Beyond it the least recently used are replayed when they resume."""
+    warm_memory: int = 256 * 1024 * 1024
+    """Bytes that active runs may hold in memory, by an estimate. Beyond it the least recently used leave memory, those
+    that are about to continue last, and are replayed when they continue."""
 
     lease: float = 30.0
     """How long a claimed task belongs to a host that does not renew its claim."""
@@ -54,7 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name, least in (
             ("concurrency", 1),
             ("threads", 1),
-            ("warm_runs", 0),
+            ("warm_memory", 0),
             ("max_doubts", 0),
         ):
             value = getattr(self, name)

@@ -11,7 +11,7 @@ from perdure.engine.known_programs import KnownPrograms
 from perdure.host.cluster.hints import Hints
 from perdure.host.host import POLL_MS, Host
 from perdure.host.runs.cache import RunCache
-from perdure.host.settings import Settings
+from perdure.host.runs.memory import MemoryUse
 from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.streams import StreamWriter
 from perdure.testing.crashing_store import CrashingStore
@@ -59,8 +59,8 @@ class ExploredHost(Host):
     def _make_programs(self) -> KnownPrograms:
         return programs_of(self._simulation, self.host_id)
 
-    def _make_cache(self, settings: Settings) -> RunCache:
-        return FaultyRunCache(self._simulation, settings.warm_runs)
+    def _make_cache(self, use: MemoryUse) -> RunCache:
+        return FaultyRunCache(self._simulation, use, self.is_about_to_continue)
 
     def _make_hints(self) -> Hints:
         return Hints(self.context, self, assumes_hosts=self._simulation.hints is not None)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.ids import HostId
-from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
 from perdure.host.cluster.hints import Hints
 from perdure.host.context import HostContext
 from perdure.host.host import Host
-from perdure.host.runs.cache import RunCache
+from perdure.host.runs.cache import IsAboutToContinue, RunCache
+from perdure.host.runs.memory import MemoryUse
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.tasks.executor import Executor, ExecutorOwner
 from perdure.host.tasks.gate import Gate
@@ -27,20 +27,26 @@ if TYPE_CHECKING:
 class FaultyRunCache(RunCache):
     """A run cache that may evict all idle runs at each wait."""
 
-    def __init__(self, simulation: "Simulation", limit: int) -> None:
-        super().__init__(limit)
+    def __init__(
+        self,
+        simulation: "Simulation",
+        use: MemoryUse,
+        is_about_to_continue: IsAboutToContinue,
+    ) -> None:
+        super().__init__(use, is_about_to_continue)
         self._simulation = simulation
-        self._is_faulty = limit > 0
+        self._is_faulty = use.budget_bytes > 0
 
-    def excess(self) -> list[WarmRun]:
-        victims = super().excess()
+    def trim(self) -> None:
+        super().trim()
         idle = [run for run in self if not run.is_pinned]
         if not self._is_faulty or not idle:
-            return victims
+            return
         self._simulation.waits += 1
         wait = f"wait {self._simulation.waits}"
-        fault = self._simulation.choose(wait, ["stays warm", "is evicted"])
-        return idle if fault == "is evicted" else victims
+        if self._simulation.choose(wait, ["stays warm", "is evicted"]) == "is evicted":
+            for run in idle:
+                self.evict(run)
 
 
 class InlineThreads(Threads):

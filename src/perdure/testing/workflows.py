@@ -36,7 +36,7 @@ from perdure.testing.user_tables import Tables
 
 MODES: dict[str, Settings] = {
     "warm": Settings(probation=0),
-    "always replayed": Settings(warm_runs=0, probation=0),
+    "always replayed": Settings(warm_memory=0, probation=0),
     "stepwise": Settings(stepwise=True, probation=0),
 }
 

@@ -204,7 +204,7 @@ async def test_a_cancelled_child_reaches_its_parent(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [None, Settings(warm_runs=0, stepwise=True)], ids=["fused", "stepwise"]
+    "settings", [None, Settings(warm_memory=0, stepwise=True)], ids=["fused", "stepwise"]
 )
 async def test_workflow_and_graph_children_resume_after_a_kill(
     shared_url: str, settings: Settings | None

@@ -25,7 +25,7 @@ from tests.client.programs.deployable import adding, graph, quick, until_waiting
 from tests.store.builders import raw
 
 MODES = pytest.mark.parametrize(
-    "settings", [None, Settings(warm_runs=0, stepwise=True)], ids=["fused", "stepwise"]
+    "settings", [None, Settings(warm_memory=0, stepwise=True)], ids=["fused", "stepwise"]
 )
 
 

@@ -330,7 +330,7 @@ async def test_a_diverged_run_leaves_the_others_alone(shared_url: str) -> None:
 
 
 async def test_a_run_that_diverges_while_its_engine_runs_is_parked(engine_url: str) -> None:
-    async with opened(engine_url, perdure.Settings(warm_runs=0)) as engine:
+    async with opened(engine_url, perdure.Settings(warm_memory=0)) as engine:
         run = await engine.start(old_code()())
         await until_status(run, RunStatus.BLOCKED)
         with_another_step()

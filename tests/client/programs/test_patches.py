@@ -112,7 +112,7 @@ async def test_new_run_follows_the_patch_and_journals_it_once(engine: Engine) ->
     assert await run.published() == {"taxed": 3}
 
 
-@pytest.mark.parametrize("settings", [None, ALWAYS_REPLAY, Settings(warm_runs=0, stepwise=True)])
+@pytest.mark.parametrize("settings", [None, ALWAYS_REPLAY, Settings(warm_memory=0, stepwise=True)])
 async def test_a_run_that_was_past_the_place_keeps_to_the_old_code(
     shared_url: str, settings: Settings | None
 ) -> None:

@@ -70,7 +70,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("known")
-@pytest.mark.parametrize("settings", [None, Settings(warm_runs=0, stepwise=True)])
+@pytest.mark.parametrize("settings", [None, Settings(warm_memory=0, stepwise=True)])
 async def test_a_run_of_old_code_ends_with_new_code(
     shared_url: str, settings: Settings | None
 ) -> None:

@@ -155,7 +155,7 @@ async def test_a_key_belongs_to_the_whole_chain(shared_url: str) -> None:
         last = list(await run.runs())[-1]
         row = await store_of(engine).run(last)
         assert (row.scope, row.key, row.chain) == ("tenant", None, run.run_id)
-    async with opened(shared_url, Settings(warm_runs=0)) as engine:
+    async with opened(shared_url, Settings(warm_memory=0)) as engine:
         run = await engine.start(keyed(0), key="the-loop", scope="tenant")
         await run.signal(tick, 1)
         assert await run.result(60) == "the-loop"

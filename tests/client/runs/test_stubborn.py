@@ -205,7 +205,7 @@ async def swallows_everything() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_program_that_swallows_everything_can_leave_memory() -> None:
     async with asyncio.timeout(60):
-        async with opened(MEMORY, Settings(warm_runs=0)) as engine:
+        async with opened(MEMORY, Settings(warm_memory=0)) as engine:
             run = await engine.start(swallows_everything())
             assert await run.status() == "blocked"
 

@@ -33,7 +33,7 @@ word = Signal("unwritable.word", str)
 executed: Counter[str] = Counter()
 gates: list[asyncio.Event] = []
 
-MODES = [None, ALWAYS_REPLAY, Settings(warm_runs=0, stepwise=True)]
+MODES = [None, ALWAYS_REPLAY, Settings(warm_memory=0, stepwise=True)]
 
 
 @pytest.fixture(autouse=True)

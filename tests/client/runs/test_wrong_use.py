@@ -963,7 +963,7 @@ async def test_a_number_of_an_entry_that_is_none_is_refused(memory: Engine, firs
         ({"concurrency": 0}, "concurrency is 0: pass a whole number of at least 1"),
         ({"concurrency": 1.5}, "concurrency is 1.5: pass a whole number of at least 1"),
         ({"threads": True}, "threads is True: pass a whole number of at least 1"),
-        ({"warm_runs": -1}, "warm_runs is -1: pass a whole number of at least 0"),
+        ({"warm_memory": -1}, "warm_memory is -1: pass a whole number of at least 0"),
         ({"lease": 0.01}, "lease is 0.01: pass at least 0.1 seconds"),
         ({"lease": float("inf")}, "lease is inf: pass a duration of at least 0 that is finite"),
         ({"grace": -1.0}, "grace is -1.0: pass a duration of at least 0 that is finite"),

@@ -325,7 +325,7 @@ async def test_nothing_of_a_run_is_logged_again_when_it_is_replayed(
             perdure.log.info("declined")
         return await word.receive()
 
-    async with opened(engine_url, Settings(warm_runs=0)) as engine:
+    async with opened(engine_url, Settings(warm_memory=0)) as engine:
         run = await engine.start(twice())
         # Logged when the commit is durable in which the program asks for the signal.
         await until(lambda: "step_failed" in events_of(logged))

@@ -125,7 +125,7 @@ async def test_turns_and_slots_are_both_waited_for(shared_url: str) -> None:
         async with killed(shared_url, Settings(threads=3)) as engine:
             run_id = (await engine.start(lasting_in_threads(3), key="the one")).run_id
             await until(lambda life=life: begun == dict.fromkeys(range(3), life))  # type: ignore[misc]
-    settings = Settings(threads=1, concurrency=1, warm_runs=0, probation=0.05)
+    settings = Settings(threads=1, concurrency=1, warm_memory=0, probation=0.05)
     async with opened(shared_url, settings) as engine:
         assert await engine.handle(run_id).result(60) == [0, 1, 2]
     assert begun == {0: 3, 1: 3, 2: 3}

@@ -409,9 +409,9 @@ async def account_of(program: Program, url: str, settings: Settings) -> Account:
 
 WAYS = {
     "warm": Settings(),
-    "always replayed": Settings(warm_runs=0),
+    "always replayed": Settings(warm_memory=0),
     "stepwise": Settings(stepwise=True),
-    "stepwise and always replayed": Settings(stepwise=True, warm_runs=0),
+    "stepwise and always replayed": Settings(stepwise=True, warm_memory=0),
 }
 
 

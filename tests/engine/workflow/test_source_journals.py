@@ -51,8 +51,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["warm", "always replayed", "stepwise"])
 def settings(request: pytest.FixtureRequest) -> Settings:
-    warm_runs = 0 if request.param == "always replayed" else 1000
-    return Settings(warm_runs=warm_runs, stepwise=request.param == "stepwise")
+    warm_memory = 0 if request.param == "always replayed" else 1 << 28
+    return Settings(warm_memory=warm_memory, stepwise=request.param == "stepwise")
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from perdure.host.context import HostContext
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.catalogue import Catalogue
 from perdure.host.runs.loading import Loader
+from perdure.host.runs.memory import MemoryUse
 from perdure.host.runs.parking import Parking
 from perdure.store.rows.records import Run, StoredRun
 
@@ -61,10 +62,14 @@ class Warm:
     def __init__(self, run: Run) -> None:
         self.run_id = run.run_id
         self.epoch = run.epoch
+        self.counted_bytes = 0
+
+    def estimated_bytes(self) -> int:
+        return 1000
 
 
 def loader_of(store: SlowStore) -> tuple[Loader, RunCache]:
-    cache = RunCache(10)
+    cache = RunCache(MemoryUse(10_000, lambda: 0), lambda _: False)
     context = cast("HostContext", SimpleNamespace(store=store, host_id=HERE))
 
     async def replay(stored: StoredRun) -> WarmRun:

@@ -92,7 +92,8 @@ class Rebuilding:
             machine.close()
             raise
         _date_suspects(machine, self._entries, self._events)
-        return WarmRun(machine, self._run, loaded=self._loaded)
+        payload_bytes = sum(len(entry.sealed) for entry in self._entries if entry.sealed)
+        return WarmRun(machine, self._run, loaded=self._loaded, payload_bytes=payload_bytes)
 
 
 def rebuild(

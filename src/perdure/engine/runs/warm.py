@@ -34,6 +34,13 @@ from perdure.engine.runs.effects import (
     Track,
     UntrackAll,
 )
+from perdure.engine.runs.held import (
+    ENTRY_BYTES,
+    MEASURE_BYTES,
+    PROMISE_BYTES,
+    RUN_BYTES,
+    held_bytes,
+)
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
@@ -96,13 +103,24 @@ class WarmRun:
     """
 
     def __init__(
-        self, machine: RunMachine, row: NewRun | Run, *, loaded: LoadedRun | None = None
+        self,
+        machine: RunMachine,
+        row: NewRun | Run,
+        *,
+        loaded: LoadedRun | None = None,
+        payload_bytes: int = 0,
     ) -> None:
+        """`payload_bytes` are those of the entries that a loaded run was replayed from."""
         self.machine = machine
         self.scope = row.scope
         self.chain = row.chain
         """The first run of the chain that this one continues."""
         self.run_id: RunId = machine.info.run_id
+        self.counted_bytes = 0
+        """What the host's cache counts this run as."""
+        self._payload_bytes = payload_bytes
+        """Payload bytes that may be held: all of the journal, or since the last measurement."""
+        self._measure_beyond = MEASURE_BYTES
         self._pins = 0
         self.is_held = False
         """Whether the holder of `lock` excludes all others: the run takes no fact meanwhile."""
@@ -124,6 +142,25 @@ class WarmRun:
     @property
     def is_pinned(self) -> bool:
         return self._pins > 0
+
+    def estimated_bytes(self) -> int:
+        """What the run holds in memory, estimated from counts.
+
+        The program may keep the payloads that the run has taken in, or not: after some megabytes they are measured.
+        """
+        if self._payload_bytes > self._measure_beyond:
+            self._measure_payloads()
+        entries = 0 if self._loaded is None else self._loaded.journal.seq
+        open_steps = len(self.machine.promises)
+        return RUN_BYTES + ENTRY_BYTES * entries + PROMISE_BYTES * open_steps + self._payload_bytes
+
+    def _measure_payloads(self) -> None:
+        """Replace the count of payload bytes by what the machine holds. The next measurement follows once the run has
+        taken in as much again, so that all of them cost less than decoding the payloads."""
+        held = held_bytes(self.machine)
+        if held is not None:
+            self._payload_bytes = held
+        self._measure_beyond = self._payload_bytes + max(MEASURE_BYTES, self._payload_bytes)
 
     @property
     def lock(self) -> asyncio.Lock:
@@ -168,6 +205,9 @@ class WarmRun:
             bundle.append(loaded.fence, loaded.append(events, sources))
         sent: list[Message] = []
         for change in changes:
+            payload = getattr(change.event, "payload", None)
+            if payload is not None:
+                self._payload_bytes += len(payload)
             for effect in change.effects:
                 self._apply(bundle, effect, sources, create, sent)
         return sent

@@ -173,6 +173,11 @@ class Delivery:
         async with self._queue(run.chain or run.run_id).lock:
             await self._dispatcher.advance(run.run_id, nothing)
 
+    def has_messages(self, origin: RunId) -> bool:
+        """Whether messages that were first sent to that run wait behind the one that is being delivered, if any."""
+        queue = self._queues.get(origin)
+        return queue is not None and queue.has_more
+
     def _queue(self, origin: RunId) -> MessageQueue:
         return self._queues.setdefault(origin, MessageQueue(origin))
 

@@ -44,6 +44,11 @@ class MessageQueue:
         return message.guid in self._waiting
 
     @property
+    def has_more(self) -> bool:
+        """Whether messages wait that are not being delivered."""
+        return len(self._waiting) > self.lock.locked()
+
+    @property
     def first(self) -> Message:
         return next(iter(self._waiting.values()))
 

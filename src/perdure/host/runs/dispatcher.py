@@ -309,8 +309,7 @@ class Dispatcher:
         for child in batch.children:
             child.unpin()
             self._grown(child)
-        for victim in self.cache.excess():
-            self.evict(victim)
+        self.cache.trim()
         if batch.unfinished:
             listener.runs_unfinished(batch.unfinished)
         if batch.messages or batch.bundle.has_more:
@@ -327,6 +326,7 @@ class Dispatcher:
             listener.signals_broadcast()
 
     def _grown(self, run: WarmRun) -> None:
+        self.cache.weigh(run)
         self.watchers.grown(run.run_id)
         if run.needs_matching:
             run.needs_matching = False

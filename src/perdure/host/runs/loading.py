@@ -134,5 +134,6 @@ class Loader:
         if load.is_outdated:
             warm.machine.close()
             return None
+        self._cache.use.replayed()
         self._cache.add(warm)
         return warm

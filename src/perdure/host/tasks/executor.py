@@ -130,6 +130,10 @@ class Executor:
         if self._is_wanted:
             self._is_wanted = self._owner.slot_freed()
 
+    def executes(self, run_id: RunId) -> bool:
+        """Whether an attempt of that run is here, of an own run or claimed from a queue."""
+        return (run_id, False) in self._attempts or (run_id, True) in self._attempts
+
     def find(self, run_id: RunId, step: StepId, *, is_claimed: bool = False) -> Attempt | None:
         """The attempt of a step that runs here or has its outcome on its way, of an own run or of claimed work."""
         return self._attempts.get((run_id, is_claimed), {}).get(step)

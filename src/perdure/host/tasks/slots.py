@@ -1,7 +1,7 @@
 """Steps that wait for a slot, or in quarantine."""
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count
@@ -38,6 +38,8 @@ class WaitingSteps:
         }
         """Async and sync steps that wait, each with its number: the lowest has waited longest."""
         self._numbers = count()
+        self._waiting: Counter[RunId] = Counter()
+        """How many steps of each run wait."""
         self._freed = 0
         """Slots that became free in this iteration of the event loop."""
 
@@ -53,12 +55,23 @@ class WaitingSteps:
         if self._executor.reserve(task):
             return True
         self._queues[task.is_async][run_id, promise.step] = next(self._numbers)
+        self._waiting[run_id] += 1
         return False
+
+    def has_steps_of(self, run_id: RunId) -> bool:
+        """Whether a step of that run waits for a slot."""
+        return run_id in self._waiting
+
+    def _left(self, run_id: RunId) -> None:
+        self._waiting[run_id] -= 1
+        if not self._waiting[run_id]:
+            del self._waiting[run_id]
 
     def drop(self, run_id: RunId, step: StepId) -> None:
         """Forget a step that its run no longer needs."""
         for queue in self._queues.values():
-            queue.pop((run_id, step), None)
+            if queue.pop((run_id, step), None) is not None:
+                self._left(run_id)
         self.quarantine.drop(run_id, step)
 
     def fill(self) -> bool:
@@ -99,6 +112,7 @@ class WaitingSteps:
             queue = min(queues, key=lambda queue: next(iter(queue.values())))
             threads -= queue is self._queues[False]
             (run_id, step), _ = queue.popitem(last=False)
+            self._left(run_id)
             found.setdefault(run_id, []).append(step)
         return found
 

@@ -231,8 +231,9 @@ class _Hold:
         if run is not None:
             run.unpin()
             _unlock(run)
-            for victim in self._dispatcher.cache.excess():
-                self._dispatcher.evict(victim)
+            cache = self._dispatcher.cache
+            cache.weigh(run)
+            cache.trim()
 
 
 def _unlock(run: WarmRun) -> None:

@@ -50,7 +50,7 @@ _ACCOUNT_BYTES = MAX_STEP_BYTES + len("message:")
 _SUFFIX = re.compile(r"[0-9a-f]{32}")
 
 
-class Bundle(msgspec.Struct, eq=False):
+class Bundle(msgspec.Struct, eq=False, gc=False):
     """Collects writes. Refuses bad input at the call, before anything reaches the store.
 
     Most bundles are one step of one run, so the rarer kinds of write cost nothing while they are empty.

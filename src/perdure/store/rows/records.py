@@ -18,7 +18,7 @@ class SentMessage(msgspec.Struct, frozen=True):
     is_taken: bool
 
 
-class NewRun(msgspec.Struct, frozen=True):
+class NewRun(msgspec.Struct, frozen=True, gc=False):
     """A run to create. `key` is unique within scope and program; `chain` is as in `Run`.
 
     `replaces` is the closed run that holds the key and hands it over to the new run.
@@ -36,7 +36,7 @@ class NewRun(msgspec.Struct, frozen=True):
     replaces: RunId | None = None
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """A run as stored. `seq` counts its entries; `head` is the hash of the last one.
 
     `parked` is the reason why the run is parked, or `None`. `chain` is the first run of the chain that this one
