@@ -105,6 +105,10 @@ class Store(GraphTables, Protocol):
         """The number of open runs of this owner; with `None`, of runs without an owner."""
         ...
 
+    async def count_open_of(self, owners: Sequence[HostId], most: int) -> dict[HostId, int]:
+        """The number of open runs of each of these owners, counted up to `most`."""
+        ...
+
     async def register_host(self, host: NewHost) -> None:
         """Commits: the host's row. Written before it owns or claims anything: an owner without a row counts as dead."""
         ...

@@ -686,6 +686,12 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 -- Commits: the host has no row: what it may still own or claim is a dead host's.
 DELETE FROM perdure.host WHERE id = $1
 
+-- name: count_open_of
+-- How many open runs each of these hosts has, up to a number.
+SELECT host, (SELECT count(*) FROM (
+    SELECT 1 FROM perdure.run AS run WHERE run.closed_at_ms IS NULL AND run.owner = host LIMIT $2
+) AS counted) FROM unnest($1::text[]) AS host
+
 -- name: count_open
 SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner = $1
 

@@ -444,6 +444,12 @@ ON CONFLICT (id) DO NOTHING
 -- Commits: the host has no row: what it may still own or claim is a dead host's.
 DELETE FROM perdure_host WHERE id = :host
 
+-- name: count_open_of
+-- How many open runs each of these hosts has, up to a number.
+SELECT value, (SELECT count(*) FROM (
+    SELECT 1 FROM perdure_run WHERE closed_at_ms IS NULL AND owner = value LIMIT :most
+)) FROM json_each(:owners)
+
 -- name: count_open
 SELECT count(*) FROM perdure_run WHERE closed_at_ms IS NULL AND owner IS :owner
 

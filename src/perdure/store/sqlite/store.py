@@ -162,6 +162,11 @@ class SqliteStore(SqliteGraphs):
         ((count,),) = await self._select("count_open", owner=owner)
         return cast("int", count)
 
+    async def count_open_of(self, owners: Sequence[HostId], most: int) -> dict[HostId, int]:
+        require_storable_values(owners)
+        rows = await self._select("count_open_of", owners=_json(owners), most=most)
+        return {HostId(owner): count for owner, count in rows}
+
     async def register_host(self, host: NewHost) -> None:
         require_storable_values(host.queues)
         await self._count(
