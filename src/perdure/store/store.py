@@ -150,7 +150,8 @@ class Store(GraphTables, Protocol):
         lease_ms: int,
         limit: int,
     ) -> list[Claim]:
-        """Commits: a token and a lease on the most urgent tasks that are due.
+        """Commits: a token and a lease on the most urgent tasks that are due, of each queue an equal share as far as it
+        has work. Of queues that can't share equally, the first ones get more.
 
         Two hosts never hold the same task, unless the first one's lease has ended. Claiming such a task increases its
         number of claims, except when the same host claims it again.
