@@ -13,6 +13,7 @@ from perdure.engine.sources import Sources
 from perdure.host.background import Background
 from perdure.host.outage import Outage
 from perdure.host.settings import Settings
+from perdure.host.undecided import Undecided
 from perdure.host.watchers import Watchers
 from perdure.store.store import Store
 
@@ -22,6 +23,9 @@ class HostListener(Protocol):
 
     def message_sent(self, message: Message) -> None:
         """A message that this host sent is durable."""
+
+    def result_sent(self, message: Message, owner: HostId | None) -> None:
+        """The outcome of a claimed task is durable. `owner` had the run when this host claimed the task."""
 
     def work_queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
@@ -66,6 +70,7 @@ class HostContext:
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)
+        self.undecided = Undecided()
         self.is_killed = False
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:

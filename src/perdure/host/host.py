@@ -97,6 +97,11 @@ class Host:
     def message_sent(self, message: Message) -> None:
         self.poller.sent(message)
 
+    def result_sent(self, message: Message, owner: HostId | None) -> None:
+        # Only the owner can deliver it: any other host would have to read the run to find that out.
+        if owner == self.context.host_id or message.run_id in self.dispatcher.cache:
+            self.poller.sent(message)
+
     def work_queued(self, work: Work) -> None:
         self.poller.queued(work)
 

@@ -105,10 +105,10 @@ class Executor:
         free = self._free if is_async else min(self._free, self._free_threads)
         return free if self._is_open else 0
 
-    def free_slots(self) -> int:
-        """How many attempts of either kind could start now."""
+    def free_slots(self, *, is_async: bool = False) -> int:
+        """How many attempts could start now: of either kind, or async ones only."""
         may_begin = self._is_open and self._gate.is_open
-        return self.free(is_async=False) if may_begin else 0
+        return self.free(is_async) if may_begin else 0
 
     @property
     def runs(self) -> list[RunId]:
