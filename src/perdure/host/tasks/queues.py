@@ -74,8 +74,8 @@ class QueueWorker:
         """Held while claims are made or regained: `_claims` reflects one request before the next is made."""
         self.next_due_ms: int | None = None
         """When the next work is due, as far as known; `None` if there is none, or no slot for it."""
-        self._is_full = False
-        """Whether the store may hold more work than there were slots."""
+        self._full: set[bool] = set()
+        """For which kinds of slots, `is_async`, the store may hold more work than there were slots."""
         self._order = list(queues)
         """The queues in the order in which the next claim serves them: they take turns in being the first."""
         self._threaded: set[str] = set()
@@ -83,8 +83,10 @@ class QueueWorker:
 
     def slot_freed(self) -> bool:
         """A slot is free. Returns whether work may be waiting for it."""
-        was_full, self._is_full = self._is_full, False
-        return was_full
+        if not any(self._executor.free_slots(is_async=kind) for kind in self._full):
+            return False
+        self._full.clear()
+        return True
 
     def note_next_due(self, next_work_ms: int | None, now_ms: int) -> bool:
         """Note when the next work is due, as read from the store. Returns whether to poll now."""
@@ -97,9 +99,8 @@ class QueueWorker:
         """Claim work that is due, as far as there are slots, and begin it."""
         if not self.queues or not self._is_open:
             return
-        self._is_full = False
-        left = await self._claim_all(is_async=True) + await self._claim_all(is_async=False)
-        self._is_full = len(left) < len(self.queues)
+        self._full.clear()
+        left = [*await self._claim_all(is_async=True), *await self._claim_all(is_async=False)]
         self.next_due_ms = await self._context.store.next_work(left) if left else None
 
     async def _claim_all(self, *, is_async: bool) -> list[str]:
@@ -110,6 +111,7 @@ class QueueWorker:
         while queues := [each for each in self._order if (each not in self._threaded) is is_async]:
             free = self._executor.free_slots(is_async=is_async)
             if not free:
+                self._full.add(is_async)
                 return []
             if await self._claim_and_begin(queues, free) < free:
                 return [each for each in queues if (each not in self._threaded) is is_async]
