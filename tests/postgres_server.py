@@ -218,7 +218,7 @@ class PostgresServer:
         self._run(
             self._binaries / "initdb",
             *("--pgdata", self._data, "--username", "perdure", "--auth", "trust"),
-            *("--encoding", "UTF8", "--locale", "C", "--no-instructions"),
+            *("--encoding", "UTF8", "--locale", "C", "--no-instructions", "--no-sync"),
         )
 
     def _run(self, *command: str | Path) -> None:

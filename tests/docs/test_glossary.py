@@ -13,7 +13,7 @@ WORDS = [
     *("program", "run", "step", "journal", "entry", "account", "ledger", "posting", "semaphore"),
     *("closed bit", "message", "work", "bundle", "group", "host", "owner", "epoch", "attempt"),
     *("view", "operation", "participant", "call", "frame", "books", "fence", "committer"),
-    *("parked", "warm", "doubt", "fiber", "preflight", "seeded bugs"),
+    *("parked", "warm", "doubt", "hint", "fiber", "preflight", "seeded bugs"),
 ]
 
 

@@ -342,6 +342,7 @@ class Engine:
         dispatcher = self._require_no_transaction("deployed")
         (deployed,) = await deploy_graphs(dispatcher.store, [graph], dispatcher.sources.now_ms())
         await dispatcher.catalogue.refresh()
+        self._require_host().versions_changed()
         return deployed
 
     async def activate(self, name: str, version: str) -> GraphVersion:
@@ -349,6 +350,7 @@ class Engine:
         dispatcher = self._require_no_transaction("activated")
         activated = await activate_graph(dispatcher.store, name, version)
         await dispatcher.catalogue.refresh()
+        self._require_host().versions_changed()
         return activated
 
     def _require_no_transaction(self, what: str) -> Dispatcher:

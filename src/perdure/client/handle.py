@@ -22,7 +22,6 @@ from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.client.waits import Waits, waits_by_kind
 from perdure.core.errors import (
-    CorruptJournal,
     NotCommitted,
     NotDecodable,
     RunCancelled,
@@ -36,13 +35,12 @@ from perdure.core.errors import (
 from perdure.core.graph.identity import RESPOND
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
-from perdure.core.journal.events import Terminal
-from perdure.core.journal.state import TERMINAL, Status, fold
+from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.limits import MAX_PAYLOAD_BYTES, MAX_STEP_BYTES
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
 from perdure.core.runs.description import Description
-from perdure.host.host import POLL_MS, Host
+from perdure.host.host import Host
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.transactions.joining import JoinedWrites, current
 from perdure.host.watchers import RunEnding
@@ -51,8 +49,6 @@ from perdure.store.rows.records import Run
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-_POLL_S = POLL_MS / 1000
 
 
 class RunStatus(StrEnum):
@@ -174,6 +170,7 @@ class Handle(Generic[R]):
         dispatcher = self._dispatcher
         while True:
             notified = dispatcher.watchers.ending_of(run_id)
+            self._host.awaits(run_id)
             try:
                 # The dispatcher notifies of the ending of a run in its memory. Any other run may have ended already.
                 ending = None
@@ -198,13 +195,7 @@ class Handle(Generic[R]):
 
     async def _read_ending(self, run: Run) -> RunEnding:
         entries = await self._store.entries(run.run_id, run.seq - 1, run.seq)
-        event = entries[-1].event if entries else None
-        if not isinstance(event, Terminal) or fold([event]).status is not run.status:
-            raise CorruptJournal(
-                f"run {run.run_id!r} is {run.status}, but its last entry does not say so",
-                "run `audit` to find what was changed, and restore the row from a backup",
-            )
-        return RunEnding.of(run.status, event)
+        return RunEnding.read(run, entries[-1] if entries else None)
 
     def _require_no_transaction(self, what: str) -> None:
         """Raise inside a transaction: runs that it starts begin only when it commits."""
@@ -379,8 +370,7 @@ class Handle(Generic[R]):
             await joined.send(bundle, delivered)
             return
         await self._store.commit(bundle)
-        if end.owner == dispatcher.host_id:
-            self._host.poller.sent(delivered)
+        self._host.message_sent(delivered, end.owner)
 
     async def events(self, first: int = 0, *, follow: bool = True) -> AsyncIterator[Entry]:
         """Yield the run's entries from number `first` on, and each new one when it is durable, to the end of the run.
@@ -408,6 +398,7 @@ class Handle(Generic[R]):
     async def _events_of(self, run_id: RunId, first: int, *, follow: bool) -> AsyncIterator[Entry]:
         watchers = self._dispatcher.watchers
         grown = watchers.follow(run_id)
+        self._host.follows(run_id)
         try:
             while True:
                 grown.clear()
@@ -418,11 +409,7 @@ class Handle(Generic[R]):
                 if not follow or (run.status in TERMINAL and first >= run.seq):
                     return
                 await require_unparked(self._store, run)
-                try:
-                    async with asyncio.timeout(_POLL_S):
-                        await grown.wait()
-                except TimeoutError:
-                    continue
+                await grown.wait()
         finally:
             watchers.unfollow(grown, run_id)
 

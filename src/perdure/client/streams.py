@@ -1,6 +1,5 @@
 """Reads streams of runs: from any offset, live, in any process."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from itertools import chain
@@ -16,17 +15,13 @@ from perdure.core.journal.state import Status
 from perdure.core.replay.identity import next_run_id
 from perdure.core.streams.chunks import ChunkState, StoredChunk
 from perdure.core.streams.reading import StreamReading, VoidedAttempt
-from perdure.host.host import POLL_MS, Host
+from perdure.host.host import Host
 from perdure.store.rows.records import Run
 
 ReadRow = Callable[[RunId | None], Awaitable[Run]]
 """Reads the row of a run; without an id, of the run whose stream is read."""
 
 ValueT_co = TypeVar("ValueT_co", covariant=True)
-
-LONGEST_POLL_S: Final = POLL_MS / 1000
-FIRST_POLL_S: Final = 0.02
-"""The first delay before a reader polls again after it found a chunk. Appends by another process don't wake it."""
 
 CHUNKS_PER_READ: Final = 64
 
@@ -67,13 +62,13 @@ class Abandoned(msgspec.Struct, frozen=True):
 
 
 class StreamReader:
-    """Reads one stream by polling the store. An append in this process wakes it at once.
+    """Reads one stream. An append wakes it: at once in this process, and by a hint from another.
 
     Reads runs that continue each other as one run.
     """
 
     def __init__(self, host: Host, read_row: ReadRow, name: str, of: Any) -> None:
-        self._dispatcher = host.dispatcher
+        self._host, self._dispatcher = host, host.dispatcher
         self._read_row = read_row
         self._name = require_stream_name(name)
         self._of = of
@@ -105,7 +100,8 @@ class StreamReader:
             reading.recall(await store.spans(run_id, self._name, start))
         topics = run_id, (run_id, self._name)
         grown = dispatcher.watchers.follow(*topics)
-        seq, delay_s = 0, FIRST_POLL_S
+        self._host.follows(run_id)
+        seq = 0
         try:
             while True:
                 grown.clear()
@@ -122,10 +118,9 @@ class StreamReader:
                 has_moved = reading.position > position
                 if reading.attempts.is_over or (has_moved and len(chunks) == CHUNKS_PER_READ):
                     continue
-                if delay_s == LONGEST_POLL_S:
+                if not has_moved:
                     await require_unparked(store, await self._read_row(run_id))
-                delay_s = FIRST_POLL_S if has_moved else min(2 * delay_s, LONGEST_POLL_S)
-                await _wait_for_append(grown, delay_s)
+                await grown.wait()
         finally:
             dispatcher.watchers.unfollow(grown, *topics)
 
@@ -154,14 +149,6 @@ def _shifted(item: Chunk[Any] | Abandoned, by: int) -> Chunk[Any] | Abandoned:
         return msgspec.structs.replace(item, offset=item.offset + by)
     spans = tuple(range(span.start + by, span.stop + by) for span in item.spans)
     return msgspec.structs.replace(item, spans=spans)
-
-
-async def _wait_for_append(grown: asyncio.Event, limit_s: float) -> None:
-    try:
-        async with asyncio.timeout(limit_s):
-            await grown.wait()
-    except TimeoutError:
-        return
 
 
 def require_offset(start: object) -> int:

@@ -15,14 +15,15 @@ from perdure.host.outage import Outage
 from perdure.host.settings import Settings
 from perdure.host.undecided import Undecided
 from perdure.host.watchers import Watchers
+from perdure.store.rows.hosts import HostSnapshot
 from perdure.store.store import Store
 
 
 class HostListener(Protocol):
     """What the parts of a host report. The host passes each report on to the part that acts on it."""
 
-    def message_sent(self, message: Message) -> None:
-        """A message that this host sent is durable."""
+    def message_sent(self, message: Message, owner: HostId | None = None) -> None:
+        """A message that this host sent is durable. `owner` is that of its run, if the sender knows it."""
 
     def result_sent(self, message: Message, owner: HostId | None) -> None:
         """The outcome of a claimed task is durable. `owner` had the run when this host claimed the task."""
@@ -30,11 +31,26 @@ class HostListener(Protocol):
     def work_queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
 
+    def signals_broadcast(self) -> None:
+        """Signals to all runs of a search key are durable."""
+
     def hooks_changed(self) -> None:
         """A hook or a signal for hooks is durable, and its counterpart may be in the store already."""
 
     def runs_unfinished(self, runs: Sequence[WarmRun]) -> None:
         """These runs have decided more than their last commit holds: each needs another turn."""
+
+    def runs_released(self) -> None:
+        """Open runs without an owner are in the store, for any host."""
+
+    def run_ended(self, run_id: RunId) -> None:
+        """A commit of this host ended the run, or parked it."""
+
+    def run_grown(self, run_id: RunId) -> None:
+        """A commit of this host added to the journal or to a stream of the run."""
+
+    def snapshot_read(self, snapshot: HostSnapshot) -> None:
+        """The host is about to act on this snapshot of the store."""
 
     def rows_repaired(self, run_id: RunId, rows: Sequence[str]) -> None:
         """A load wrote rows again that the journal of the run demands and the store lacked."""
@@ -66,7 +82,7 @@ class HostContext:
         self.settings = settings
         self.listener = listener
         self.outage = Outage(store.name)
-        self.watchers = Watchers()
+        self.watchers = Watchers(listener.run_ended, listener.run_grown)
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)

@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from perdure.core.errors import InputError, StoreError
-from perdure.core.ids import RunId
+from perdure.core.hosts.hints import Hint
+from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
 from perdure.engine.runs.warm import create_run
 from perdure.host.clock import elapsed_ms
+from perdure.host.cluster.hints import Hints
 from perdure.host.host import Host
 from perdure.host.runs.batch import RunStart
 from perdure.host.runs.dispatcher import Dispatcher
@@ -25,7 +27,7 @@ SET_CLOCK_MS = 60_000
 
 
 class FrontEnd(Host):
-    """Reads the store once per heartbeat interval for its waiting callers. Hosts find what it sends by polling."""
+    """Gives hosts hints of what it sends. Reads the store once per heartbeat interval if callers wait for runs."""
 
     async def start(self) -> None:
         store = self.context.store
@@ -36,28 +38,46 @@ class FrontEnd(Host):
             )
         await self.membership.set_clock()
         await self.dispatcher.catalogue.refresh()
+        await self.hints.open()
         self.context.spawn(self._look_for_ever())
 
     def _make_transactions(self) -> Transactions:
         return _Transactions(self.dispatcher)
 
-    def message_sent(self, message: Message) -> None:
-        """A host delivers it."""
+    def _make_hints(self) -> Hints:
+        return Hints(self.context, self, assumes_hosts=True)
+
+    def message_sent(self, message: Message, owner: HostId | None = None) -> None:
+        """The run's owner delivers it."""
+        self.hints.message_sent(message, owner)
+
+    def message_kept(self, message: Message) -> None:
+        """The host that takes the run over delivers it."""
 
     def work_queued(self, work: Work) -> None:
         """A host claims it."""
+        self.hints.work_queued(work)
 
     def hooks_changed(self) -> None:
         """A host matches it."""
+        self.hints.look()
+
+    def hint_arrived(self, hint: Hint) -> None:
+        self.remote_runs.heed(hint)
+
+    def hints_lost(self) -> None:
+        self.remote_runs.look()
 
     async def stop(self) -> None:
+        await self.hints.flush()
         self.kill()
 
     async def _look_for_ever(self) -> None:
         set_at_ms = elapsed_ms()
         while True:
             await asyncio.sleep(self.context.settings.heartbeat)
-            self.dispatcher.watchers.look(())
+            self.ask_for_hints()
+            self.remote_runs.look()
             if elapsed_ms() - set_at_ms > SET_CLOCK_MS:
                 set_at_ms = elapsed_ms()
                 with suppress(StoreError):
@@ -66,6 +86,7 @@ class FrontEnd(Host):
     async def begin_run(self, start: RunStart) -> RunId:
         run_id, bundle = _unowned(self.dispatcher, start)
         await self.context.store.commit(bundle)
+        self.runs_released()
         return run_id
 
     def begin_soon(self, start: RunStart) -> asyncio.Future[RunId]:
@@ -86,6 +107,10 @@ class _UnownedRuns(OwnTransaction):
         run_id, bundle = _unowned(self.dispatcher, start)
         self._sent.append(bundle)
         return run_id
+
+    async def _commit(self, decided: asyncio.Future[Exception | None]) -> None:
+        await super()._commit(decided)
+        self.dispatcher.context.listener.runs_released()
 
 
 def _unowned(dispatcher: Dispatcher, start: RunStart) -> tuple[RunId, Bundle]:

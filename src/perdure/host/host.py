@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from perdure.core.codec import Codec
 from perdure.core.errors import SchemaTooNew
+from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
+from perdure.host.cluster.hints import Hints
 from perdure.host.cluster.membership import Membership
 from perdure.host.cluster.takeover import Takeover
 from perdure.host.cluster.takeover_loop import TakeoverLoop
@@ -19,6 +21,7 @@ from perdure.host.messages.polling import Poller
 from perdure.host.runs.batch import RunStart
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.runs.remote import RemoteRuns
 from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.tasks.draining import note_stopping
@@ -77,7 +80,11 @@ class Host:
         )
         takeover = Takeover(self.dispatcher, stale_after_ms, self.runs_taken)
         self.takeovers = TakeoverLoop(self.dispatcher, takeover, self.runs_taken)
-        self.poller = Poller(self.dispatcher, self.worker, takeover, self.takeovers, POLL_MS)
+        self.remote_runs = RemoteRuns(self.context, cache)
+        self.poller = Poller(
+            *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs, POLL_MS)
+        )
+        self.hints = self._make_hints()
         self.membership = Membership(self.dispatcher, self.worker, takeover, gate, self)
         self.failure: SchemaTooNew | None = None
         """Why this host has stopped by itself, if it has."""
@@ -92,9 +99,17 @@ class Host:
     def _make_transactions(self) -> Transactions:
         return Transactions(self.dispatcher)
 
+    def _make_hints(self) -> Hints:
+        return Hints(self.context, self)
+
     # What the parts report
 
-    def message_sent(self, message: Message) -> None:
+    def message_sent(self, message: Message, owner: HostId | None = None) -> None:
+        is_here = message.run_id in self.dispatcher.cache
+        if is_here or not self.hints.message_sent(message, owner):
+            self.poller.sent(message)
+
+    def message_kept(self, message: Message) -> None:
         self.poller.sent(message)
 
     def result_sent(self, message: Message, owner: HostId | None) -> None:
@@ -104,9 +119,39 @@ class Host:
 
     def work_queued(self, work: Work) -> None:
         self.poller.queued(work)
+        self.hints.work_queued(work)
+
+    def signals_broadcast(self) -> None:
+        self.poller.poll_soon()
+        self.hints.signals_broadcast()
 
     def hooks_changed(self) -> None:
         self.poller.matcher.look()
+
+    def runs_released(self) -> None:
+        self.hints.look()
+
+    def versions_changed(self) -> None:
+        """A version of a graph was deployed or activated here: other hosts read it at once."""
+        self.hints.look()
+
+    def run_ended(self, run_id: RunId) -> None:
+        self.hints.run_ended(run_id)
+
+    def run_grown(self, run_id: RunId) -> None:
+        self.hints.run_grown(run_id)
+
+    def hint_arrived(self, hint: Hint) -> None:
+        if hint.look:
+            self.poller.look_soon()
+        if hint.messages or not hint.queues.isdisjoint(self.worker.queues):
+            self.poller.poll_soon()
+        self.remote_runs.heed(hint)
+
+    def hints_lost(self) -> None:
+        self.poller.look_soon()
+        self.poller.poll_soon()
+        self.remote_runs.look()
 
     def runs_unfinished(self, runs: Sequence[WarmRun]) -> None:
         self.poller.continue_runs(runs)
@@ -117,6 +162,31 @@ class Host:
 
     def snapshot_taken(self, snapshot: HostSnapshot, at_ms: int) -> None:
         self.poller.show(snapshot, at_ms)
+
+    def snapshot_read(self, snapshot: HostSnapshot) -> None:
+        self.hints.see([peer.host for peer in snapshot.peers])
+        self.ask_for_hints()
+
+    def awaits(self, run_id: RunId) -> None:
+        """A caller waits for the end of a run: another process may have it."""
+        if run_id not in self.dispatcher.cache:
+            self.hints.ask_for_endings()
+
+    def follows(self, run_id: RunId) -> None:
+        """A caller follows the journal or a stream of a run: another process may have it."""
+        if run_id not in self.dispatcher.cache:
+            self.hints.ask_for_growth()
+
+    def ask_for_hints(self) -> None:
+        """Ask other processes for hints about the runs that callers of this one wait for."""
+        if self.remote_runs.awaited:
+            self.hints.ask_for_endings()
+        if self.remote_runs.followed:
+            self.hints.ask_for_growth()
+
+    def host_renamed(self) -> None:
+        """This host continues under another id."""
+        self.context.spawn(self.hints.rename())
 
     def slot_freed(self) -> None:
         if not self.dispatcher.waiting.fill():
@@ -154,6 +224,7 @@ class Host:
         """Register, poll once, then poll in the background. Runs of dead hosts are taken over in the background."""
         await self.dispatcher.catalogue.refresh()
         await self.membership.join()
+        await self.hints.open()
         await self.poller.serve()
         self.poller.start()
 
@@ -184,6 +255,8 @@ class Host:
                 await self.context.store.release_runs(self.context.host_id)
                 await self.worker.stop()
                 await self.membership.leave()
+                self.hints.look()  # others take over at once what was handed back
+                await self.hints.flush()
         except TimeoutError:
             log.warning(
                 "%s did not answer for %g s: other hosts take this host's runs over when they miss its heartbeats",
@@ -197,6 +270,7 @@ class Host:
 
     def _end(self) -> None:
         """Stop the heartbeat, the poller and the queues."""
+        self.hints.close()
         self.membership.kill()
         self.poller.kill()
         self.worker.close()

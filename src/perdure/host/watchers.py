@@ -1,12 +1,15 @@
 """Notifies callers in this process when a run ends, or its journal or a stream grows."""
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Callable, Collection
 from typing import NamedTuple, Self
 
+from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
+from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import ExecutionCancelled, Terminal
-from perdure.core.journal.state import Status
+from perdure.core.journal.state import Status, fold
+from perdure.store.rows.records import Run
 
 Topic = RunId | tuple[RunId, str]
 """The journal of a run, or a stream of it."""
@@ -25,6 +28,17 @@ class RunEnding(NamedTuple):
         reason = last.reason if isinstance(last, ExecutionCancelled) else ""
         return cls(status, last.payload, reason)
 
+    @classmethod
+    def read(cls, run: Run, last: Entry | None) -> Self:
+        """The ending of a run that is over, from its row and its last entry. Raises if these contradict each other."""
+        event = None if last is None else last.event
+        if not isinstance(event, Terminal) or fold([event]).status is not run.status:
+            raise CorruptJournal(
+                f"run {run.run_id!r} is {run.status}, but its last entry does not say so",
+                "run `audit` to find what was changed, and restore the row from a backup",
+            )
+        return cls.of(run.status, event)
+
 
 class Watchers:
     """Futures for the durable ending of a run, and events for followers of a journal or a stream.
@@ -32,7 +46,12 @@ class Watchers:
     A future that resolves to `None` is a hint: this host does not know the ending, so the caller reads the store.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, on_ended: Callable[[RunId], None], on_grown: Callable[[RunId], None]
+    ) -> None:
+        """The functions are called with each run that this process reports, whether or not callers wait here."""
+        self._on_ended = on_ended
+        self._on_grown = on_grown
         self._endings: dict[RunId, list[asyncio.Future[RunEnding | None]]] = {}
         self._followers: dict[Topic, list[asyncio.Event]] = {}
 
@@ -49,7 +68,10 @@ class Watchers:
                 del self._endings[run_id]
 
     def follow(self, *topics: Topic) -> asyncio.Event:
-        """An event that is set whenever this process learns that one of these has grown."""
+        """An event that is set whenever this process learns that one of these has grown.
+
+        Followers of a stream follow the journal of its run, too: it says which chunks are valid.
+        """
         grown = asyncio.Event()
         for topic in topics:
             self._followers.setdefault(topic, []).append(grown)
@@ -62,21 +84,35 @@ class Watchers:
             if not followers:
                 self._followers.pop(topic, None)
 
+    def waits_for(self, run_id: RunId) -> bool:
+        """Whether callers in this process wait for the run's end, or follow its journal or a stream of it."""
+        return run_id in self._endings or run_id in self._followers
+
     @property
-    def followed(self) -> set[Topic]:
+    def awaited(self) -> Collection[RunId]:
+        """The runs whose ends callers in this process wait for."""
+        return self._endings.keys()
+
+    @property
+    def followed(self) -> Collection[Topic]:
         """The journals and streams that have followers in this process."""
-        return set(self._followers)
+        return self._followers.keys()
 
     def grown(self, topic: Topic) -> None:
+        """A commit of this process added to it."""
+        self.wake_followers(topic)
+        self._on_grown(topic if isinstance(topic, str) else topic[0])
+
+    def ended(self, run_id: RunId, ending: RunEnding | None) -> None:
+        """A commit of this process ended the run, or parked it (`None`)."""
+        self.wake_waiting(run_id, ending)
+        self._on_ended(run_id)
+
+    def wake_followers(self, topic: Topic) -> None:
         for event in self._followers.get(topic, ()):
             event.set()
 
-    def look(self, known: Container[RunId]) -> None:
-        """Have callers that wait for a run which is not in `known` read the store."""
-        for run_id in [each for each in self._endings if each not in known]:
-            self.ended(run_id, None)
-
-    def ended(self, run_id: RunId, ending: RunEnding | None) -> None:
+    def wake_waiting(self, run_id: RunId, ending: RunEnding | None) -> None:
         for future in self._endings.pop(run_id, ()):
             if not future.done():
                 future.set_result(ending)

@@ -22,9 +22,10 @@ from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.commit.fence import Fence
 from perdure.store.graph_tables import GraphTables
+from perdure.store.hints import HintChannel, OnHint
 from perdure.store.operation_table import OperationTable
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
-from perdure.store.rows.records import Claim, Run, SentMessage, StoredRun
+from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
@@ -141,6 +142,10 @@ class Store(GraphTables, Protocol):
         """
         ...
 
+    def hint_channel(self, host: HostId, on_hint: OnHint) -> HintChannel | None:
+        """Where this process sends and receives hints; `None` if no other process can open this store."""
+        ...
+
     async def claim_work(
         self,
         host: HostId,
@@ -253,6 +258,10 @@ class Store(GraphTables, Protocol):
 
     async def runs(self, run_ids: Sequence[RunId]) -> list[Run]:
         """The rows of those runs that exist, in the order of ids."""
+        ...
+
+    async def progress(self, run_ids: Sequence[RunId]) -> list[Progress]:
+        """How far those of these runs are that exist. One statement."""
         ...
 
     async def load_all(self, run_ids: Sequence[RunId]) -> list[StoredRun]:

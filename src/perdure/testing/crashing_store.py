@@ -17,6 +17,8 @@ from perdure.testing.transactions import Bundles, Commit, end_transactions, faul
 if TYPE_CHECKING:
     from perdure.testing.simulation import Simulation
 
+_FAULTS = "commits", "crash before", "crash after"
+
 
 class CrashingStore:
     """Passes calls to the simulation's store, and asks the simulation which faults happen on the way.
@@ -40,10 +42,13 @@ class CrashingStore:
         self.take_over = partial(faulty_takeover, simulation, self)
         self.host_snapshot = partial(faulty_snapshot, simulation, self)
         self.open_transactions: set[Any] = set()
+        self._committed: tuple[int, ...] | None = None
+        """The moment after this host's last commit; `None` if a fault belongs to that."""
 
     def __getattr__(self, name: str) -> Any:
         if self.death.done():
             return self._never
+        self._simulation.calls += 1
         return getattr(self._simulation.store, name)
 
     async def _never(self, *_: Any, **__: Any) -> Any:
@@ -53,6 +58,7 @@ class CrashingStore:
         """Return if the host is alive; never return if it is dead."""
         if self.death.done():
             await self._never()
+        self._simulation.calls += 1
 
     async def die(self) -> None:
         """Kill the host and close its transactions. Never returns."""
@@ -67,14 +73,19 @@ class CrashingStore:
     async def commit_by(self, commit: Commit, bundles: Bundles, may_lose: bool = True) -> None:
         """Let `commit` write the bundles. The host may die before or after; with `may_lose` it may lose its runs."""
         simulation = self._simulation
-        await self.require_alive()
+        if self.death.done():
+            await self._never()
+        moment = simulation.moment()
+        is_after_commit = moment is not None and moment == self._committed
         simulation.commits += 1
-        faults = ["commits", "crash before", "crash after"]
+        # If nothing has happened since the last commit, "crash after" that one was the same schedule.
+        faults = ["commits", "crash after"] if is_after_commit else [*_FAULTS]
         fault = await self.choose_fault(f"commit {simulation.commits}", faults, may_lose)
         await asyncio.shield(simulation.write(commit, bundles))
         await simulation.script.play(simulation.commits)
         if fault == "crash after":
             await self.die()
+        self._committed = simulation.moment() if fault == "commits" else None
 
     async def choose_fault(self, what: str, options: Sequence[str], may_lose: bool = True) -> str:
         """Choose an option. "crash before" kills the host at once; "lost owner" lets another host take its runs."""

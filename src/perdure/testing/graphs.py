@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +13,7 @@ from perdure.core.errors import UnknownName
 from perdure.core.ids import Guid, RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
+from perdure.core.journal.journal import Appended
 from perdure.core.journal.postings import effect_of
 from perdure.core.ledger import AccountId, MessageLedger, message_account
 from perdure.core.replay.doubt import resolution_of
@@ -44,25 +44,26 @@ class Replayed(NamedTuple):
 
 
 class ReplayCache:
-    """ReplayCache each journal once.
+    """Replays each journal once.
 
     The schedules of one exploration share most journals, because they differ only from their first fault on. Two
-    journals are the same if all bytes of their entries and of their runs' rows are, except for owner and epoch.
+    journals are the same if their runs' rows are, except for owner and epoch: a row holds the hash of the last entry,
+    which covers all entries before it.
     """
 
     def __init__(self) -> None:
-        self._done: dict[tuple[Run, bytes], Replayed | None] = {}
+        self._done: dict[Run, Replayed | None] = {}
 
-    def of(self, run: Run, entries: list[Entry], codec: Codec) -> Replayed | None:
+    async def of(self, store: Store, run: Run, codec: Codec) -> Replayed | None:
         """The replayed journal; `None` if the run is no graph."""
         row = msgspec.structs.replace(run, owner=None, epoch=0)
-        journal = row, sha256(msgspec.msgpack.encode(entries)).digest()
-        if journal not in self._done:
+        if row not in self._done:
+            entries = await store.entries(run.run_id, 0, run.seq)
             machine = _machine_of(run, entries, codec)
-            self._done[journal] = (
+            self._done[row] = (
                 None if machine is None else Replayed(index_of(machine), machine.record.changes)
             )
-        return self._done[journal]
+        return self._done[row]
 
 
 class GraphChecker:
@@ -77,19 +78,32 @@ class GraphChecker:
         self._semaphores: Counter[RunId] = Counter()
         self._balances: dict[RunId, Counter[AccountId]] = {}
 
-    async def check(self, bundle: Bundle) -> list[str]:
-        """Check the runs that the durable bundle changes. Returns the violations."""
-        wrong: list[str] = []
+    def take(self, bundle: Bundle) -> list[str]:
+        """Record what the bundle made durable, and check semaphores and messages. Returns the violations."""
         for new, first in bundle.created:
             if getattr(first.entries[0].event, "trigger", None) is not None:
                 self._events[new.run_id] = []
                 self._balances[new.run_id] = Counter()
-        changed = [first for _, first in bundle.created] + [more for _, more in bundle.appends]
-        for run_id, entries in [(each.run_id, each.entries) for each in changed]:
-            if run_id in self._events:
-                wrong += self._take(run_id, entries)
-                wrong += await row_mismatches(self._store, run_id, self._codec, self._replays)
-        return wrong
+        return [
+            problem
+            for appended in self._changed(bundle)
+            for problem in self._take(appended.run_id, appended.entries)
+        ]
+
+    async def check_rows(self, bundle: Bundle) -> list[str]:
+        """Check the rows of the runs that the durable bundle changes. Returns the violations."""
+        return [
+            problem
+            for appended in self._changed(bundle)
+            for problem in await row_mismatches(
+                self._store, appended.run_id, self._codec, self._replays
+            )
+        ]
+
+    def _changed(self, bundle: Bundle) -> list[Appended]:
+        """What the bundle appends to graph runs."""
+        appended = [*(first for _, first in bundle.created), *(more for _, more in bundle.appends)]
+        return [each for each in appended if each.run_id in self._events]
 
     def _take(self, run_id: RunId, entries: Iterable[Entry]) -> list[str]:
         events, wrong = self._events[run_id], []
@@ -204,7 +218,6 @@ async def row_mismatches(
     run = await store.run(run_id)
     if run is None:
         return []
-    entries = await store.entries(run_id, 0, run.seq)
     hooks = await store.hooks_waiting(run_id)
     stored = stored_index(
         await store.readiness(run_id),
@@ -212,14 +225,11 @@ async def row_mismatches(
         ((hook.step, hook.mailbox) for hook in hooks),
     )
     matched = {m.step for m, state, _ in await store.messages(run_id) if state == "pending"}
-    now = await store.run(run_id)
-    if now is None or now.seq != run.seq:
-        return []
     if run.closed_at_ms is not None:
         expected = Index()
     else:
         try:
-            replayed = replays.of(run, entries, codec)
+            replayed = await replays.of(store, run, codec)
         except (Diverged, UnknownName):
             return []  # the host that owns the run parks it for that
         if replayed is None:
@@ -229,7 +239,11 @@ async def row_mismatches(
         for step in replayed.waits.hooks.keys() & matched:
             del expected.hooks[step]
             stored.hooks.pop(step, None)
-    return [] if stored == expected else [f"run {run_id} has the rows {stored}, not {expected}"]
+    if stored == expected:
+        return []
+    now = await store.run(run_id)
+    has_changed = now is None or now.seq != run.seq
+    return [] if has_changed else [f"run {run_id} has the rows {stored}, not {expected}"]
 
 
 def _machine_of(run: Run, entries: list[Entry], codec: Codec) -> GraphMachine | None:

@@ -1,7 +1,7 @@
 """Parts of a host that the explorer controls, and the host that sends messages from outside."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.ids import HostId
@@ -72,12 +72,15 @@ class WatchedExecutor(Executor):
     @property
     def executing(self) -> list[str]:
         """The attempts that are executing now, as "task (step)"."""
+        return [f"{attempt.task.name} ({attempt.info.step})" for attempt in self._executing()]
+
+    @property
+    def is_executing(self) -> bool:
+        return any(True for _ in self._executing())
+
+    def _executing(self) -> Iterator[Attempt]:
         attempts = (attempt for steps in self._attempts.values() for attempt in steps.values())
-        return [
-            f"{attempt.task.name} ({attempt.info.step})"
-            for attempt in attempts
-            if attempt.runner is not None and not attempt.is_reporting
-        ]
+        return (each for each in attempts if each.runner is not None and not each.is_reporting)
 
 
 class OutsideHost(Host):

@@ -56,6 +56,11 @@ class Chooser:
         return options[taken]
 
     @property
+    def is_repeating(self) -> bool:
+        """Whether a schedule explored before took the same choices until now, so that the same has happened."""
+        return self._is_strict and len(self.choices) < len(self._prefix)
+
+    @property
     def faults(self) -> list[Choice]:
         return [choice for choice in self.choices if choice.taken]
 

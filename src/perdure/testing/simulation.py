@@ -48,8 +48,13 @@ class Simulation:
         self.started_hosts: list[ExploredHost] = []
         """All hosts in the order of their start; some of them are dead."""
         self.codec: Codec = reading_old_shapes(JsonCodec())
+        self._chooser = chooser
         self.choose = chooser.choose
         self.commits = 0
+        self.calls = 0
+        """Calls of hosts to the store, other than commits."""
+        self.attempts = 0
+        """Attempts that hosts have begun."""
         self.waits = 0
         self.may_lose_runs = False
         """Whether a host can lose its runs to another now: at most once, and only after the run has started."""
@@ -72,6 +77,15 @@ class Simulation:
         self.graphs = GraphChecker(store, self.codec, replays, is_fused=is_fused)
         self.children = ChildChecker()
         self.writing: set[asyncio.Task[None]] = set()
+
+    def moment(self) -> tuple[int, ...] | None:
+        """Equal at two times if only the memory of hosts has changed in between.
+
+        `None` while anything else may change: while a write is under way or an attempt executes.
+        """
+        if self.writing or any(host.executor.is_executing for host in self.started_hosts):
+            return None
+        return self.commits, self.calls, self.attempts, self.sources.now_ms()
 
     async def awaits_signal(self) -> bool:
         """Whether a run waits for a signal that the script, not played yet, may send."""
@@ -108,7 +122,9 @@ class Simulation:
                 self._record_event(appended.run_id, entry.event)
         await self.followers.read_new(bundle)
         self.violations += self.children.check(bundle)
-        self.violations += await self.graphs.check(bundle)
+        self.violations += self.graphs.take(bundle)
+        if not self._chooser.is_repeating:
+            self.violations += await self.graphs.check_rows(bundle)
 
     def _record_event(self, run_id: RunId, event: e.Event) -> None:
         match event:
@@ -137,6 +153,7 @@ class Simulation:
         """Check that the step is not complete, and that the intent of this attempt is durable."""
         run_and_step = attempt.info.run_id, attempt.info.step
         name = f"{attempt.task.name} ({attempt.info.step})"
+        self.attempts += 1
         self.begun[run_and_step] += 1
         if run_and_step in self.completed:
             self.violations.append(f"{name} began again after its completion was durable")

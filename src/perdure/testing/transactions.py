@@ -70,8 +70,7 @@ async def faulty_transaction(
     simulation: "Simulation", store: "CrashingStore", limit_s: float
 ) -> AsyncIterator[FaultyTransaction]:
     """A transaction that the database rolls back if its host dies."""
-    if store.death.done():
-        await store.die()
+    await store.require_alive()
     async with simulation.store.transaction(limit_s) as real:
         store.open_transactions.add(real)
         try:

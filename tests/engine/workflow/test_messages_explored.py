@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.testing.script import After
-from perdure.testing.workflows import explore_workflow
+from perdure.testing.workflows import MODES, explore_workflow
 from tests.engine.catching import Record, catching
 from tests.engine.workflow.emptied import emptied
 from tests.engine.workflow.message_bugs import BUGS
@@ -11,6 +11,9 @@ from tests.engine.workflow.messages import PROGRAMS
 
 MOMENTS = range(4)
 """Commits after which a client sends signals: before and after the first results are on their way."""
+
+STEPWISE_MOMENT = 2
+"""The moment that `make test` explores step by step, too."""
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -23,9 +26,28 @@ async def test_signals_are_received_once_whenever_they_arrive(
         program.call,
         script=After(moment, program.script),
         queues=["elsewhere"],
+        modes=[mode for mode in MODES if mode != "stepwise" or moment == STEPWISE_MOMENT],
         check=program.check,
     )
     record_property("explored", f"messages {name}, sent after {moment} commits: {explored}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", [each for each in MOMENTS if each != STEPWISE_MOMENT])
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_signals_are_received_once_step_by_step_whenever_they_arrive(
+    name: str, moment: int, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(moment, program.script),
+        queues=["elsewhere"],
+        modes=["stepwise"],
+        check=program.check,
+    )
+    what = f"messages {name}, sent after {moment} commits, step by step"
+    record_property("explored", f"{what}: {explored}")
 
 
 @pytest.mark.postgres

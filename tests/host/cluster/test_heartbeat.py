@@ -67,7 +67,7 @@ def beat_until(connection: ScriptedConnection, count: int) -> list[tuple[HostSna
 
 
 def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.001)

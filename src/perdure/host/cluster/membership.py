@@ -36,6 +36,9 @@ class MembershipOwner(Protocol):
     def snapshot_taken(self, snapshot: HostSnapshot, at_ms: int) -> None:
         """A heartbeat arrived, and read this snapshot at `at_ms` of the steady clock."""
 
+    def host_renamed(self) -> None:
+        """A peer considered the host dead: it continues under another id."""
+
     def schema_outgrown(self, error: SchemaTooNew) -> None:
         """A newer Perdure migrated the store to a schema that this code does not know."""
 
@@ -220,6 +223,7 @@ class Membership:
             if dispatcher.host_id == former:
                 retire(former)
                 dispatcher.become(host_id)
+                self._owner.host_renamed()
             # No peer has taken the runs that this host began after its row was gone. Attempts of all lost runs end.
             await self._takeover.take_back(former)
             await self._worker.regain()

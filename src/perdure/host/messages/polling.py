@@ -21,6 +21,7 @@ from perdure.host.cluster.takeover_loop import TakeoverLoop
 from perdure.host.messages.delivery import Delivery
 from perdure.host.messages.hook_matching import Matcher
 from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.runs.remote import RemoteRuns
 from perdure.host.tasks.queues import QueueWorker
 from perdure.store.rows.hosts import HostScope, HostSnapshot
 
@@ -42,6 +43,7 @@ class Poller:
         worker: QueueWorker,
         takeover: Takeover,
         takeovers: TakeoverLoop,
+        remote_runs: RemoteRuns,
         interval_ms: int,
     ) -> None:
         self._dispatcher = dispatcher
@@ -49,6 +51,7 @@ class Poller:
         self._worker = worker
         self._takeover = takeover
         self._takeovers = takeovers
+        self._remote_runs = remote_runs
         self._snapshot: HostSnapshot | None = None
         self._has_heartbeat = False
         self.matcher = Matcher(dispatcher.context)
@@ -57,6 +60,8 @@ class Poller:
         self._next_snapshot_ms = 0
         """On the clock of `Sources.elapsed_ms`."""
         self._next_due_ms: int | None = None
+        self._must_look = False
+        """Whether to read a snapshot at once."""
         self._has_new_runs = False
         """Whether runs were taken over since the last read of due messages: some may be for these runs."""
         self._undeliverable: set[Guid] = set()
@@ -73,6 +78,15 @@ class Poller:
         self._snapshot = snapshot
         self._has_heartbeat = True
         self._awake.set()
+
+    def look_soon(self) -> None:
+        """Read a snapshot of the store at once: a hint says that something concerns any host."""
+        self._must_look = True
+        self._awake.set()
+
+    def poll_soon(self) -> None:
+        """Look for due messages and work at once: a hint says that there are some."""
+        self._expect(self._context.sources.now_ms())
 
     def sent(self, message: Message) -> None:
         """A message that this host sent is durable."""
@@ -132,11 +146,12 @@ class Poller:
         await self._take_due(now)
 
     async def _prepare(self, snapshot: HostSnapshot) -> None:
-        """Read new deployments, match hooks, and let callers that wait for another host's run read its row again."""
+        """Read new deployments, match hooks, and look for changes of other hosts' runs that callers wait for."""
+        self._context.listener.snapshot_read(snapshot)
         await self._dispatcher.catalogue.refresh_if_changed(snapshot.deployments)
         if snapshot.has_pairs:
             await self.matcher.look_now()
-        self._dispatcher.watchers.look(self._dispatcher.cache)
+        self._remote_runs.look()
 
     async def _take_due(self, now: int) -> None:
         """Deliver the messages and claim the work that are due."""
@@ -153,7 +168,9 @@ class Poller:
         """The latest snapshot: the heartbeat's, or one read here if the interval is over."""
         snapshot, self._snapshot = self._snapshot, None
         elapsed = self._context.sources.elapsed_ms()
-        if snapshot is None and not self._has_heartbeat and elapsed >= self._next_snapshot_ms:
+        is_late = not self._has_heartbeat and elapsed >= self._next_snapshot_ms
+        if snapshot is None and (self._must_look or is_late):
+            self._must_look = False
             context, queues = self._context, self._worker.queues
             programs = tuple(self._dispatcher.programs.names())
             scope = HostScope(context.host_id, queues, programs, now + HORIZON_MS)
@@ -271,7 +288,7 @@ class Poller:
         wait = min(waits, default=None)
         if self._is_stopping or self._snapshot is not None or (wait is not None and wait <= 0):
             return
-        if self._asked or self._has_new_runs:
+        if self._asked or self._has_new_runs or self._must_look:
             return
         with suppress(TimeoutError):
             # One millisecond more: too early, nothing would be due.

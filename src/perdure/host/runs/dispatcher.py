@@ -307,10 +307,18 @@ class Dispatcher:
             self.evict(victim)
         if batch.unfinished:
             listener.runs_unfinished(batch.unfinished)
+        if batch.messages or batch.bundle.has_more:
+            self._pass_on(batch)
+
+    def _pass_on(self, batch: Batch) -> None:
+        """Report what the batch left for other runs and for queues."""
+        listener = self.context.listener
         for message in batch.messages:
             listener.message_sent(message)
         for work in batch.bundle.work:
             listener.work_queued(work)
+        if batch.bundle.is_broadcast:
+            listener.signals_broadcast()
 
     def _grown(self, run: WarmRun) -> None:
         self.watchers.grown(run.run_id)

@@ -101,6 +101,7 @@ class Parking:
         if isinstance(problem, UnknownName):
             self._on_lacking(run.program)
             await self._store.release_run(Fence(run.run_id, run.epoch))
+            self._context.listener.runs_released()
 
     async def find_damaged(self, run_id: RunId, error: Exception) -> Run | None:
         """The row of a run whose rows can't all be read, if at least that can; `None` if there is none to be parked."""

@@ -382,6 +382,11 @@ class Bundle(msgspec.Struct, eq=False):
         self._graphs.broadcasts.append(BroadcastRow(mailbox, kind, payload, suffix, now_ms, scrub))
 
     @property
+    def is_broadcast(self) -> bool:
+        """Whether it sends messages to all runs of a search key."""
+        return self.index is not None and bool(self.index.broadcasts)
+
+    @property
     def _graphs(self) -> GraphIndex:
         if self.index is None:
             self.index = GraphIndex()

@@ -23,6 +23,7 @@ from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write_async
+from perdure.store.hints import OnHint
 from perdure.store.postgres.commit_connection import FIRST_WAIT_S, LONGEST_WAIT_S, CommitConnection
 from perdure.store.postgres.graphs import PostgresGraphs
 from perdure.store.postgres.heartbeat_connection import (
@@ -30,6 +31,7 @@ from perdure.store.postgres.heartbeat_connection import (
     claim_columns,
     scope_values,
 )
+from perdure.store.postgres.hint_listener import PostgresHints
 from perdure.store.postgres.opening import (
     CONFLICT,
     LOST,
@@ -49,13 +51,14 @@ from perdure.store.postgres.sessions import joined_connection
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, Run, SentMessage, StoredRun
+from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
     claims_in,
     entry_from,
     message_from,
+    progress_from,
     run_from,
     span_from,
 )
@@ -212,6 +215,9 @@ class PostgresStore(PostgresGraphs):
     def heartbeat_connection(self) -> PostgresHeartbeatConnection:
         return PostgresHeartbeatConnection(self._address)
 
+    def hint_channel(self, host: HostId, on_hint: OnHint) -> PostgresHints:
+        return PostgresHints(self._address, host, on_hint)
+
     async def claim_work(
         self,
         host: HostId,
@@ -315,6 +321,10 @@ class PostgresStore(PostgresGraphs):
 
     async def runs(self, run_ids: Sequence[RunId]) -> list[Run]:
         return [run_from(row) for row in await self._fetch("select_runs", list(run_ids))]
+
+    async def progress(self, run_ids: Sequence[RunId]) -> list[Progress]:
+        rows = await self._fetch("select_progress", list(run_ids))
+        return [progress_from(row) for row in rows]
 
     async def load_all(self, run_ids: Sequence[RunId]) -> list[StoredRun]:
         require_storable_values(run_ids)

@@ -105,6 +105,14 @@ class GraphRows(msgspec.Struct, frozen=True):
     hooks: list[tuple[StepId, RunId]] = []
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """How far a run is: its row, the number of chunks in its streams, and its last entry if it is over."""
+
+    run: Run
+    chunks: int
+    last: Entry | None
+
+
 class StoredRun(msgspec.Struct, frozen=True):
     """All rows of a run, from one snapshot: both books, messages and work.
 

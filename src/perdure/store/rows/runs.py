@@ -19,6 +19,7 @@ from perdure.store.rows.records import (
     Claim,
     GraphRows,
     InboxRow,
+    Progress,
     ReadinessRow,
     Run,
     StoredRun,
@@ -87,6 +88,11 @@ def ending_of(run: Run) -> RunRowSummary:
         *(run.program, run.version, run.digest, run.seq, run.head, run.semaphore),
         *(str(run.status), run.key, run.chain, run.closed_at_ms, run.scope),
     )
+
+
+def progress_from(row: Sequence[Any]) -> Progress:
+    last = entry_from(row[17:]) if row[17] is not None else None
+    return Progress(run_from(row[:16]), row[16], last)
 
 
 def entry_from(row: Iterable[Any]) -> Entry:

@@ -496,6 +496,18 @@ SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaph
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id
 
+-- name: select_progress
+-- How far these runs are, for callers that wait for them: their rows, the number of chunks in their streams, and the last
+-- entries of those that are over.
+SELECT run.id, run.scope, run.program, run.version, run.digest, run.key, run.owner, run.epoch, run.seq, run.head, run.semaphore,
+       run.status, run.created_at_ms, run.closed_at_ms, run.parked, run.chain,
+       (SELECT coalesce(sum(length), 0)::bigint FROM perdure.stream WHERE run_id = run.id),
+       last.seq, last.at_ms, last.body, last.prev, last.sealed, last.erased
+FROM perdure.run AS run
+LEFT JOIN perdure.event AS last
+  ON run.closed_at_ms IS NOT NULL AND last.run_id = run.id AND last.seq = run.seq - 1
+WHERE run.id = ANY ($1::text[])
+
 -- name: select_journals
 SELECT run_id, seq, at_ms, body, prev, sealed, erased FROM perdure.event
 WHERE run_id = ANY ($1::text[]) ORDER BY run_id, seq
@@ -766,4 +778,9 @@ EXISTS (SELECT 1 FROM perdure.message AS m
                LIMIT 1)),
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure.program),
 (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
-(SELECT value FROM perdure.meta WHERE key = 'schema_version')
+(SELECT value FROM perdure.meta WHERE key = 'schema_version');
+
+-- name: notify
+-- Sends a hint after the commit that it is about. This transaction need not survive a crash of the server, and does not
+-- wait for the disk.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)

@@ -309,6 +309,18 @@ SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaph
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 
+-- name: select_progress
+-- How far these runs are, for callers that wait for them: their rows, the number of chunks in their streams, and the last
+-- entries of those that are over.
+SELECT run.id, run.scope, run.program, run.version, run.digest, run.key, run.owner, run.epoch, run.seq, run.head, run.semaphore,
+       run.status, run.created_at_ms, run.closed_at_ms, run.parked, run.chain,
+       (SELECT coalesce(sum(length), 0) FROM perdure_stream WHERE run_id = run.id),
+       last.seq, last.at_ms, last.body, last.prev, last.sealed, last.erased
+FROM perdure_run AS run
+LEFT JOIN perdure_event AS last
+  ON run.closed_at_ms IS NOT NULL AND last.run_id = run.id AND last.seq = run.seq - 1
+WHERE run.id IN (SELECT value FROM json_each(:ids))
+
 -- name: select_journals
 SELECT run_id, seq, at_ms, body, prev, sealed, erased FROM perdure_event
 WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY run_id, seq

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -30,6 +31,10 @@ def connect_first(path: str, *, adopt: bool, as_it_is: bool = False) -> Connecti
     """Open the first connection, and migrate the schema; with `as_it_is`, refuse a file that needs a migration."""
 
     def prepare(connection: apsw.Connection) -> None:
+        if path == MEMORY:
+            _copy_empty_store(connection)
+            _configure(connection)
+            return
         # The settings are written into the file, so first check that it is Perdure's.
         version = _version(connection, path, adopt=adopt)
         if as_it_is:
@@ -101,6 +106,23 @@ def retry_while_locked(attempt: Callable[[], T]) -> T:
             return attempt()
         except (apsw.BusyError, apsw.LockedError):
             time.sleep(0.01)
+
+
+@cache
+def _empty_store() -> bytes:
+    """A migrated store without rows, serialized."""
+    with closing(apsw.Connection(MEMORY)) as connection:
+        migrate(connection, MEMORY, adopt=False)
+        return connection.serialize("main")
+
+
+def _copy_empty_store(connection: apsw.Connection) -> None:
+    """Give a new database in memory the schema. Copying takes a tenth of the CPU time of all migrations."""
+    with closing(apsw.Connection(MEMORY)) as template:
+        # Deserialized here and not in `connection`: a deserialized database has a maximum size.
+        template.deserialize("main", _empty_store())
+        with connection.backup("main", template, "main") as copy:
+            copy.step()
 
 
 def migrate(connection: apsw.Connection, path: str, *, adopt: bool) -> None:

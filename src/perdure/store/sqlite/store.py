@@ -25,14 +25,16 @@ from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
+from perdure.store.hints import OnHint
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, Run, SentMessage, StoredRun
+from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
     claims_in,
     entry_from,
     message_from,
+    progress_from,
     run_from,
     span_from,
 )
@@ -53,6 +55,7 @@ from perdure.store.sqlite.heartbeat_connection import (
     claim_values,
     scope_values,
 )
+from perdure.store.sqlite.hint_sockets import SqliteHints
 from perdure.store.sqlite.inline import InlineConnection
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, retry_while_locked
 from perdure.store.sqlite.operations import SqliteOperations
@@ -196,6 +199,9 @@ class SqliteStore(SqliteGraphs):
 
     def heartbeat_connection(self) -> SqliteHeartbeatConnection | None:
         return SqliteHeartbeatConnection(self._path) if self.is_shared else None
+
+    def hint_channel(self, host: HostId, on_hint: OnHint) -> SqliteHints | None:
+        return SqliteHints(self._path, host, on_hint) if self.is_shared else None
 
     async def claim_work(
         self,
@@ -343,6 +349,11 @@ class SqliteStore(SqliteGraphs):
     async def runs(self, run_ids: Sequence[RunId]) -> list[Run]:
         require_storable_values(run_ids)
         return [run_from(row) for row in await self._select("select_runs", ids=_json(run_ids))]
+
+    async def progress(self, run_ids: Sequence[RunId]) -> list[Progress]:
+        require_storable_values(run_ids)
+        rows = await self._select("select_progress", ids=_json(run_ids))
+        return [progress_from(row) for row in rows]
 
     async def load_all(self, run_ids: Sequence[RunId]) -> list[StoredRun]:
         require_storable_values(run_ids)
