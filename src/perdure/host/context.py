@@ -25,9 +25,6 @@ class HostListener(Protocol):
     def message_sent(self, message: Message, owner: HostId | None = None) -> None:
         """A message that this host sent is durable. `owner` is that of its run, if the sender knows it."""
 
-    def result_sent(self, message: Message, owner: HostId | None) -> None:
-        """The outcome of a claimed task is durable. `owner` had the run when this host claimed the task."""
-
     def work_queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
 

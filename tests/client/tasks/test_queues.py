@@ -202,7 +202,7 @@ async def test_a_host_does_not_read_runs_of_others_to_send_their_results(
     async with opened(shared_url) as owner, opened(shared_url, queues=("mail",)) as worker:
         host, loads, sent = Probe(worker).host, list[str](), list[Any]()
         monkeypatch.setattr(host.dispatcher.loader, "load", loads.append)
-        monkeypatch.setattr(host, "result_sent", _also(host.result_sent, sent))
+        monkeypatch.setattr(host, "message_sent", _also(host.message_sent, sent))
         run = await owner.start(posting("b"))
         assert await run.result(60) == "posted b"
         await until(lambda: len(sent) == 1)

@@ -314,7 +314,7 @@ class QueueWorker:
         if self._held(report.work) is claim:
             del self._claims[report.work.run_id, report.work.step]
         self._settle(report)
-        context.listener.result_sent(report.message, claim.owner)
+        context.listener.message_sent(report.message, claim.owner)
 
     def _settle(self, report: "_Report") -> None:
         if report.attempt is not None:
