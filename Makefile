@@ -23,12 +23,18 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check --no-input
 CHECKED := $(PIP) install --quiet --require-hashes
 
-# Measurements have environments of their own: one for Perdure, one for what it is measured against. Their
+# Measurements have environments of their own: one for Perdure, one for each that it is measured against. Their
 # Python is the system's if it has one: a distribution's build is optimised, and one that was compiled on the
 # machine mostly is not.
 BENCH := .venv-bench
 RIVAL := $(BENCH)/dbos
+RESTATE := $(BENCH)/restate
 BENCH_CANDIDATES := /usr/bin/python3 $(CANDIDATES)
+
+# Restate's server comes from npm. Without npm its part of the benchmarks is left out, and the report says so.
+# Nothing that a package would execute when it is installed is executed.
+NPM := $(shell command -v npm 2>/dev/null)
+NPM_FLAGS := --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 
 # The site builder has an environment of its own, so that its requirements never mix with Perdure's.
 SITE_TOOL := $(VENV)/site-tool
@@ -81,11 +87,11 @@ pytest: venv
 test-deep: venv ## the long tests only: explorers, chaos, differential
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal -m deep $(PYTEST_FLAGS)
 
-bench: ## measure, beside the bare drivers and beside DBOS
+bench: ## measure, beside the bare drivers, DBOS and Restate
 	@$(MAKE) --no-print-directory VENV=$(BENCH)/ours CANDIDATES="$(BENCH_CANDIDATES)" \
 		PYTHON="$(PYTHON)" PARTS="$(PARTS)" measure
 
-measure: venv $(RIVAL)/.stamp
+measure: venv $(RIVAL)/.stamp $(RESTATE)/.stamp $(if $(NPM),$(RESTATE)/server/.stamp)
 	$(RUN) -m bench $(PARTS)
 
 docs: venv $(SITE_TOOL)/.stamp ## write docs/reference from the code, and build the site: build/site/html/index.html
@@ -168,6 +174,21 @@ $(RIVAL)/.stamp: $(VENV)/.python-stamp requirements/bench.txt
 	@$(PIP) --python $(RIVAL)/bin/python install --quiet --require-hashes -r requirements/bench.txt
 	@touch $@
 
+$(RESTATE)/.stamp: $(VENV)/.python-stamp requirements/restate.txt
+	@echo "making $(RESTATE) for the benchmarks"
+	@rm -rf $(RESTATE)
+	@$(RUN) -m venv --without-pip $(RESTATE)
+	@$(PIP) --python $(RESTATE)/bin/python install --quiet --require-hashes -r requirements/restate.txt
+	@touch $@
+
+$(RESTATE)/server/.stamp: $(RESTATE)/.stamp requirements/restate/package-lock.json
+	@echo "installing Restate's server"
+	@rm -rf $(RESTATE)/server
+	@mkdir $(RESTATE)/server
+	@cp requirements/restate/package.json requirements/restate/package-lock.json $(RESTATE)/server
+	@$(NPM) ci --prefix $(RESTATE)/server $(NPM_FLAGS) >/dev/null
+	@touch $@
+
 $(SITE_TOOL)/.stamp: $(VENV)/.python-stamp requirements/docs.txt
 	@echo "making $(SITE_TOOL) for the docs site"
 	@rm -rf $(SITE_TOOL)
@@ -175,9 +196,9 @@ $(SITE_TOOL)/.stamp: $(VENV)/.python-stamp requirements/docs.txt
 	@$(PIP) --python $(SITE_TOOL)/bin/python install --quiet --require-hashes -r requirements/docs.txt
 	@touch $@
 
-# One pin per package across the files: each is constrained by those before it; dev.txt, bench.txt and docs.txt by
-# the first two only, since these three never share an environment. The tool lives in a throw-away
-# environment, so that locking never depends on what is being locked.
+# One pin per package across the files: each is constrained by those before it; dev.txt, bench.txt, restate.txt and
+# docs.txt by the first two only, since these four never share an environment. The tool lives in a throw-away
+# environment, so that locking never depends on what is being locked. Without npm, Restate's server keeps its pin.
 lock: ## write requirements/*.txt again from pyproject.toml and requirements/*.in
 	@$(FIND_PYTHON); \
 	tool=$$(mktemp -d) && trap 'rm -rf "$$tool"' EXIT && trap 'exit 130' INT TERM \
@@ -193,4 +214,9 @@ lock: ## write requirements/*.txt again from pyproject.toml and requirements/*.i
 	&& compile ../pyproject.toml --extra cli -c build.txt -o runtime.txt \
 	&& compile ../pyproject.toml --extra cli --group ../pyproject.toml:dev -c build.txt -c runtime.txt -o dev.txt \
 	&& compile --group ../pyproject.toml:bench -c build.txt -c runtime.txt -o bench.txt \
-	&& compile docs.in -c build.txt -o docs.txt
+	&& compile --group ../pyproject.toml:restate -c build.txt -c runtime.txt -o restate.txt \
+	&& compile docs.in -c build.txt -o docs.txt \
+	&& if [ -n "$(NPM)" ]; then \
+		case "$(LOCK_FLAGS)" in *--upgrade*) rm -f restate/package-lock.json;; esac; \
+		$(NPM) install --prefix restate --package-lock-only --omit-lockfile-registry-resolved $(NPM_FLAGS) >/dev/null; \
+	fi

@@ -3,6 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 
+from bench.cells import count as _count
+from bench.cells import ms as _ms
+from bench.cells import ratio as _ratio
+from bench.cells import seconds as _s
+from bench.cells import times as _times
+from bench.hop_parts import measure_hops
+from bench.queued_parts import measure_queued, measure_rivals
 from bench.report import Report
 from bench.running import STORES, Bench, Figures, Program, in_turns, scaled
 
@@ -332,26 +339,6 @@ def _floor(bench: Bench, store: str, submitters: int) -> Program:
     return partial(bench.floor, store, "steps", submitters, scaled(SUBMITTERS[submitters]))
 
 
-def _count(number: float) -> str:
-    return f"{number:,.0f}"
-
-
-def _ratio(number: float) -> str:
-    return f"{number:.2f}"
-
-
-def _times(number: float) -> str:
-    return f"{number:.1f}"
-
-
-def _ms(milliseconds: float) -> str:
-    return f"{milliseconds:,.2f} ms"
-
-
-def _s(seconds: float) -> str:
-    return f"{seconds:.2f} s"
-
-
 PARTS: dict[str, Part] = {
     "committer": measure_committer,
     "chain": measure_chain,
@@ -363,6 +350,8 @@ PARTS: dict[str, Part] = {
     "graph-cycle": measure_graph_cycle,
     "recovery": measure_recovery,
     "takeover": measure_takeover,
+    "hops": measure_hops,
+    "queued": measure_queued,
     "memory": measure_memory,
     "sleepers": measure_sleepers,
 }
@@ -370,6 +359,7 @@ PARTS: dict[str, Part] = {
 
 ON_REQUEST: dict[str, Part] = {
     "dbos": measure_dbos,
+    "rivals": measure_rivals,
     "sleepers-postgres": measure_sleepers_postgres,
 }
 """What it measures only if it is named."""

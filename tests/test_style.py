@@ -152,6 +152,7 @@ def test_locked_requirements_carry_hashes_and_no_addresses() -> None:
         "build.txt",
         "dev.txt",
         "docs.txt",
+        "restate.txt",
         "runtime.txt",
     ]
     for lock in locks:

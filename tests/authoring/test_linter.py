@@ -308,6 +308,9 @@ def test_deterministic_code_is_accepted(
         pytest.param("[n, *set(xs)]", id="a list display"),
         pytest.param("def inner(): yield from set(xs)", id="yield from"),
         pytest.param("helper(xs)", id="a function of the module"),
+        pytest.param("a, b = {'a', 'b'}", id="unpacking"),
+        pytest.param("a, *b = set(xs)", id="unpacking the rest"),
+        pytest.param("[*a] = set(xs)", id="unpacking all"),
     ],
 )
 def test_the_order_of_a_set_is_found(judge_line: JudgeLine, statement: str) -> None:
@@ -361,6 +364,8 @@ def helper(xs): return [x for x in set(xs)]
         pytest.param("for x in {'a': 1, 'b': 2}: x", id="a dict"),
         pytest.param("for x in dict.fromkeys(xs): x", id="a dict in place of a set"),
         pytest.param("import perdure\n@perdure.task\ndef t(): return list({n})", id="a task"),
+        pytest.param("(a,) = {n}", id="unpacking the only item"),
+        pytest.param("a, b = sorted({n, 1})", id="unpacking a sorted set"),
     ],
 )
 def test_sets_whose_order_does_not_matter_are_accepted(

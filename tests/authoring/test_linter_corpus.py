@@ -59,6 +59,7 @@ HELPERS = """
         def read_static(): return time.time()
         @property
         def current(self): return time.time()
+        def __call__(self): return os.urandom(4)
         def names(self): return {"a", "b"}
         def add(self, number): return number + self.offset
         @property
@@ -140,6 +141,11 @@ WRONG = [
     ("getattr(h.clock, 'read')()", "time.time"),
     ("[h.read() for x in xs]", "time.time"),
     ("(lambda: h.read())()", "time.time"),
+    ("h.clock()", "os.urandom"),
+    ("h.Slow()()", "os.urandom"),
+    ("c = h.Clock()\nc()", "os.urandom"),
+    ("eval('time.time()')", "eval"),
+    ("exec('x = 1')", "exec"),
     ("own.read()", "time.time"),
     ("Own().read()", "time.time"),
     ("for x in h.names(): x", "iteration over a set"),
@@ -148,6 +154,7 @@ WRONG = [
     ("for x in await h.names_later(): x", "iteration over a set"),
     ("for x in h.clock.names(): x", "iteration over a set"),
     ("[x for x in names()]", "iteration over a set"),
+    ("a, b = names()", "iteration over a set"),
     ("found = names()\nlist(found)", "iteration over a set"),
     ("{'a': time.time}['a']()", "time.time"),
     ("(f := time.time)()", "time.time"),

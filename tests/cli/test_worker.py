@@ -266,6 +266,28 @@ def test_json_format_applies_to_every_line(sqlite: str, tmp_path: Path) -> None:
     assert failed["exception"].endswith("RuntimeError: no luck")
 
 
+@pytest.mark.parametrize(
+    ("target", "message", "cause"),
+    [
+        ("nowhere:engine", "there is no module 'nowhere'", None),
+        ("tests.cli.worker_app:fail", "raised RuntimeError: no engine", "RuntimeError: no engine"),
+        ("tests.cli.worker_app:fail_to_connect", "ended by OSError: no network", "OSError: no net"),
+    ],
+)
+def test_json_format_applies_to_errors_that_end_a_worker(
+    target: str, message: str, cause: str | None, sqlite: str, tmp_path: Path
+) -> None:
+    with workers(sqlite, tmp_path, target, "--log-format", "json") as command:
+        command.wait_until(lambda: message in command.said())
+        command.process.terminate()
+        command.end()
+    lines = [json.loads(line) for line in command.said().splitlines()]
+    failed = next(line for line in lines if message in line["message"])
+    assert failed["level"] in ("error", "critical")
+    assert ("exception" in failed) is (cause is not None)
+    assert cause is None or cause in failed["exception"]
+
+
 def test_worker_signalled_twice_exits_at_once(sqlite: str, tmp_path: Path) -> None:
     start(sqlite, runs=1, steps=1, seconds=60)
     with workers(sqlite, tmp_path, "tests.cli.worker_app:engine", "--queues", "there") as command:

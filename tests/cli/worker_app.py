@@ -26,6 +26,14 @@ def fail() -> Engine:
     raise RuntimeError("no engine today")
 
 
+def fail_to_connect() -> Engine:
+    class Unconnected(Engine):
+        async def open(self) -> None:
+            raise OSError("no network")
+
+    return Unconnected("sqlite:///:memory:")
+
+
 def make_nothing() -> None:
     return None
 

@@ -366,3 +366,12 @@ async def test_books_end_with_the_runs_that_existed_at_their_start(
         read.append(books.run_id)
         await begun(store)
     assert read == [first.run_id]
+
+
+@pytest.mark.usefixtures("tampering")
+async def test_run_without_a_row_hides_no_other_run_of_the_same_read(store: Store) -> None:
+    kept, gone = [await begun(store) for _ in range(2)]
+    await raw(store, f"DELETE FROM {{}}run WHERE id = '{gone.run_id}'")
+    both = [gone.run_id, kept.run_id]
+    assert [run.run_id for run, _ in await store.load(both)] == [kept.run_id]
+    assert [stored.run.run_id for stored in await store.load_all(both)] == [kept.run_id]

@@ -89,12 +89,12 @@ class Definition(ABC, Generic[P, R]):
     def pack_result(self, codec: Codec, result: object, name: Callable[[], str]) -> bytes:
         """The payload of a call's result. Refuses a result whose type contradicts the annotation.
 
-        Messages of encoding errors begin with `name()`.
+        Messages of errors begin with `name()`.
         """
         if type(result) in self.signature.impossible_result_types:
             raise NotEncodable(
-                f"{self.noun} {self.name!r} returned a value of type {type(result).__qualname__!r}, and its annotation "
-                f"says {self.signature.result_text!r}",
+                f"{name()} is of type {type(result).__qualname__!r}, and its annotation says"
+                f" {self.signature.result_text!r}",
                 "return what the annotation says, or change the annotation",
             )
         if self.signature.result_classes:

@@ -147,7 +147,12 @@ class SyncEngine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except KeyboardInterrupt:
+            # The second one, which ends the wait for tasks: one traceback is enough.
+            if kind is not KeyboardInterrupt:
+                raise
 
     def start(
         self,

@@ -17,7 +17,7 @@ from perdure.core.journal.invariants import violations
 from perdure.core.journal.postings import effect_of
 from perdure.core.journal.state import TERMINAL, fold
 from perdure.core.ledger import AccountId, digits_of
-from perdure.core.obligations import Outstanding, missing, obligations_of
+from perdure.core.obligations import Lifetime, Outstanding, missing, obligations_of
 
 NO_RUN = RunId("")
 """The run id of findings about the store as a whole."""
@@ -191,6 +191,8 @@ def start_differences(
     ):
         if held != recorded:
             yield column, held, recorded
+    if (row.chain is None) != (first.continues is None):
+        yield "chain", row.chain or "", first.continues or ""
 
 
 def _audit_obligations(
@@ -207,7 +209,8 @@ def _audit_obligations(
         if step is not None
     }
     owed = obligations_of(entry.event for entry in journal)
-    for step, name, what in missing(books.run_id, owed, books.outstanding, now_ms):
+    life = None if now_ms is None else Lifetime(books.entries[0].at_ms, now_ms)
+    for step, name, what in missing(books.run_id, owed, books.outstanding, life):
         yield AuditFinding(books.run_id, opened[step], name, what)
 
 

@@ -16,6 +16,17 @@ LONG_AGO_MS: Final = 10**12
 """About thirty years: more than clocks of hosts differ."""
 
 
+HEADER_ROOM: Final = 8192
+"""Bytes reserved for the header in the payload of work."""
+
+
+def is_outcome(kind: str) -> bool:
+    """Whether messages of this kind carry the outcome of an attempt. The number of the attempt's claim may follow."""
+    name, _, detail = kind.partition(":")
+    claim = detail.partition(":")[0]
+    return name in OUTCOMES and (not claim or claim.isdecimal())
+
+
 def at_once(now_ms: int) -> int:
     """The availability time of work that any host may claim now: past by every clock, and still in time order."""
     return now_ms - LONG_AGO_MS
@@ -39,12 +50,13 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class MessageSummary(msgspec.Struct, frozen=True):
-    """A stored message about a step, without its payload."""
+    """A stored message about a step, without its payload. `step` is `None` only if the row is damaged."""
 
-    step: StepId
+    step: StepId | None
     state: str
     kind: str
     due_at_ms: int
+    has_payload: bool = False
 
     @property
     def is_pending(self) -> bool:
@@ -53,12 +65,41 @@ class MessageSummary(msgspec.Struct, frozen=True):
 
 
 class WorkSummary(msgspec.Struct, frozen=True):
-    """A task on a queue, without its payload. `host` has claimed it, or is `None`."""
+    """A task on a queue. `host` has claimed it, or is `None`. `header` is the beginning of its payload."""
 
     guid: Guid
     queue: str
     available_at_ms: int
     host: HostId | None = None
+    header: bytes | None = None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a host that claims the work can read what it is to execute."""
+        text, feed, _ = (self.header or b"").partition(b"\n")
+        if not feed:
+            return len(text) >= HEADER_ROOM
+        try:
+            msgspec.json.decode(text, type=WorkHeader)
+        except msgspec.DecodeError:
+            return False
+        return True
+
+
+class WorkHeader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The header of a work payload. After it come a line feed and the encoded input."""
+
+    task: str
+    attempt: int
+    program: str
+    version: str = ""
+    key: str | None = None
+    doubts: int = 0
+    """How often earlier attempts of the step were in doubt."""
+    stops: int = 0
+    """How many doubts, those about earlier claims included, arose because a host ended the attempt in order to stop."""
+    timeout_ms: int | None = None
+    """The time limit of an attempt, if it differs from the task's own."""
 
 
 class Work(msgspec.Struct, frozen=True):

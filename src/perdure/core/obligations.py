@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
-from perdure.core.messages import AT_ONCE, OUTCOMES, MessageSummary, WorkSummary
+from perdure.core.messages import AT_ONCE, MessageSummary, WorkSummary, at_once, is_outcome
 from perdure.core.replay.identity import child_run_id, result_guid, retry_guid, timer_guid
 
 Missing: TypeAlias = tuple[StepId, str, str]
@@ -22,6 +22,13 @@ Missing: TypeAlias = tuple[StepId, str, str]
 LONGEST_POSTPONED_MS: Final = 86_400_000
 """A host that can't execute work that it claimed gives it back for seconds or minutes. Work that is due later than in a
 day, and later than the journal says, was changed: the rest of the day is for clocks that differ."""
+
+
+class Lifetime(msgspec.Struct, frozen=True):
+    """The time of a run's first entry, and the time now."""
+
+    began_ms: int
+    now_ms: int
 
 
 class Child(msgspec.Struct, frozen=True):
@@ -120,7 +127,7 @@ def is_fit(
     held: Mapping[Guid, MessageSummary], guid: Guid, step: StepId, kind: str, due_at_ms: int
 ) -> bool:
     """Whether the message is stored as it was written, and pending."""
-    return held.get(guid) == MessageSummary(step, "pending", kind, due_at_ms)
+    return held.get(guid) == MessageSummary(step, "pending", kind, due_at_ms, False)
 
 
 def is_result(held: Mapping[Guid, MessageSummary], guid: Guid, step: StepId) -> bool:
@@ -135,39 +142,76 @@ def is_result(held: Mapping[Guid, MessageSummary], guid: Guid, step: StepId) -> 
 
 def has_outcome(message: MessageSummary) -> bool:
     """Whether the message carries the outcome of an attempt, be it delivered or not."""
-    return message.kind.partition(":")[0] in OUTCOMES
+    return is_outcome(message.kind) and bool(message.has_payload)
 
 
-def is_late(work: WorkSummary, due_at_ms: int, now_ms: int) -> bool:
-    """Whether no host may claim the work for much longer than the journal says; `due_at_ms` is 0 if it was due at once.
+def unknown_outcome(
+    held: Mapping[Guid, MessageSummary], run_id: RunId, step: StepId, attempt: int
+) -> str | None:
+    """The damage of a stored result that can't be undone, with both values: its outcome, or its attempt, is unknown.
 
-    The lease on claimed work ends whenever its host says.
+    The attempt has ended, so its task must not be executed again.
     """
-    latest = max(due_at_ms, now_ms + LONGEST_POSTPONED_MS)
-    return work.host is None and work.available_at_ms > latest
+    guid = result_guid(run_id, step, attempt)
+    ours = f"the result of attempt {attempt} of step {step}"
+    message = held.get(guid)
+    if message is not None:
+        what = f"is a {message.kind!r} {'with' if message.has_payload else 'without'} a payload"
+        return None if has_outcome(message) else f"message {guid} {what}, by the journal {ours}"
+    earlier = {result_guid(run_id, step, each) for each in range(1, attempt)}
+    for other, message in held.items():
+        if message.step == step and has_outcome(message) and other not in earlier:
+            return f"message {other} is an outcome of step {step}; by the journal {ours} is message {guid}"
+    return None
+
+
+def is_misdated(work: WorkSummary, due_at_ms: int, life: Lifetime) -> bool:
+    """Whether hosts may claim the work at a time that contradicts the journal; `due_at_ms` is 0 if it was due at once.
+
+    A host that gives work back makes it due at once, or later. The lease on claimed work ends whenever its host says.
+    """
+    if work.host is not None:
+        return False
+    earliest = due_at_ms or life.began_ms - LONGEST_POSTPONED_MS
+    tomorrow = life.now_ms + LONGEST_POSTPONED_MS
+    due = work.available_at_ms
+    is_at_once = at_once(earliest) - LONGEST_POSTPONED_MS <= due <= at_once(tomorrow)
+    return not (is_at_once or earliest <= due <= max(due_at_ms, tomorrow))
 
 
 def missing(
-    run_id: RunId, owed: Obligations, held: Outstanding, now_ms: int | None = None
+    run_id: RunId, owed: Obligations, held: Outstanding, life: Lifetime | None = None
 ) -> Iterator[Missing]:
-    """Open obligations without a row that would end them, or with a changed one. Late work needs the time now."""
+    """Open obligations without a row that would end them, or with a changed one. The due times of work need `life`."""
     for step, fire_at in sorted(owed.timers.items()):
         guid = timer_guid(run_id, step)
         if not is_fit(held.messages, guid, step, "timer", fire_at):
             what = _misfit(held.messages.get(guid), fire_at)
             yield step, "timer_missing", f"the timer of step {step} is open, and its message {what}"
+    yield from _missing_attempts(run_id, owed, held, life)
+    yield from _missing_children(run_id, owed, held)
+
+
+def _missing_attempts(
+    run_id: RunId, owed: Obligations, held: Outstanding, life: Lifetime | None
+) -> Iterator[Missing]:
     for step, attempt in sorted(owed.attempts.items()):
         result, retry = result_guid(run_id, step, attempt), retry_guid(run_id, step, attempt - 1)
         due, work = owed.retries.get(step, AT_ONCE), held.work.get(step)
         if work is not None and work.guid == result:
-            yield from _changed(step, work, owed.queues.get(step), due, now_ms)
-        elif not is_result(held.messages, result, step) and not is_fit(
-            held.messages, retry, step, "retry", due
-        ):
+            yield from _changed(step, work, owed.queues.get(step), due, life)
+        elif is_result(held.messages, result, step):
+            continue
+        elif damage := _damaged_result(run_id, step, attempt, held.messages):
+            yield step, "result_damaged", damage
+        elif not is_fit(held.messages, retry, step, "retry", due):
             yield (
                 *(step, "work_missing"),
                 f"attempt {attempt} of step {step} has not started, and has neither work on a queue nor a message",
             )
+
+
+def _missing_children(run_id: RunId, owed: Obligations, held: Outstanding) -> Iterator[Missing]:
     for step, attempt in sorted(owed.children.items()):
         child = held.children.get(step, Child(False))
         named = f"step {step} waits for run {child_run_id(run_id, step, attempt)}"
@@ -184,17 +228,32 @@ def missing(
 
 
 def _changed(
-    step: StepId, work: WorkSummary, queue: str | None, due_at_ms: int, now_ms: int | None
+    step: StepId, work: WorkSummary, queue: str | None, due_at_ms: int, life: Lifetime | None
 ) -> Iterator[Missing]:
+    if not work.is_readable:
+        yield step, "work_unreadable", f"the header of the work of step {step} can't be read"
     if queue not in (None, work.queue):
         what = f"the work of step {step} is on queue {work.queue!r}, and its journal says {queue!r}"
         yield step, "queue_differs", what
-    if now_ms is not None and is_late(work, due_at_ms, now_ms):
+    if life is not None and is_misdated(work, due_at_ms, life):
         due = "at once" if due_at_ms == AT_ONCE else f"at {due_at_ms}"
         what = (
             f"the work of step {step} is due at {work.available_at_ms}, and its journal says {due}"
         )
         yield step, "due_differs", what
+
+
+def _damaged_result(
+    run_id: RunId, step: StepId, attempt: int, held: Mapping[Guid, MessageSummary]
+) -> str | None:
+    """Why the stored result of the attempt would not be delivered; `None` if none is stored."""
+    message = held.get(result_guid(run_id, step, attempt))
+    if message is None or not has_outcome(message):
+        return unknown_outcome(held, run_id, step, attempt)
+    return (
+        f"the result of attempt {attempt} of step {step} is for step {message.step}, {message.state!r} "
+        f"and due at {message.due_at_ms}, and not for step {step}, 'pending' and due at {AT_ONCE}"
+    )
 
 
 def _misfit(message: MessageSummary | None, fire_at_ms: int) -> str:

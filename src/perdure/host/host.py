@@ -9,6 +9,7 @@ from perdure.core.errors import SchemaTooNew
 from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
+from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
@@ -73,7 +74,9 @@ class Host:
         self.executor = self._make_executor(gate, StreamWriter(self.context))
         on_regained = self.publisher.publish_again
         cache = self._make_cache(settings)
-        self.dispatcher = Dispatcher(self.context, self.executor, cache, on_regained)
+        self.dispatcher = Dispatcher(
+            self.context, self.executor, cache, on_regained, self._make_programs()
+        )
         self.transactions = self._make_transactions()
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
@@ -92,6 +95,9 @@ class Host:
 
     def _make_executor(self, gate: Gate, streams: StreamWriter) -> Executor:
         return Executor(self.context, self, gate, self.publisher, streams)
+
+    def _make_programs(self) -> KnownPrograms:
+        return KnownPrograms()
 
     def _make_cache(self, settings: Settings) -> RunCache:
         return RunCache(settings.warm_runs)

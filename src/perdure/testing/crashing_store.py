@@ -11,7 +11,7 @@ from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.graph_tables import MAX_MATCHES
 from perdure.store.rows.records import Claim
-from perdure.testing.peers import faulty_snapshot, faulty_takeover
+from perdure.testing.peers import faulty_claim, faulty_snapshot, faulty_takeover
 from perdure.testing.transactions import Bundles, Commit, end_transactions, faulty_transaction
 
 if TYPE_CHECKING:
@@ -40,8 +40,13 @@ class CrashingStore:
         """Commits that the host submitted without waiting, and connections that close after its death."""
         self.transaction = partial(faulty_transaction, simulation, self)
         self.take_over = partial(faulty_takeover, simulation, self)
+        self.claim_runs = partial(faulty_claim, simulation, self, "claim_runs")
+        self.take_run = partial(faulty_claim, simulation, self, "take_run")
         self.host_snapshot = partial(faulty_snapshot, simulation, self)
         self.open_transactions: set[Any] = set()
+        self.may_claim = asyncio.Event()
+        """Unset while callers ask the host for runs that its takeover has not claimed yet."""
+        self.may_claim.set()
         self._committed: tuple[int, ...] | None = None
         """The moment after this host's last commit; `None` if a fault belongs to that."""
 

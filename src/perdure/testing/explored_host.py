@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core.errors import IllegalAppend, LedgerError, ReadinessOverflow
 from perdure.core.ids import HostId, RunId
+from perdure.engine.known_programs import KnownPrograms
 from perdure.host.host import POLL_MS, Host
 from perdure.host.runs.cache import RunCache
 from perdure.host.settings import Settings
 from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.streams import StreamWriter
 from perdure.testing.crashing_store import CrashingStore
+from perdure.testing.front_ends import FewPrograms, ask_first, programs_of, send_again, survive
 from perdure.testing.host_parts import FaultyRunCache, WatchedExecutor
 from perdure.testing.skewed_clocks import sources_of
 
@@ -31,7 +33,7 @@ class ExploredHost(Host):
     """Advances the runs of a simulation until all are over or it dies. Time moves only when it has nothing to do."""
 
     def __init__(self, simulation: "Simulation", host_id: HostId) -> None:
-        self._simulation = simulation
+        self.simulation = self._simulation = simulation
         self.host_id = host_id
         self._idle_polls_left = MAX_IDLE_POLLS
         self.victims: set[HostId] = set()
@@ -48,6 +50,9 @@ class ExploredHost(Host):
     def _make_executor(self, gate: Gate, streams: StreamWriter) -> WatchedExecutor:
         parts = self.context, self, gate, self.publisher, streams
         return WatchedExecutor(self._simulation, *parts)
+
+    def _make_programs(self) -> KnownPrograms:
+        return programs_of(self._simulation, self.host_id)
 
     def _make_cache(self, settings: Settings) -> RunCache:
         return FaultyRunCache(self._simulation, settings.warm_runs)
@@ -80,17 +85,7 @@ class ExploredHost(Host):
 
     async def survive(self, work: Coroutine[Any, Any, T]) -> T | None:
         """The result of `work`, or `None` if the host dies before `work` ends."""
-        task = asyncio.ensure_future(work)
-        either: list[asyncio.Future[Any]] = [task, self.crashing_store.death]
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
-        return None
+        return await survive(work, self.crashing_store.death)
 
     async def live(self) -> None:
         """Advance every run until all are over, or until the host dies."""
@@ -99,6 +94,7 @@ class ExploredHost(Host):
                 await self.survive(self._move())
             if not self.is_dead:
                 # Messages to runs that are over must be handled, too.
+                await send_again(self._simulation, is_end=True)
                 await self.survive(self.poller.poll())
         except asyncio.CancelledError:
             # The schedule exceeded its time limit, or the host whose commit this one interrupted was cancelled.
@@ -113,6 +109,9 @@ class ExploredHost(Host):
             runs = await self.context.store.take_over(dead, self.host_id, 1000)
             self._simulation.dead.discard(dead)
             await self.dispatcher.resume(runs)
+        if self._simulation.explored_program is not None:
+            await ask_first(self)
+            await send_again(self._simulation)
         if self._simulation.script.must_poll:
             self._simulation.script.must_poll = False
             await self.poller.poll()
@@ -126,6 +125,8 @@ class ExploredHost(Host):
     async def _pass_time(self) -> None:
         """Move the time to the next due message or work, or play the script."""
         store, sources = self.context.store, self._simulation.sources
+        if isinstance(self.dispatcher.programs, FewPrograms):
+            await self.crashing_store.die()
         times = [await store.next_due(self.host_id), await store.next_work(self._simulation.queues)]
         due = min((time for time in times if time is not None), default=None)
         if due is None or await self._simulation.awaits_signal():

@@ -1,6 +1,6 @@
-"""Takeovers and host snapshots with faults."""
+"""Takeovers, claims of unowned runs, and host snapshots with faults."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,6 +30,24 @@ async def faulty_takeover(
     if fault != "is done":
         await store.die()
     return runs
+
+
+async def faulty_claim(
+    simulation: "Simulation", store: "CrashingStore", name: str, *args: Any, **options: Any
+) -> Any:
+    """Call `claim_runs` or `take_run`. If that takes a run, the host may die before or after."""
+    if name == "claim_runs":
+        await store.may_claim.wait()
+    await store.require_alive()
+    if simulation.explored_program is None or not await simulation.store.count_open(None):
+        return await getattr(simulation.store, name)(*args, **options)
+    fault = simulation.choose(name, ["is done", "crash before", "crash after"])
+    if fault == "crash before":
+        await store.die()
+    taken = await getattr(simulation.store, name)(*args, **options)
+    if fault == "crash after":
+        await store.die()
+    return taken
 
 
 async def faulty_snapshot(

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from perdure.authoring.upcaster import reading_old_shapes
 from perdure.core.codec import Codec, JsonCodec
@@ -22,6 +23,17 @@ from perdure.testing.streams import StreamFollowers
 from perdure.testing.transactions import Bundles, Commit
 
 
+class Variant(NamedTuple):
+    """What differs from the usual simulation."""
+
+    clocks_differ: bool = False
+    explored_program: str | None = None
+    """With this program, a front end starts the run, and a host may lack the program."""
+
+
+USUAL = Variant()
+
+
 class Simulation:
     """Everything that outlives a host under one schedule.
 
@@ -36,15 +48,16 @@ class Simulation:
         queues: Sequence[str],
         script: Script,
         replays: ReplayCache,
-        *,
-        clocks_differ: bool = False,
+        variant: Variant = USUAL,
     ) -> None:
         self.store = store
         self.script = script
         self.settings = settings
         self.queues = queues
         self.sources = VirtualSources()
-        self.clocks_differ = clocks_differ
+        self.clocks_differ, self.explored_program = variant
+        self.to_send_again: list[Bundle] = []
+        """Messages that their senders will send again."""
         self.started_hosts: list[ExploredHost] = []
         """All hosts in the order of their start; some of them are dead."""
         self.codec: Codec = reading_old_shapes(JsonCodec())

@@ -20,15 +20,17 @@ from perdure.client.handle import Handle
 from perdure.core.errors import InputError, RunExists
 from perdure.core.ids import RunId
 from perdure.core.journal.state import TERMINAL, Status
+from perdure.host.host import Host
 from perdure.host.runs.batch import RunStart
 from perdure.host.settings import Settings
 from perdure.testing.checkers import assert_sound
 from perdure.testing.explorer import Exploration, OpenStore, ScheduleFailed, memory_store
+from perdure.testing.front_ends import sending_front_end, start_by_front_end
 from perdure.testing.graphs import JournalCounts, ReplayCache, differences
 from perdure.testing.host_parts import OutsideHost
 from perdure.testing.schedule import Chooser, Schedules
 from perdure.testing.script import After, Script, ScriptFunction
-from perdure.testing.simulation import Simulation
+from perdure.testing.simulation import Simulation, Variant
 from perdure.testing.streams import Streamed, streamed
 from perdure.testing.user_tables import Tables
 
@@ -41,6 +43,12 @@ MODES: dict[str, Settings] = {
 WRONG_CLOCKS = "wrong clocks"
 """A mode that is used only if it is named: the clocks of hosts and senders differ, hosts receive messages in the order
 of the store, and the owner of the run may send some of them itself."""
+
+FRONT_ENDS = "front ends"
+"""A mode that is used only if it is named: a front end starts the run and sends to it, and hosts claim the unowned run.
+A host may lack the program, and a message may be sent twice."""
+
+NAMED_MODES = (WRONG_CLOCKS, FRONT_ENDS)
 
 LONGEST_S = 20.0
 """Real time after which a schedule counts as stuck, in seconds."""
@@ -88,24 +96,12 @@ async def run_once(simulation: Simulation, call: ProgramCall[Any]) -> Ended:
     register(program)
     call.use()
     start = RunStart(program, simulation.codec.encode(call.arguments), key="explored")
-    sender = OutsideHost(simulation)
-    run_id: RunId | None = None
-    while run_id is None:
-        host = simulation.new_host()
-        try:
-            if not simulation.has_runs:
-                # No earlier start became durable. Repeat its run id: the keys of steps are derived from it.
-                simulation.sources.restart_entropy()
-            run_id = await host.survive(host.dispatcher.start(start))
-        except RunExists as taken:
-            run_id = RunId(taken.run_id)
-        if run_id is None:
-            await host.live()
-            continue
-        simulation.script.open(Handle(sender, run_id, program))
-        await simulation.script.play(simulation.commits)
-        simulation.may_lose_runs = True
-        await host.live()
+    if simulation.explored_program is None:
+        sender: Host = OutsideHost(simulation)
+        run_id = await _start_by_host(simulation, start, sender)
+    else:
+        sender = sending_front_end(simulation)
+        run_id = await _start_by_front_ends(simulation, start, sender)
     while simulation.open:
         await simulation.new_host().live()
     sender.kill()
@@ -116,6 +112,48 @@ async def run_once(simulation: Simulation, call: ProgramCall[Any]) -> Ended:
     simulation.violations += await simulation.graphs.left_over()
     streams = await streamed(simulation.store, run_id)
     return Ended(run.status, last.payload, streams, simulation.graphs.journals())
+
+
+async def _start_by_host(simulation: Simulation, start: RunStart, sender: Host) -> RunId:
+    """Start the run by one host after the other, until one succeeds, and let that host advance it."""
+    while True:
+        host = simulation.new_host()
+        run_id: RunId | None
+        try:
+            _repeat_run_id(simulation)
+            run_id = await host.survive(host.dispatcher.start(start))
+        except RunExists as taken:
+            run_id = RunId(taken.run_id)
+        if run_id is not None:
+            await _open_script(simulation, Handle(sender, run_id, start.workflow))
+        await host.live()
+        if run_id is not None:
+            return run_id
+
+
+async def _start_by_front_ends(simulation: Simulation, start: RunStart, sender: Host) -> RunId:
+    """Start the run by one front end after the other, until one succeeds. No host owns it."""
+    run_id: RunId | None = None
+    while run_id is None:
+        try:
+            _repeat_run_id(simulation)
+            run_id = await start_by_front_end(simulation, start)
+        except RunExists as taken:
+            run_id = RunId(taken.run_id)
+    await _open_script(simulation, Handle(sender, run_id, start.workflow))
+    return run_id
+
+
+def _repeat_run_id(simulation: Simulation) -> None:
+    if not simulation.has_runs:
+        # No earlier start became durable. Repeat its run id: the keys of steps are derived from it.
+        simulation.sources.restart_entropy()
+
+
+async def _open_script(simulation: Simulation, handle: Handle[Any]) -> None:
+    simulation.script.open(handle)
+    await simulation.script.play(simulation.commits)
+    simulation.may_lose_runs = True
 
 
 @asynccontextmanager
@@ -194,7 +232,8 @@ async def explore_workflow(
 
     `script` acts on the run from outside, through its handle: once it has started, or `After` a number of commits.
     `queues` are the queues of its tasks. `modes` are ways to run it: "warm", "always replayed", "stepwise", and, only
-    if named, "wrong clocks", where the clocks of hosts and senders differ. `open_store` opens the store of each
+    if named, "wrong clocks", where the clocks of hosts and senders differ, and "front ends", where an engine without a
+    host starts the run, sends to it, and hosts claim it. `open_store` opens the store of each
     schedule; `Tables` opens one with your own tables.
 
     The run must complete. If it must end otherwise, pass "failed" or "cancelled" as `check`, or a function that asserts
@@ -208,18 +247,22 @@ async def explore_workflow(
     replays = ReplayCache()
     total = Exploration(0, 0, frozenset())
     for mode in modes:
-        settings = MODES["warm" if mode == WRONG_CLOCKS else mode]
+        settings = MODES["warm" if mode in NAMED_MODES else mode]
         for chooser in Schedules(max_faults, is_strict=is_strict):
             violations: list[str] = []
+            call = make_call()
             try:
                 async with open_store() as store:
                     simulation = Simulation(
                         *(store, chooser, settings, tuple(queues), Script(script), replays),
-                        clocks_differ=mode == WRONG_CLOCKS,
+                        Variant(
+                            mode == WRONG_CLOCKS,
+                            call.definition.name if mode == FRONT_ENDS else None,
+                        ),
                     )
                     violations = simulation.violations
                     async with _time_limit(simulation):
-                        ended = await run_once(simulation, make_call())
+                        ended = await run_once(simulation, call)
                     expected = None if is_race else expected or ended
                     _check_schedule(simulation, ended, expected)
                     must_end(ended)

@@ -12,7 +12,7 @@ import perdure
 from perdure import Engine, Handle, Retry, RunDiverged, RunStatus, Signal, task, workflow
 from perdure.core.errors import CorruptJournal
 from perdure.core.graph import model as m
-from perdure.core.ids import message_guid
+from perdure.core.ids import RunId, message_guid
 from perdure.core.journal import events as e
 from perdure.store.sqlite.store import SqliteStore
 from perdure.testing.probe import Probe
@@ -98,8 +98,29 @@ async def retrying_on_queue() -> str:
     return await flaky_on_queue()
 
 
+@task(name="damaged.late", queue="flaky", retry=Retry(attempts=2, first=3600, jitter=0))
+async def late() -> None:
+    raise ConnectionError("not yet")
+
+
+@workflow(name="damaged.retrying_on_queue_late")
+async def retrying_on_queue_late() -> None:
+    await late()
+
+
 began: list[int] = []
 may_end = threading.Event()
+
+
+@task(name="damaged.counted", queue="counted")
+async def counted() -> int:
+    began.append(1)
+    return 1
+
+
+@workflow(name="damaged.queueing_counted")
+async def queueing_counted() -> int:
+    return await counted()
 
 
 @task(name="damaged.held", queue="held")
@@ -426,7 +447,7 @@ async def test_the_audit_names_a_child_that_is_gone(shared_url: str) -> None:
         ]
 
 
-@pytest.mark.parametrize("column", ["scope", "program", "version", "digest"])
+@pytest.mark.parametrize("column", ["scope", "program", "version", "digest", "chain"])
 async def test_audit_reports_a_column_that_contradicts_the_first_entry(
     shared_url: str, column: str
 ) -> None:
@@ -456,22 +477,25 @@ async def test_a_message_with_a_damaged_guid_does_not_stop_its_host(shared_url: 
         assert await (await engine.start(sleeping())).result(10) == "slept"
 
 
-async def test_work_that_can_not_be_read_keeps_no_host_from_other_work(
-    shared_url: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("damage", ["bytes", "NULL"])
+async def test_work_that_can_not_be_read_is_found_and_keeps_no_host_from_other_work(
+    shared_url: str, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    async with Engine(shared_url) as engine:
-        bad = await engine.start(queueing())
+    if damage == "bytes":
         damage = "x'00ff'" if shared_url.startswith("sqlite") else "'\\x00ff'"
+    # This engine keeps the damaged run in memory, so that no load writes its work again.
+    async with Engine(shared_url) as owner:
+        bad = await owner.start(queueing())
         await _tamper(
-            engine, f"UPDATE {{}}work SET payload = {damage} WHERE run_id = '{bad.run_id}'"
+            owner, f"UPDATE {{}}work SET payload = {damage} WHERE run_id = '{bad.run_id}'"
         )
-        good = await engine.start(queueing())
-    async with Engine(shared_url, queues=["damaged"]) as engine:
-        assert await engine.handle(good.run_id).result(10) == 3
-        assert await (await engine.start(queueing())).result(10) == 3
-        logged = [each for each in caplog.records if "delete its row" in each.message]
+        good = await owner.start(queueing())
+        async with Engine(shared_url, queues=["damaged"]) as engine:
+            assert await engine.handle(good.run_id).result(10) == 3
+            assert await (await engine.start(queueing())).result(10) == 3
+        logged = [each for each in caplog.records if "writes its row again" in each.message]
         assert [bad.run_id in each.message for each in logged] == [True]
-        await _tamper(engine, f"DELETE FROM {{}}work WHERE run_id = '{bad.run_id}'")
+        assert [each.name for each in (await owner.audit()).findings] == ["work_unreadable"]
     async with Engine(shared_url, queues=["damaged"]) as engine:
         assert await engine.handle(bad.run_id).result(10) == 3
         await assert_sound(engine)
@@ -535,6 +559,9 @@ async def test_work_under_another_guid_is_found_and_put_again_when_its_run_is_lo
     [
         ("queue = 'nowhere'", "queue_differs"),
         ("available_at_ms = 9000000000000000", "due_differs"),
+        ("available_at_ms = -9000000000000000", "due_differs"),
+        ("available_at_ms = 900000000000", "due_differs"),
+        ("payload = NULL", "work_unreadable"),
     ],
 )
 @pytest.mark.parametrize("program", [queueing, retrying_on_queue])
@@ -559,6 +586,112 @@ async def test_changed_work_is_found_and_put_again_when_its_run_is_loaded(
     async with Engine(shared_url, queues=["damaged", "flaky"]) as engine:
         assert await engine.handle(run.run_id).result(10) == expected
         await assert_sound(engine)
+
+
+async def test_retry_on_a_queue_that_is_due_too_early_is_found(shared_url: str) -> None:
+    attempts.clear()
+    async with Engine(shared_url, queues=["flaky"]) as engine:
+        run = await engine.start(retrying_on_queue_late())
+        retrying = await until_recorded(engine, run, e.InvokeRetrying)
+    async with Engine(shared_url) as engine:
+        assert (await engine.audit()).is_clean
+        early = retrying.retry_at_ms - 1
+        await _tamper(engine, f"UPDATE {{}}work SET available_at_ms = {early}")
+        assert [each.name for each in (await engine.audit()).findings] == ["due_differs"]
+
+
+async def _result_of_parked_run(shared_url: str) -> str:
+    """The id of a run whose queued task has ended, and whose result waits in the store."""
+    async with Engine(shared_url) as engine:
+        run = await engine.start(queueing_counted())
+    async with Engine(shared_url, settings=ALWAYS_REPLAY) as engine:
+        await _tamper(engine, f"UPDATE {{}}run SET semaphore = 5 WHERE id = '{run.run_id}'")
+        handle = engine.handle(run.run_id)
+        await handle.signal(go, 1)
+        await _parked_reason(engine, handle)
+        async with Engine(shared_url, queues=["counted"]) as worker:
+
+            async def is_sent() -> bool:
+                found = await store_of(worker).messages(run.run_id)
+                return any(message.step is not None for message, _, _ in found)
+
+            await until_store(is_sent)
+        await _tamper(engine, f"UPDATE {{}}run SET semaphore = 2 WHERE id = '{run.run_id}'")
+    return run.run_id
+
+
+RESULT_ROW = "step IS NOT NULL"
+KEPT_RESULTS = ["step = NULL", "step = 'root.7'", "state = 'unknown'", "due_at_ms = 7"]
+LOST_RESULTS = {
+    "kind = 'unknown'": "is a 'unknown' with a payload, by the journal the result of attempt 1",
+    "kind = 'timer'": "is a 'timer' with a payload, by the journal the result of attempt 1",
+    "kind = 'signal:damaged.go'": "is a 'signal:damaged.go' with a payload, by the journal",
+    "kind = 'completed:many'": "is a 'completed:many' with a payload, by the journal the result",
+    "payload = NULL": "is a 'completed' without a payload, by the journal the result of attempt 1",
+    "guid = '{guid}'": "is an outcome of step root.0; by the journal the result of attempt 1",
+}
+
+
+@pytest.mark.parametrize("change", KEPT_RESULTS)
+async def test_damaged_result_of_a_queued_task_is_delivered_and_the_task_is_not_repeated(
+    shared_url: str, change: str
+) -> None:
+    began.clear()
+    run_id = RunId(await _result_of_parked_run(shared_url))
+    async with Engine(shared_url) as engine:
+        # Until it is loaded, no host delivers anything to the run.
+        await _tamper(engine, f"UPDATE {{}}message SET {change} WHERE {RESULT_ROW}")
+    async with Engine(shared_url, queues=["counted"]) as engine:
+        assert await engine.handle(run_id).result(10) == 1
+        await assert_sound(engine)
+    assert len(began) == 1
+
+
+@pytest.mark.parametrize("change", LOST_RESULTS)
+async def test_result_whose_outcome_is_lost_parks_its_run_and_the_task_is_not_repeated(
+    shared_url: str, change: str
+) -> None:
+    began.clear()
+    run_id = RunId(await _result_of_parked_run(shared_url))
+    other = message_guid(run_id, "other")
+    async with Engine(shared_url, hosts=False) as engine:
+        ((whole, _, _),) = [
+            each for each in await store_of(engine).messages(run_id) if each[0].step is not None
+        ]
+        damage = change.format(guid=other)
+        await _tamper(engine, f"UPDATE {{}}message SET {damage} WHERE {RESULT_ROW}")
+        assert [each.name for each in (await engine.audit()).findings] == ["result_damaged"]
+    async with Engine(shared_url, queues=["counted"]) as engine:
+        reason = await _parked_reason(engine, engine.handle(run_id))
+        assert reason.startswith("books-differ: ")
+        assert LOST_RESULTS[change] in reason
+    payload = "x'31'" if shared_url.startswith("sqlite") else "'\\x31'"
+    async with Engine(shared_url, hosts=False) as engine:
+        undo = f"kind = '{whole.kind}', payload = {payload}, guid = '{whole.guid}'"
+        await _tamper(engine, f"UPDATE {{}}message SET {undo} WHERE {RESULT_ROW}")
+    async with Engine(shared_url, queues=["counted"]) as engine:
+        assert await engine.handle(run_id).result(10) == 1
+        await assert_sound(engine)
+    assert len(began) == 1
+
+
+async def test_work_under_another_step_is_not_executed_beside_the_work_that_a_load_puts_again(
+    shared_url: str,
+) -> None:
+    began.clear()
+    async with Engine(shared_url) as engine:
+        run = await engine.start(queueing_counted())
+        await _tamper(engine, f"UPDATE {{}}work SET step = 'root.7' WHERE run_id = '{run.run_id}'")
+    async with Engine(shared_url) as engine:
+
+        async def is_sound() -> bool:
+            return (await engine.audit()).is_clean
+
+        await until_store(is_sound)
+        assert len(await raw(store_of(engine), "SELECT step FROM {}work")) == 1
+    async with Engine(shared_url, queues=["counted"]) as engine:
+        assert await engine.handle(run.run_id).result(10) == 1
+    assert len(began) == 1
 
 
 async def test_changed_work_that_a_host_has_claimed_is_not_executed_twice(shared_url: str) -> None:

@@ -58,7 +58,10 @@ async def test_a_result_of_another_type_fails_the_attempt(engine: Engine) -> Non
     run = await engine.start(result_of_a_task("wrong"))
     with pytest.raises(NotEncodable) as caught:
         await run.result(60)
-    said = "task 'results.wrong' returned a value of type 'str', and its annotation says 'int'"
+    said = (
+        f"the result of task 'results.wrong' (step root.0 of run {run.run_id!r}) is of type 'str',"
+        " and its annotation says 'int'"
+    )
     assert caught.value.what == said
     assert [each.ok for each in await recorded(engine, run, e.InvokeCompleted)] == [False]
 

@@ -298,7 +298,8 @@ def test_a_second_interrupt_ends_the_program_at_once(program: str, tmp_path: Pat
         assert running.poll() is None
         began = time.monotonic()
         running.send_signal(signal.SIGINT)
-        said, _ = running.communicate(timeout=30)
+        said, complaint = running.communicate(timeout=30)
     assert time.monotonic() - began < 30
     assert said == ""
+    assert complaint.count("Traceback") == 1
     assert running.returncode != 0

@@ -346,6 +346,44 @@ async def test_the_warning_names_the_line_that_blocks_the_loop(
     assert "the line that is named" in blocked.getMessage()
 
 
+@task(name="logging.at_last", queue="logging", retry=Retry(attempts=2, first=0))
+async def at_last(card: str) -> str:
+    DEEDS.append(perdure.info().attempt)
+    if len(DEEDS) == 1:
+        raise ConnectionError("no answer")
+    await asyncio.sleep(600 if len(DEEDS) == 2 else 0)
+    return card
+
+
+@workflow(name="logging.reaching")
+async def reaching(card: str) -> str:
+    return await at_last(card)
+
+
+DEEDS: list[int] = []
+"""The attempt number of each execution of `at_last`."""
+
+
+async def test_doubt_about_a_queued_task_is_logged_with_its_attempt_and_as_past(
+    shared_url: str, logged: pytest.LogCaptureFixture
+) -> None:
+    DEEDS.clear()
+    crashed = Engine(shared_url, queues=("logging",))
+    await crashed.open()
+    run = await crashed.start(reaching(SECRET))
+    await until(lambda: len(DEEDS) == 2)
+    await Probe(crashed).abort()
+    async with opened(shared_url, queues=("logging",)) as engine:
+        await engine.handle(run.run_id).result(60)
+    assert DEEDS == [1, 2, 2]
+    (doubt,) = events_of(logged)["step_in_doubt"]
+    require_fields(vars(doubt), "perdure.task")
+    assert doubt.getMessage() == (
+        f"attempt 2 of task 'logging.at_last' (step root.0 of run {run.run_id}) had started when its host ended:"
+        " it was started again"
+    )
+
+
 async def test_a_stop_names_the_tasks_that_it_waits_for(
     engine_url: str, logged: pytest.LogCaptureFixture
 ) -> None:

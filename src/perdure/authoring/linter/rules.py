@@ -50,7 +50,7 @@ _CALLS: tuple[tuple[str, str, str], ...] = (
     (TASK, "asyncio", "run_coroutine_threadsafe create_subprocess_exec create_subprocess_shell"),
     (TASK, "asyncio", "open_connection start_server open_unix_connection start_unix_server"),
     (TASK, "threading", "Lock RLock"),
-    (TASK, "builtins", "open input"),
+    (TASK, "builtins", "open input eval exec"),
     (TASK, "io", "open open_code FileIO"),
     (TASK, "os", "open read write close system popen fork forkpty execv execve spawnl spawnv kill"),
     (TASK, "os", "listdir scandir walk stat lstat access mkdir makedirs remove unlink rmdir"),

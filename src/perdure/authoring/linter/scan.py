@@ -348,7 +348,7 @@ class Scan:
             self._report(node.func, node.func.attr, TASK)
 
     def _is_followed(self, symbol: Symbol) -> bool:
-        """Follow a user's function, or the constructor of a user's class, instead of judging it by name."""
+        """Follow a user's function, constructor or callable object, instead of judging it by name."""
         target = symbol.target
         if isinstance(target, type) and is_user_code(target):
             makers = (
@@ -357,6 +357,8 @@ class Scan:
             self.called += [each for each in map(self._followed, makers) if each is not None]
             return not issubclass(target, BaseException) and replacement_for(symbol.name) is None
         called = self._followed(symbol)
+        if called is None and symbol.kind is not None and target is ABSENT:
+            called = self._followed(attribute_of(object_of(symbol.kind), "__call__"))
         if called is None:
             return False
         self.called.append(called)

@@ -85,6 +85,8 @@ class SetIteration:
             yield node.iter
         elif isinstance(node, ast.YieldFrom):
             yield node.value
+        elif isinstance(node, ast.Assign):
+            yield from [node.value] if any(map(_is_unpacking, node.targets)) else ()
         elif isinstance(node, Comprehension):
             if _acts(node) or not (isinstance(node, ast.SetComp) or node in self._lost):
                 yield from (generator.iter for generator in node.generators)
@@ -109,6 +111,13 @@ class SetIteration:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             if self._is_sorted_in_place(target):
                 yield node.value
+
+
+def _is_unpacking(target: ast.expr) -> bool:
+    """Whether the target names several items, or all in a list: `a, b = ...`, `[*rest] = ...`."""
+    if not isinstance(target, _DISPLAYS):
+        return False
+    return len(target.elts) > 1 or any(isinstance(each, ast.Starred) for each in target.elts)
 
 
 def _acts(node: Comprehension) -> bool:

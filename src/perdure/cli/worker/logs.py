@@ -3,7 +3,9 @@
 import json
 import logging
 import sys
+import traceback
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Final
 
 from perdure import InputError
@@ -79,20 +81,45 @@ def configure(level: str | None, name: str | None) -> None:
         root.removeHandler(former)
     root.addHandler(handler)
     root.setLevel((level or DEFAULT_LEVEL).upper())
+    if name == "json":
+        logging.captureWarnings(capture=True)
+        sys.excepthook = _print_uncaught
 
 
 def supervisor_line(text: str, number: int | None, pid: int | None, name: str) -> str:
     """A log line of the supervisor in format `name`; about one worker if `number` is given."""
     if name == "json":
-        fields: dict[str, Any] = {"name": "perdure.worker", "levelname": "INFO", "msg": text}
-        if number is not None:
-            fields["worker"] = number
+        fields: dict[str, Any] = {} if number is None else {"worker": number}
         if pid is not None:
             fields["process"] = pid
-        return JsonFormatter().format(logging.makeLogRecord(fields))
+        return _json_line("INFO", text, **fields)
     subject = "" if number is None else f" {number}"
     subject += "" if pid is None else f" (pid {pid})"
     return f"perdure worker{subject}: {text}"
+
+
+def print_error(error: Exception, cause: BaseException | None, name: str | None) -> None:
+    """Prints why a worker ends, in format `name`, with the traceback of its `cause`, if there is one."""
+    trace = "" if cause is None else "".join(traceback.format_exception(cause))
+    if name == "json":
+        line = _json_line("ERROR", str(error), exc_text=trace.rstrip("\n") or None)
+    else:
+        line = f"{trace}perdure worker: {error}"
+    print(line, file=sys.stderr, flush=True)
+
+
+def _print_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Prints an exception that ends the process as JSON. For `sys.excepthook`."""
+    text = "".join(traceback.format_exception(kind, error, trace)).rstrip("\n")
+    line = _json_line("CRITICAL", f"ended by {kind.__name__}: {error}", exc_text=text)
+    print(line, file=sys.stderr, flush=True)
+
+
+def _json_line(level: str, text: str, **fields: Any) -> str:
+    record = {"name": "perdure.worker", "levelname": level, "msg": text, **fields}
+    return JsonFormatter().format(logging.makeLogRecord(record))
 
 
 def _utc(seconds: float) -> str:

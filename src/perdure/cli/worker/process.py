@@ -13,13 +13,12 @@ import os
 import signal
 import socket
 import sys
-import traceback
 from functools import partial
 
 import msgspec
 
 from perdure import Engine, InputError, PerdureError
-from perdure.cli.worker.logs import configure
+from perdure.cli.worker.logs import configure, print_error
 from perdure.cli.worker.policy import BAD_CONFIG
 from perdure.cli.worker.target import load_engine
 from perdure.client.engine_summary import summary_of
@@ -130,19 +129,17 @@ def run_worker(config: WorkerConfig, supervisor: socket.socket) -> int:
     try:
         engine = config.engine()
     except InputError as error:
-        if error.__cause__ is not None:
-            traceback.print_exception(error.__cause__)
-        return _fail(error)
+        return _fail(error, error.__cause__, config)
     configure(config.log_level, config.log_format)
     try:
         asyncio.run(serve(engine, supervisor))
     except PerdureError as error:
-        return _fail(error)
+        return _fail(error, None, config)
     return 0
 
 
-def _fail(error: PerdureError) -> int:
-    print(f"perdure worker: {error}", file=sys.stderr, flush=True)
+def _fail(error: PerdureError, cause: BaseException | None, config: WorkerConfig) -> int:
+    print_error(error, cause, config.log_format)
     return BAD_CONFIG if isinstance(error, PERMANENT_ERRORS) else 1
 
 

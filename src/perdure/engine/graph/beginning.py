@@ -33,7 +33,7 @@ from perdure.core.ids import StepId, message_guid, parse_run_id
 from perdure.core.journal import events as e
 from perdure.core.ledger import ATTEMPT, ENTRY, LEG1_DONE, WORK_DONE, message_account, step_account
 from perdure.core.limits import MAX_PAYLOAD_BYTES
-from perdure.core.messages import AT_ONCE, Message, at_once
+from perdure.core.messages import AT_ONCE, HEADER_ROOM, Message, at_once
 from perdure.core.replay.identity import (
     cancel_guid,
     child_run_id,
@@ -55,7 +55,7 @@ from perdure.engine.runs.effects import (
     SpawnChild,
 )
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
-from perdure.engine.runs.work_payload import HEADER_ROOM, work_of
+from perdure.engine.runs.work_payload import work_of
 
 if TYPE_CHECKING:
     from perdure.engine.graph.machine import GraphMachine

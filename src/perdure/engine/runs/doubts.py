@@ -13,6 +13,7 @@ from perdure.core.ledger import ActivityLedger, step_account
 from perdure.core.limits import MAX_ATTEMPTS
 from perdure.core.replay.doubt import (
     MOST_DOUBTS,
+    Doubt,
     Resolution,
     attempts_used_up,
     doubt_entry,
@@ -57,7 +58,7 @@ def _doubt(warm: WarmRun, promise: DurablePromise, max_doubts: int) -> None:
     resolution = resolve(promise.task.on_doubt, promise.doubts + 1, max_doubts, promise.stops)
     if left <= 1:
         resolution = Resolution.FAIL  # the step's account can't count another attempt
-    _note_doubt(machine, promise, promise.doubts + 1, resolution)
+    _note_doubt(machine, promise, promise.attempt, Doubt(promise.doubts + 1, resolution))
     if left:
         machine.feed(doubt_entry(step, 1, resolution))
     if resolution is Resolution.FAIL:
@@ -119,13 +120,15 @@ def restart_attempt(warm: WarmRun, step: StepId, attempt: int) -> None:
         machine.unstarted.append(promise)
 
 
-def journal_reported_doubts(warm: WarmRun, promise: DurablePromise, reported: str) -> None:
-    """Journal the doubts that a queue's host reports with an outcome.
+def journal_reported_doubts(
+    warm: WarmRun, promise: DurablePromise, attempt: int, reported: str
+) -> None:
+    """Journal the doubts that a queue's host reports with the outcome of an attempt.
 
     The report counts all doubts of the step; only those that the journal does not have yet are added.
     """
     machine = warm.machine
-    total, resolution, stops = parse_doubt(reported)
+    doubt = total, resolution, stops = parse_doubt(reported)
     left = _attempts_left(warm, promise.step)
     count = min(left, max(0, min(total, MOST_DOUBTS) - promise.doubts))
     stopped = min(count, stops - promise.stops)
@@ -134,14 +137,12 @@ def journal_reported_doubts(warm: WarmRun, promise: DurablePromise, reported: st
         machine.feed(doubt_entry(promise.step, stopped, policy, is_stopped=True))
         count -= stopped
     if count > 0:
-        _note_doubt(machine, promise, total, resolution)
+        _note_doubt(machine, promise, attempt, doubt)
         machine.feed(doubt_entry(promise.step, count, resolution))
 
 
-def _note_doubt(
-    machine: RunMachine, promise: DurablePromise, total: int, resolution: Resolution
-) -> None:
-    queue = promise.task.queue
+def _note_doubt(machine: RunMachine, promise: DurablePromise, attempt: int, doubt: Doubt) -> None:
+    total, resolution, queue = doubt.total, doubt.resolution, promise.task.queue
     machine.log_notes.append(
-        StepDoubted(promise.step, promise.name, promise.attempt, total, resolution, queue)
+        StepDoubted(promise.step, promise.name, attempt, total, resolution, queue)
     )

@@ -11,7 +11,7 @@ from perdure.authoring.program import Program
 from perdure.core.ids import RunId, guid_run
 from perdure.core.journal import events as e
 from perdure.core.ledger import MessageLedger, message_account
-from perdure.core.messages import OUTCOMES, Message
+from perdure.core.messages import OUTCOMES, Message, is_outcome
 from perdure.core.replay.doubt import reconciled_entry
 from perdure.core.replay.identity import child_run_id, parent_address, result_guid, retry_guid
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
@@ -154,6 +154,8 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
     attempt = promise.attempt if is_begun else promise.attempt + 1
     if promise.kind is PromiseKind.LOCAL or message.guid != result_guid(run_id, step, attempt):
         return False
+    if not is_outcome(message.kind):
+        return False  # a damaged row: the next load of the run reports it
     kind, _, claimed = message.kind.partition(":")
     claim, _, doubts = claimed.partition(":")
     outcome = AttemptOutcome(
@@ -164,7 +166,7 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
     )
     if doubts:
         # Before the attempt's start: the doubts are about earlier claims, not about this outcome.
-        journal_reported_doubts(warm, promise, doubts)
+        journal_reported_doubts(warm, promise, attempt, doubts)
     if not is_begun:
         machine.feed(e.InvokeStarted(step, attempt))
     acknowledge = Acknowledge(message.guid)

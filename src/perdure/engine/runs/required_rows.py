@@ -8,11 +8,19 @@ from collections.abc import Sequence
 
 import msgspec
 
+from perdure.core.errors import BooksDiffer
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.messages import Message, Work, at_once
-from perdure.core.obligations import is_fit, is_late, is_result, obligations_of
+from perdure.core.obligations import (
+    Lifetime,
+    is_fit,
+    is_misdated,
+    is_result,
+    obligations_of,
+    unknown_outcome,
+)
 from perdure.core.replay.identity import result_guid, retry_guid, timer_guid
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
@@ -29,6 +37,7 @@ _RETRIED = (PromiseKind.LOCAL, PromiseKind.CHILD)
 def missing_rows(warm: WarmRun, stored: StoredRun) -> list[RequiredRow]:
     """The rows that the run's journal requires and that are missing from the store or damaged.
 
+    Raises `BooksDiffer` if the outcome of an attempt is stored and damaged: it can't be derived from the journal.
     Call it after the replay and before anything new is decided: newer decisions have no rows yet.
     """
     state = warm.journal.state
@@ -79,12 +88,20 @@ def _work(
     result = result_guid(machine.info.run_id, promise.step, attempt)
     held, now = stored.work.get(promise.step), machine.sources.now_ms()
     if held is not None and held.guid == result:
-        # Claimed work is left alone: its host may be executing it.
+        # Claimed work is left alone if it can be read: its host may be executing it.
         is_elsewhere = queue is not None and held.queue != queue and held.host is None
-        if not is_elsewhere and not is_late(held, promise.retry_at_ms, now):
+        life = Lifetime(stored.entries[0].at_ms, now)
+        is_changed = is_elsewhere or is_misdated(held, promise.retry_at_ms, life)
+        if held.is_readable and not is_changed:
             return []
     elif is_result(stored.messages, result, promise.step):
         return []
+    elif damage := unknown_outcome(stored.messages, machine.info.run_id, promise.step, attempt):
+        raise BooksDiffer(
+            f"the books of run {machine.info.run_id!r} do not balance: {damage}",
+            "its task has ended and is not executed again: restore the message from a backup and start the engine "
+            "again, or cancel the run",
+        )
     # A first attempt is due at once on every host's clock, a retry at its own time.
     work = work_of(machine, promise, attempt, promise.retry_at_ms or at_once(now))
     # The code may name another queue by now; the journal names the one that the audit expects.

@@ -8,7 +8,7 @@ from perdure.authoring.context import Info
 from perdure.authoring.task import Task
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import StepId
-from perdure.core.messages import Work
+from perdure.core.messages import Work, WorkHeader
 from perdure.core.replay.identity import result_guid
 from perdure.engine.runs.promise import DurablePromise
 
@@ -17,24 +17,9 @@ if TYPE_CHECKING:
 
 _encode = msgspec.json.Encoder().encode
 
-HEADER_ROOM = 8192
-"""Bytes reserved for the header in a work payload."""
 
-
-class WorkPayload(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The header of a work payload. After it come a line feed and the encoded input."""
-
-    task: str
-    attempt: int
-    program: str
-    version: str = ""
-    key: str | None = None
-    doubts: int = 0
-    """How often earlier attempts of the step were in doubt."""
-    stops: int = 0
-    """How many doubts, those about earlier claims included, arose because a host ended the attempt in order to stop."""
-    timeout_ms: int | None = None
-    """The time limit of an attempt, if it differs from the task's own."""
+class WorkPayload(WorkHeader, frozen=True, omit_defaults=True):
+    """The header as a host reads it."""
 
     def info(self, work: Work) -> Info:
         return Info(

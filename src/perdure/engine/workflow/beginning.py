@@ -11,11 +11,11 @@ from perdure.core.codec import encode_named
 from perdure.core.errors import DepthExceeded, ForeignAwait, InputError
 from perdure.core.journal import events as e
 from perdure.core.limits import MAX_DEPTH, MAX_PAYLOAD_BYTES
-from perdure.core.messages import Message, at_once
+from perdure.core.messages import HEADER_ROOM, Message, at_once
 from perdure.core.replay.identity import child_run_id, parent_address, timer_guid
 from perdure.engine.runs.effects import Enqueue, PutWork, SpawnChild
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
-from perdure.engine.runs.work_payload import HEADER_ROOM, work_of
+from perdure.engine.runs.work_payload import work_of
 from perdure.engine.workflow.fiber import Fiber
 
 if TYPE_CHECKING:

@@ -67,13 +67,14 @@ class Dispatcher:
         executor: Executor,
         cache: RunCache,
         on_regained: Callable[[Attempt], None],
+        programs: KnownPrograms,
     ) -> None:
         """`on_regained` gets each running attempt whose run this host lost and has again."""
         self.context = context
         self.store, self.codec, self.sources = context.store, context.codec, context.sources
         self.executor = executor
         self.cache = cache
-        self.programs = KnownPrograms()
+        self.programs = programs
         self.watchers = context.watchers
         settings = context.settings
         self._mode = CommitMode.STEPWISE if settings.stepwise else CommitMode.FUSED

@@ -149,12 +149,21 @@ _RESOLVED = {
 }
 
 
+_RESOLVED_BEFORE = {
+    Resolution.RETRY: "it was started again",
+    Resolution.RECONCILE: "its reconcile function was asked",
+    Resolution.FAIL: "the step fails",
+}
+"""What the next host of a queued task did; the run learns of it with the outcome."""
+
+
 def _note_doubt(info: Info, note: StepDoubted) -> None:
+    resolved = (_RESOLVED if note.queue is None else _RESOLVED_BEFORE)[note.resolution]
     fields = _step_fields(info, note, "step_in_doubt")
     fields |= {"doubts": note.total, "resolution": note.resolution.value}
     task_log.warning(
         "attempt %d of task %r (step %s of run %s) had started when its host ended: %s",
-        *(note.attempt, note.task, note.step, info.run_id, _RESOLVED[note.resolution]),
+        *(note.attempt, note.task, note.step, info.run_id, resolved),
         extra=fields,
     )
 

@@ -27,7 +27,7 @@ class RemoteRuns:
     def __init__(self, context: HostContext, known: Container[RunId]) -> None:
         """`known` are the runs in memory: the dispatcher itself reports how these end and grow."""
         self._context = context
-        self._known = known
+        self._in_memory = known
         self._seen: dict[RunId, tuple[object, ...]] = {}
         """What the last look found, of runs that are not over."""
         self._backoff = Backoff(context.outage)
@@ -42,7 +42,9 @@ class RemoteRuns:
     @property
     def awaited(self) -> list[RunId]:
         """Runs of other processes whose ends callers wait for."""
-        return [run_id for run_id in self._context.watchers.awaited if run_id not in self._known]
+        return [
+            run_id for run_id in self._context.watchers.awaited if run_id not in self._in_memory
+        ]
 
     @property
     def followed(self) -> dict[RunId, list[Topic]]:
@@ -50,7 +52,7 @@ class RemoteRuns:
         followed: dict[RunId, list[Topic]] = {}
         for topic in self._context.watchers.followed:
             run_id = topic if isinstance(topic, str) else topic[0]
-            if run_id not in self._known:
+            if run_id not in self._in_memory:
                 followed.setdefault(run_id, []).append(topic)
         return followed
 

@@ -134,8 +134,11 @@ def _without_damaged(
     for row in put_back:
         if row.guid in stored.messages:
             bundle.acknowledge(warm.fence, row.guid)
-        if isinstance(row, Work) and row.step in stored.work:
-            bundle.drop_work(warm.fence, row.step)
+        if isinstance(row, Work):
+            for step, work in stored.work.items():
+                # Under another step it is the same work, which a host must not execute beside the row to write.
+                if step == row.step or (work.guid == row.guid and work.host is None):
+                    bundle.drop_work(warm.fence, step)
     return bundle
 
 

@@ -25,7 +25,7 @@ def note_not_awaited(attempts: Sequence[Attempt], grace_s: float) -> None:
     """Log which tasks did not end in time."""
     if attempts:
         log.warning(
-            "stopping: %s did not end within %g s and counts as in doubt: by default the next host starts it again",
+            "stopping: %s did not end within %g s: each is in doubt, and by default the next host starts it again",
             *(_named(attempts), grace_s),
             extra={"event": "tasks_interrupted", "tasks": len(attempts), "grace_s": grace_s},
         )

@@ -178,7 +178,7 @@ class QueueWorker:
                 if work.guid not in self._unreadable:
                     self._unreadable.add(work.guid)
                     log.warning(
-                        "%s; delete its row from the work table: the next engine that loads run %s writes it again",
+                        "%s; the next host that loads run %s, such as a restarted one, writes its row again",
                         *(error.what, work.run_id),
                     )
                 returned.append(_Return(claim, UNREADABLE_DELAY_MS))

@@ -1,5 +1,6 @@
 """Rows of runs, messages, work and streams, decoded into values."""
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
@@ -102,8 +103,11 @@ def entry_from(row: Iterable[Any]) -> Entry:
 def loaded_from(
     runs: Iterable[Sequence[Any]], entries: Iterable[Sequence[Any]]
 ) -> list[tuple[Run, list[Entry]]]:
-    """Each run with its journal, from run rows and from entries that begin with their run's id."""
-    journals: dict[str, list[Entry]] = {row[0]: [] for row in runs}
+    """Each run with its journal, from run rows and from entries that begin with their run's id.
+
+    Entries of a run whose row is missing are left out: the other runs of the read are sound.
+    """
+    journals: defaultdict[str, list[Entry]] = defaultdict(list)
     for run_id, *entry in entries:
         journals[run_id].append(entry_from(entry))
     return [(run_from(row), journals[row[0]]) for row in runs]

@@ -516,13 +516,17 @@ WHERE run_id = ANY ($1::text[]) ORDER BY run_id, seq
 SELECT run_id, account, balance FROM perdure.ledger WHERE run_id = ANY ($1::text[])
 
 -- name: select_step_messages
--- What concerns a step of these runs: timers, retries, results, and signals that a hook has found.
-SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure.message WHERE run_id = ANY ($1::text[]) AND step IS NOT NULL
+-- What concerns a step of these runs: timers, retries, results, and signals that a hook has found. A damaged row may have
+-- lost its step.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
+FROM perdure.message
+WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
 
 -- name: select_queued
--- Which steps of these runs are on which queues since when, who has claimed them, and under which GUIDs their results will
--- come.
-SELECT run_id, step, guid, queue, available_at_ms, host FROM perdure.work WHERE run_id = ANY ($1::text[])
+-- Which steps of these runs are on which queues since when, who has claimed them, under which GUIDs their results will
+-- come, and how their payloads begin: 8192 bytes are reserved for the header.
+SELECT run_id, step, guid, queue, available_at_ms, host, substring(payload from 1 for 8192) FROM perdure.work
+WHERE run_id = ANY ($1::text[])
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event

@@ -329,14 +329,16 @@ WHERE run_id IN (SELECT value FROM json_each(:ids)) ORDER BY run_id, seq
 SELECT run_id, account, balance FROM perdure_ledger WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_step_messages
--- What concerns a step of these runs: timers, retries, results, and signals that a hook has found.
-SELECT run_id, guid, step, state, kind, due_at_ms FROM perdure_message
-WHERE run_id IN (SELECT value FROM json_each(:ids)) AND step IS NOT NULL
+-- What concerns a step of these runs: timers, retries, results, and signals that a hook has found. A damaged row may have
+-- lost its step.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
 
 -- name: select_queued
--- Which steps of these runs are on which queues since when, who has claimed them, and under which GUIDs their results will
--- come.
-SELECT run_id, step, guid, queue, available_at_ms, host FROM perdure_work WHERE run_id IN (SELECT value FROM json_each(:ids))
+-- Which steps of these runs are on which queues since when, who has claimed them, under which GUIDs their results will
+-- come, and how their payloads begin: 8192 bytes are reserved for the header.
+SELECT run_id, step, guid, queue, available_at_ms, host, substr(payload, 1, 8192) FROM perdure_work
+WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
