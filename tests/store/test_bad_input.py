@@ -204,6 +204,7 @@ CALLS: dict[str, Callable[[str], Call]] = {
     "claim_runs, program": lambda t: lambda s, _: s.claim_runs(HOST, 1, [t]),
     "release_runs": lambda t: lambda s, _: s.release_runs(HostId(t)),
     "next_due": lambda t: lambda s, _: s.next_due(HostId(t)),
+    "count_open_of": lambda t: lambda s, _: s.count_open_of([HostId(t)], 1),
     "count_open": lambda t: lambda s, _: s.count_open(HostId(t)),
     "register_host": lambda t: lambda s, _: s.register_host(NewHost(HostId(t), 1, (), NOW)),
     "register_host, queue": lambda t: lambda s, _: s.register_host(NewHost(HOST, 1, (t,), NOW)),

@@ -97,6 +97,14 @@ async def test_unowned_runs_are_in_the_snapshot_of_hosts_that_have_their_program
     await store.claim_runs(HOST, 1)
     assert not (await store.host_snapshot(SCOPE)).has_unowned
     assert (await store.count_open(None), await store.count_open(HOST)) == (0, 1)
+    assert await store.count_open_of([HOST, OTHER_HOST], 10) == {HOST: 1, OTHER_HOST: 0}
+
+
+async def test_open_runs_of_hosts_are_counted_up_to_a_number(store: Store) -> None:
+    for _ in range(3):
+        await begun(store)
+    assert await store.count_open_of([HOST], 2) == {HOST: 2}
+    assert await store.count_open_of([], 2) == {}
 
 
 async def test_the_next_due_time_is_in_the_snapshot_of_the_runs_owner(store: Store) -> None:

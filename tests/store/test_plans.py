@@ -176,6 +176,26 @@ async def test_frequent_statements_of_a_host_do_not_scan(store: Store, name: str
     assert await cost(store, query) < limit(store)
 
 
+async def test_a_claim_costs_by_what_it_takes_and_not_by_what_waits(store: Store) -> None:
+    await fill(store)
+    few = 5
+    if isinstance(store, SqliteStore):
+        steps = 0
+
+        def count() -> bool:
+            nonlocal steps
+            steps += 1
+            return False
+
+        await store._writer.run(lambda c: c.set_progress_handler(count, 1))
+        await store.claim_work(HOST, ["gpu", "cpu"], "token", MANY, 1, few)
+        await store._writer.run(lambda c: c.set_progress_handler(None))
+    else:
+        values = (["gpu", "cpu"], MANY, few, "token", HOST, MANY)
+        steps = await cost(store, Query(lambda s: s.next_work([]), None, "claim_work", values))
+    assert steps < limit(store)
+
+
 async def test_a_scan_is_detected(store: Store) -> None:
     await fill(store)
     query = Query(lambda s: s.open_runs(HOST, limit=MANY), [], "select_open_runs", ("", MANY, HOST))

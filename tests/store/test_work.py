@@ -90,6 +90,34 @@ async def test_a_claim_takes_a_batch_from_all_the_named_queues_and_no_other(stor
     assert await store.claim_work(HOST, [], "t", NOW, LEASE_MS, 10) == []
 
 
+async def test_queues_share_a_claim_however_long_their_backlogs_are(store: Store) -> None:
+    run = await begun(store)
+    old = [run.work(f"root.{n}", at_ms=NOW - 100 + n) for n in range(10)]
+    new = [run.work(f"root.{n}", queue="cpu", at_ms=NOW) for n in range(20, 23)]
+    await put(store, run, *old, *new)
+
+    async def shares(token: str, *queues: str, limit: int) -> list[int]:
+        claims = await store.claim_work(HOST, queues, token, NOW, LEASE_MS, limit)
+        await store.return_claims(claims, NOW)
+        return [sum(each.work.queue == queue for each in claims) for queue in ("gpu", "cpu")]
+
+    assert await shares("t1", "gpu", "cpu", limit=6) == [3, 3]
+    assert await shares("t2", "gpu", "cpu", "mail", limit=10) == [7, 3]
+    assert await shares("t3", "cpu", "gpu", limit=1) == [0, 1]
+    assert await shares("t4", "gpu", "cpu", limit=1) == [1, 0]
+    assert await shares("t5", "gpu", "cpu", limit=100) == [10, 3]
+
+
+async def test_a_claim_names_the_owner_of_the_run(store: Store) -> None:
+    run = await begun(store)
+    await put(store, run, run.work("root.1"), run.work("root.2"))
+    (first,) = await claim(store, limit=1)
+    assert first.owner == HOST
+    await store.take_over(HOST, OTHER_HOST, 10)
+    (second,) = await claim(store, "t2", limit=1)
+    assert second.owner == OTHER_HOST
+
+
 async def test_work_is_not_claimed_before_it_is_available(store: Store) -> None:
     run = await begun(store)
     await put(store, run, run.work(at_ms=NOW + 1))

@@ -125,7 +125,10 @@ class Host:
 
     def message_sent(self, message: Message, owner: HostId | None = None) -> None:
         is_here = message.run_id in self.dispatcher.cache
-        if is_here or not self.hints.message_sent(message, owner):
+        if not is_here and self.hints.message_sent(message, owner):
+            return
+        # Only the owner delivers it: any other host would have to read the run to find that out.
+        if is_here or owner in (None, self.context.host_id):
             self.poller.sent(message)
 
     def message_kept(self, message: Message) -> None:

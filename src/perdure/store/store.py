@@ -106,6 +106,10 @@ class Store(GraphTables, Protocol):
         """The number of open runs of this owner; with `None`, of runs without an owner."""
         ...
 
+    async def count_open_of(self, owners: Sequence[HostId], most: int) -> dict[HostId, int]:
+        """The number of open runs of each of these owners, counted up to `most`."""
+        ...
+
     async def register_host(self, host: NewHost) -> None:
         """Commits: the host's row. Written before it owns or claims anything: an owner without a row counts as dead."""
         ...
@@ -151,7 +155,8 @@ class Store(GraphTables, Protocol):
         lease_ms: int,
         limit: int,
     ) -> list[Claim]:
-        """Commits: a token and a lease on the most urgent tasks that are due.
+        """Commits: a token and a lease on the most urgent tasks that are due, of each queue an equal share as far as it
+        has work. Of queues that can't share equally, the first ones get more.
 
         Two hosts never hold the same task, unless the first one's lease has ended. Claiming such a task increases its
         number of claims, except when the same host claims it again.

@@ -167,10 +167,17 @@ class CrashingStore:
         claims = await store.claim_work(host, queues, token, now_ms, lease_ms, limit)
         if claims:
             options = ["leased", "lease ends early", "is put back"]
+            if len(claims) > 1:
+                options.append("one is lost")
             fault = self._simulation.choose(f"claim of {len(claims)}", options)
             if fault == "lease ends early":
                 self._simulation.sources.advance(lease_ms + 1)
             elif fault == "is put back":
                 # A peer declared this host dead and returned its work, but has claimed none of it yet.
                 await store.return_work(host, now_ms)
+            elif fault == "one is lost":
+                # A peer claimed a task whose lease had ended, and died: its result is refused, and the others' are not.
+                peer = HostId("peer")
+                await store.claim_work(peer, queues, "lost", now_ms + lease_ms, lease_ms, 1)
+                await store.return_work(peer, now_ms)
         return claims

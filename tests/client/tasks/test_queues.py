@@ -1,6 +1,8 @@
 """Queued tasks: executed by whichever engine serves the queue, one outcome each."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +11,11 @@ from msgspec.structs import replace
 import perdure
 from perdure import Engine, Retry, Settings, task, workflow
 from perdure.authoring import registry
+from perdure.core.errors import CorruptJournal
 from perdure.core.journal import events as e
+from perdure.core.messages import Work
+from perdure.engine.runs.work_payload import WorkPayload, unpack_work
+from perdure.host.tasks import queues
 from perdure.testing.probe import Probe
 from tests.client.engines import (
     assert_cancelled,
@@ -61,6 +67,123 @@ async def test_an_engine_that_does_not_serve_the_queue_leaves_its_tasks_alone(
         assert await recorded(engine, run, e.InvokeStarted) == []
 
 
+async def test_a_long_backlog_of_a_queue_does_not_starve_another_queue(engine_url: str) -> None:
+    order: list[str] = []
+
+    @task(queue="long")
+    async def bulk() -> None:
+        order.append("bulk")
+
+    @task(queue="short")
+    async def urgent() -> None:
+        order.append("urgent")
+
+    @workflow
+    async def mixing() -> None:
+        await perdure.gather(*(bulk() for _ in range(30)), *(urgent() for _ in range(3)))
+
+    settings = replace(SELDOM, concurrency=1)
+    async with opened(engine_url, settings, ("long", "short")) as engine:
+        await (await engine.start(mixing())).result(60)
+    assert order.count("urgent") == 3
+    assert "urgent" not in order[8:]
+
+
+async def test_a_host_keeps_no_more_sync_tasks_than_it_has_threads(shared_url: str) -> None:
+    """It gives those that it can't start back unstarted, so that another host may have them."""
+    release = threading.Event()
+    running: list[int] = []
+
+    @task(queue="mail")
+    def blocks(number: int) -> int:
+        running.append(number)
+        assert release.wait(60)
+        return number
+
+    @workflow
+    async def many() -> list[int]:
+        return list(await perdure.gather(*(blocks(number) for number in range(12))))
+
+    async with opened(shared_url, Settings(threads=2), ("mail",)) as engine:
+        run = await engine.start(many())
+        await until(lambda: len(running) == 2)
+
+        async def are_claimed() -> bool:
+            sql = "SELECT count(*) FROM {}work WHERE host IS NOT NULL"
+            return await raw(store_of(engine), sql) == [(2,)]
+
+        await until_store(are_claimed)
+        release.set()
+        assert await run.result(60) == list(range(12))
+        assert await recorded(engine, run, e.Posted) == []  # no step was in doubt
+
+
+async def test_tasks_that_fail_in_each_way_do_not_stop_their_batch(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One raises, one is not registered, one has a damaged row, one loses its claim: the others of the batch end."""
+    begun: list[str] = []
+    release = asyncio.Event()
+    steps: dict[str, str] = {}
+    damaged = [b'"damaged"']
+
+    @task(queue="mail")
+    async def waits(name: str) -> str:
+        begun.append(name)
+        steps[name] = perdure.info().step
+        await release.wait()
+        return name
+
+    @task(queue="mail")
+    async def raises() -> str:
+        raise Unlucky
+
+    @task(queue="mail")
+    async def unknown() -> str:
+        return "known"
+
+    async def caught() -> str:
+        try:
+            return await raises()
+        except Unlucky:
+            return "caught"
+
+    @workflow
+    async def mixing() -> list[str]:
+        good = [waits(name) for name in ("a", "b", "lost", "damaged")]
+        return list(await perdure.gather(*good, unknown(), caught()))
+
+    def unpack(work: Work) -> tuple[WorkPayload, bytes]:
+        header, payload = unpack_work(work)
+        if any(name in payload for name in damaged):
+            raise CorruptJournal("its header can't be read", "restore it")
+        return header, payload
+
+    monkeypatch.setattr(queues, "unpack_work", unpack)
+    monkeypatch.setattr(queues, "UNKNOWN_DELAY_MS", 100)
+    monkeypatch.setattr(queues, "UNREADABLE_DELAY_MS", 100)
+    async with opened(shared_url) as owner:
+        run = await owner.start(mixing())
+        with monkeypatch.context() as patched:
+            patched.delitem(registry._known, ("task", "unknown"))
+            async with opened(shared_url, queues=("mail",)) as worker:
+                await until(lambda: sorted(begun) == ["a", "b", "lost"])
+                work = f"WHERE run_id = '{run.run_id}' AND step = '{steps['lost']}'"
+                # Another host has claimed it, and dies with it.
+                await raw(
+                    store_of(worker),
+                    f"UPDATE {{}}work SET token = 'other', claims = 2, host = 'h' {work}",
+                )
+                release.set()
+                await until_recorded(owner, run, e.InvokeCompleted, 3)
+                assert sorted(begun) == ["a", "b", "lost"]
+        damaged.clear()
+        await raw(store_of(owner), f"UPDATE {{}}work SET available_at_ms = 0 {work}")
+        async with opened(shared_url, queues=("mail",)):
+            assert await run.result(60) == ["a", "b", "lost", "damaged", "known", "caught"]
+    assert sorted(begun) == ["a", "b", "damaged", "lost", "lost"]
+
+
 async def test_another_engine_executes_what_it_serves(shared_url: str) -> None:
     async with opened(shared_url) as owner, opened(shared_url, queues=("mail",)):
         run = await owner.start(posting("b"))
@@ -71,6 +194,30 @@ async def test_another_engine_executes_what_it_serves(shared_url: str) -> None:
             if isinstance(event, e.InvokeScheduled | e.InvokeStarted | e.InvokeCompleted)
         ]
         assert kinds == ["InvokeScheduled", "InvokeStarted", "InvokeCompleted"]
+
+
+async def test_a_host_does_not_read_runs_of_others_to_send_their_results(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(shared_url) as owner, opened(shared_url, queues=("mail",)) as worker:
+        host, loads, sent = Probe(worker).host, list[str](), list[Any]()
+        monkeypatch.setattr(host.dispatcher.loader, "load", loads.append)
+        monkeypatch.setattr(host, "message_sent", _also(host.message_sent, sent))
+        run = await owner.start(posting("b"))
+        assert await run.result(60) == "posted b"
+        await until(lambda: len(sent) == 1)
+        assert [(each[0].run_id, each[1]) for each in sent] == [(run.run_id, Probe(owner).host_id)]
+        assert loads == []
+
+
+def _also(call: Callable[..., None], calls: list[Any]) -> Callable[..., None]:
+    """The call, which also adds its arguments to a list."""
+
+    def recorded_call(*arguments: Any) -> None:
+        calls.append(arguments)
+        call(*arguments)
+
+    return recorded_call
 
 
 async def test_a_queue_is_served_at_once_by_the_engine_that_fills_it(engine_url: str) -> None:

@@ -64,6 +64,8 @@ EVENTS_BY_TYPE: Final[dict[type[e.Event], st.SearchStrategy[e.Event]]] = {
         st.sampled_from(e.InvokeKind),
         st.none() | _retries,
         st.booleans(),
+        st.none() | st.sampled_from(e.InvokePlace),
+        st.none() | _texts,
         payload=_payloads,
     ),
     e.InvokeStarted: st.builds(e.InvokeStarted, _steps, _numbers),
@@ -205,6 +207,7 @@ def _actions(state: State) -> list[e.Event]:
     place = step(number)
     found: list[e.Event] = [
         *[e.InvokeScheduled(place, "charge", payload=b"{}")] * _LIKELY,
+        e.InvokeScheduled(place, "charge", place=e.InvokePlace.QUEUE, queue="gpu", payload=b"{}"),
         e.TimerScheduled(place, 10, 20),
         e.RandomGenerated(place, 7),
         e.TimeRecorded(place, 8),

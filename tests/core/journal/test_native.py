@@ -126,7 +126,11 @@ def candidates(state: State) -> list[e.Event]:
     taken = {*state.scheduled, *state.timers, *state.allocated, *state.completed, step(99)}
     for place in map(StepId, taken):
         found += [e.InvokeScheduled(place, "f", staged=staged) for staged in (True, False)]
-        found += [e.InvokeScheduled(place, "f", place=there) for there in e.InvokePlace]
+        found += [
+            e.InvokeScheduled(place, "f", place=there, queue=queue)
+            for there in (None, *e.InvokePlace)
+            for queue in (None, "gpu")
+        ]
         found += [e.InvokeStarted(place, attempt) for attempt in range(4)]
         found += [
             e.InvokeCompleted(place, attempt, guid=by, staged=staged)

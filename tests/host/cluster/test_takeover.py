@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import Settings, task, workflow
@@ -93,11 +94,11 @@ def host_on(store: Any, name: HostId, sources: VirtualSources) -> Host:
     return Host(store, name, codec, sources, Settings(), ["taken"])
 
 
-async def leave_behind(store: Store, sources: VirtualSources) -> None:
+async def leave_behind(store: Store, sources: VirtualSources, count: int = RUNS) -> None:
     """Leave the runs, the claimed task and the row of a dead host."""
     host = host_on(store, DEAD, sources)
     await store.register_host(NewHost(DEAD, LIMIT_MS, (), 0))
-    for number in range(RUNS):
+    for number in range(count):
         call = takes_a_while(number == 0)
         call.use()
         payload = host.dispatcher.codec.encode(call.arguments)
@@ -205,6 +206,83 @@ async def test_host_whose_takeover_a_peer_completed_meanwhile_is_left_alone() ->
         takeover.see(await store.host_snapshot(scope), LIMIT_MS // 2)  # from a later heartbeat
         assert await takeover.take(first) is False
         host.kill()
+
+
+@pytest.mark.parametrize("former", [DEAD, None], ids=["of a dead host", "unowned"])
+@pytest.mark.parametrize("are_together", [True, False], ids=["together", "one after the other"])
+async def test_orphans_are_spread_evenly_over_the_living_hosts(
+    former: HostId | None, are_together: bool
+) -> None:
+    """300 runs over 3 hosts: none gets more than 1.3 times its share, whichever of them is the first."""
+    async with memory_store() as store:
+        global released  # noqa: PLW0603 - tasks are of the module
+        released = asyncio.Event()
+        sources = VirtualSources()
+        await leave_behind(store, sources, 300)
+        if former is None:
+            await store.release_runs(DEAD)
+        hosts = [host_on(store, HostId(name), sources) for name in ("first", "second", "third")]
+        for host in hosts:
+            await store.register_host(NewHost(host.dispatcher.host_id, LIMIT_MS, (), 0))
+        takeovers = [Takeover(host.dispatcher, LIMIT_MS, host.runs_taken) for host in hosts]
+        orphans = []
+        for host, takeover in zip(hosts, takeovers, strict=True):
+            host.poller.kill()
+            orphans.append(await judged(host, takeover, store, former))
+        taking = [each.take_from(them) for each, them in zip(takeovers, orphans, strict=True)]
+        if are_together:
+            await asyncio.gather(*taking)
+        else:
+            for take in taking:
+                await take
+        counts = [await store.count_open(host.dispatcher.host_id) for host in hosts]
+        assert sum(counts) == 300
+        assert max(counts) <= 1.3 * 100, counts
+        for host in hosts:
+            host.kill()
+
+
+async def test_hosts_that_others_leave_unowned_runs_to_stop_sharing_them() -> None:
+    """The others may lack the programs: then a run that is started by a client must not wait for them each time."""
+    async with memory_store() as store:
+        global released  # noqa: PLW0603 - tasks are of the module
+        released = asyncio.Event()
+        sources = VirtualSources()
+        await leave_behind(store, sources, 4)
+        await store.release_runs(DEAD)
+        host = host_on(store, FIRST, sources)
+        for name in (FIRST, SECOND):
+            await store.register_host(NewHost(name, LIMIT_MS, (), 0))
+        takeover = Takeover(host.dispatcher, LIMIT_MS, host.runs_taken)
+        orphans = await judged(host, takeover, store, None)
+        left = []
+        for _ in range(sharing.FAIR_LOOKS + 1):
+            await takeover.take_from(orphans)
+            left.append(await store.count_open(None))
+        assert left == [*[2] * sharing.FAIR_LOOKS, 0]
+        await store.release_runs(FIRST)
+        await takeover.take_from(orphans)
+        assert await store.count_open(None) == 0
+        host.kill()
+
+
+async def judged(host: Host, takeover: Takeover, store: Store, former: HostId | None) -> Orphans:
+    """What a host sees when the dead host has been silent for long enough, or has released its runs."""
+    name = host.dispatcher.host_id
+    scope = HostScope(name, ("taken",), tuple(host.dispatcher.programs.names()), 0)
+    snapshot = await store.host_snapshot(scope)
+    if former is None:
+        await store.remove_host(DEAD)
+        snapshot = await store.host_snapshot(scope)
+        takeover.see(snapshot, 0)
+        return takeover.judge(snapshot)
+    # The others are alive: their beats go on.
+    for now_ms in (0, LIMIT_MS // 2, LIMIT_MS, LIMIT_MS + 1):
+        peers = [
+            peer if peer.host == former else peer._replace(beat=now_ms) for peer in snapshot.peers
+        ]
+        takeover.see(msgspec.structs.replace(snapshot, peers=tuple(peers)), now_ms)
+    return takeover.judge(snapshot)
 
 
 async def assert_all_completed(store: Store, successor: HostId) -> None:

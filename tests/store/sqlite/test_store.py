@@ -12,11 +12,13 @@ import pytest
 
 from perdure.core.errors import ForeignSqlite, StoreUnavailable
 from perdure.core.journal.state import Status
+from perdure.store.commit.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.sqlite.foreign import descriptors
 from perdure.store.sqlite.store import SqliteStore
 from tests.store.builders import (
     HOST,
+    NOW,
     OTHER_HOST,
     Driven,
     assert_books_balance,
@@ -75,6 +77,23 @@ async def test_a_run_with_invalid_utf8_in_its_row_is_taken_over_with_the_others(
         runs[1].run_id: "its version is b'f\\xff'"
     }
     await raw(file_store, f"UPDATE {{}}run SET version = '{version}' {where}")
+
+
+async def test_work_with_invalid_utf8_in_its_row_does_not_keep_the_others_from_being_claimed(
+    file_store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, bundle = await begun(file_store), Bundle()
+    for number in range(3):
+        bundle.put_work(run.fence, run.work(f"root.{number}"))
+    await file_store.commit(bundle)
+    where = "WHERE step = 'root.1'"
+    await raw(file_store, f"UPDATE {{}}work SET queue = 'gpu', guid = CAST(x'ff' AS TEXT) {where}")
+    claims = await file_store.claim_work(HOST, ["gpu"], "first", NOW, 1000, 10)
+    assert [claim.work.step for claim in claims] == ["root.0", "root.2"]
+    assert "is damaged" in caplog.text
+    # It is leased, so that it is not read at each claim.
+    assert await file_store.claim_work(HOST, ["gpu"], "second", NOW, 1000, 10) == []
+    await raw(file_store, f"DELETE FROM {{}}work {where}")
 
 
 async def test_two_processes_write_one_file_at_once(path: Path, file_store: SqliteStore) -> None:

@@ -235,6 +235,7 @@ def native_names(*, instructions: bool = True) -> dict[str, object]:
         "Entry": Entry,
         "Appended": Appended,
         "function_kind": e.InvokeKind.FUNCTION,
+        "on_queue": e.InvokePlace.QUEUE,
         "append_reference": append_reference,
         "body_of": body_of,
         "absent": ABSENT,

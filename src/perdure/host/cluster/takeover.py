@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from perdure.core.hosts.sharing import BATCH, allowance, room_after
+from perdure.core.hosts.sharing import BATCH, FAIR_LOOKS, MOST_COUNTED, allowance, room_after
 from perdure.core.hosts.watch import HostWatch
 from perdure.core.ids import HostId
 from perdure.core.messages import at_once
@@ -23,6 +23,9 @@ from perdure.store.rows.records import Run
 
 log = logging.getLogger("perdure.host")
 
+UNSHARED_LOOKS = 60
+"""At how many polls a host takes unowned runs without sharing, after the other hosts left such runs to it."""
+
 Take = Callable[[int], Awaitable[Sequence[Run]]]
 """Takes over up to that many runs of one former owner."""
 
@@ -32,8 +35,8 @@ class Orphans(NamedTuple):
 
     silent_s: dict[HostId, float]
     """The dead hosts, and how long each has been silent."""
-    alive: int
-    """The number of living hosts, including this one."""
+    others: tuple[HostId, ...]
+    """The living hosts besides this one."""
     has_unowned: bool
 
     @property
@@ -52,8 +55,11 @@ class Takeover:
         self._context = dispatcher.context
         self._on_batch = on_batch
         self._watch = HostWatch(stale_after_ms)
-        self._times_seen: Counter[HostId | None] = Counter()
-        """How many takeovers in a row have found each owner: after some, a host may take more than its share."""
+        self._times_left: Counter[HostId | None] = Counter()
+        """At how many polls in a row this host left runs of each owner to the others: after some, it takes them."""
+        self._unshared = 0
+        """At how many polls more this host does not share unowned runs: the others don't take them. They may lack the
+        programs, or slots."""
         self._taken_singly: Counter[HostId] = Counter()
         """Runs of dead hosts that were taken over for a caller; the next log line about that host counts them."""
         self.is_stopping = False
@@ -80,24 +86,25 @@ class Takeover:
         registered = {peer.host for peer in snapshot.peers} & others
         gone = {each for each in others if is_dead(each) or watch.is_gone(each)}
         silent_s = {each: watch.silent_ms(each) / 1000 for each in gone}
-        return Orphans(silent_s, 1 + len(registered - gone), snapshot.has_unowned)
+        return Orphans(silent_s, tuple(sorted(registered - gone)), snapshot.has_unowned)
 
     async def take_from(self, orphans: Orphans) -> bool:
         """Take over this host's share of each owner's runs. Returns whether it took runs, or put work back."""
-        context, alive = self._context, orphans.alive
-        self._times_seen = Counter({owner: self._times_seen[owner] + 1 for owner in orphans.owners})
+        context, others = self._context, orphans.others
+        self._times_left = Counter({owner: self._times_left[owner] for owner in orphans.owners})
+        self._unshared = max(0, self._unshared - 1)
         took = False
         for dead in sorted(orphans.silent_s):
             if self.is_stopping:
                 return took
-            took |= await self._take_from_dead(dead, alive, orphans.silent_s[dead])
+            took |= await self._take_from_dead(dead, others, orphans.silent_s[dead])
         if orphans.has_unowned:
             claim = partial(
                 context.store.claim_runs,
                 context.host_id,
                 programs=self._dispatcher.programs.names(),
             )
-            took |= await self._take_share(None, alive, claim) > 0
+            took |= await self._take_share(None, others, claim) > 0
         return took
 
     async def take_back(self, former: HostId) -> None:
@@ -108,10 +115,13 @@ class Takeover:
         await store.return_work(former, at_once(context.sources.now_ms()))
         await store.remove_host(former)
 
-    async def _take_from_dead(self, dead: HostId, alive: int, silent_s: float) -> bool:
+    async def _take_from_dead(
+        self, dead: HostId, others: Sequence[HostId], silent_s: float
+    ) -> bool:
         """Take over from a dead host: a share of its runs, then its work. Removes its row once it owns no open run."""
         context, store = self._context, self._context.store
-        took = await self._take_share(dead, alive, partial(store.take_over, dead, context.host_id))
+        take = partial(store.take_over, dead, context.host_id)
+        took = await self._take_share(dead, others, take)
         took += self._taken_singly.pop(dead, 0)
         returned = await store.return_work(dead, at_once(context.sources.now_ms()))
         if took or returned:
@@ -135,19 +145,41 @@ class Takeover:
         if former is not None:
             self._taken_singly[former] += 1
 
-    async def _take_share(self, owner: HostId | None, alive: int, take: Take) -> int:
+    async def _take_share(self, owner: HostId | None, others: Sequence[HostId], take: Take) -> int:
         """Take over this host's share of an owner's runs in batches, as far as it has slots. Returns how many."""
-        context, taken = self._context, 0
-        left = await context.store.count_open(owner)
-        room = free = self._dispatcher.executor.free_slots()
-        while count := allowance(left, alive, taken, room, looks=self._times_seen[owner]):
-            runs = [] if self.is_stopping else await take(count)
+        slots, taken = self._dispatcher.executor.free_slots, 0
+        room = free = slots()
+        looks = self._times_left[owner] + 1
+        has_waited = looks > FAIR_LOOKS
+        if owner is None and self._unshared:
+            looks = FAIR_LOOKS + 1
+        while not self.is_stopping:
+            left, count = await self._next_batch(owner, others, room, looks)
+            runs = await take(count) if count else []
             if not runs:
+                self._times_left[owner] = looks if left and not count else 0
                 break
             note_taken(runs, owner)
             await self._dispatcher.resume(runs)
             self._on_batch()
-            taken, left = taken + len(runs), left - len(runs)
-            before, free = free, self._dispatcher.executor.free_slots()
+            taken += len(runs)
+            before, free = free, slots()
             room = room_after(count, before, free)
+        if taken and owner is None and has_waited and others:
+            self._unshared = UNSHARED_LOOKS
         return taken
+
+    async def _next_batch(
+        self, owner: HostId | None, others: Sequence[HostId], room: int, looks: int
+    ) -> tuple[int, int]:
+        """How many of an owner's runs are left, and how many of them this host takes next."""
+        context, store = self._context, self._context.store
+        if not others:
+            left = await store.count_open(owner)
+            return left, allowance(left, 0, (), room, looks=looks)
+        # First what the hosts have, then what is left: what a host takes in between is missing in both, and a batch is
+        # rather too small.
+        owned = await store.count_open_of([context.host_id, *others], MOST_COUNTED)
+        left = await store.count_open(owner)
+        shares = [owned[each] for each in others]
+        return left, allowance(left, owned[context.host_id], shares, room, looks=looks)

@@ -89,9 +89,6 @@ class Dispatcher:
             executor, cache, self.staging, rounds, self.advance, context.spawn
         )
         self._on_regained = on_regained
-        self._undecided = 0
-        """Commits under way that attempts and messages led to."""
-        self._all_decided = asyncio.Event()
         self.transitions = LongTransitions(
             cache, partial(self.advance, act=nothing), context.stopping
         )
@@ -246,12 +243,12 @@ class Dispatcher:
             return
         # Before it is submitted: a store may decide at once.
         batch.run.pin()
-        self._undecided += 1
+        self.context.undecided.begin()
         try:
             self.store.submit(batch.bundle, partial(self._decided, batch, on_decided))
         except BaseException:
             batch.run.unpin()
-            self._undecided -= 1
+            self.context.undecided.end()
             self.undo(batch)
             raise
 
@@ -259,9 +256,7 @@ class Dispatcher:
         if self.context.is_killed:
             return
         batch.run.unpin()
-        self._undecided -= 1
-        if not self._undecided:
-            self._all_decided.set()
+        self.context.undecided.end()
         try:
             if failure is None:
                 self.settle(batch)
@@ -447,7 +442,7 @@ class Dispatcher:
     @property
     def is_quiet(self) -> bool:
         """Whether the host has no background task, no attempt and no commit under way."""
-        return not (self.tasks or self._undecided or self._rounds)
+        return not (self.tasks or self.context.undecided or self._rounds)
 
     async def quiesce(self) -> None:
         """Wait until the host is quiet. A commit that ends may still start an attempt."""
@@ -457,8 +452,7 @@ class Dispatcher:
             elif self._rounds:
                 await asyncio.sleep(0)
             else:
-                self._all_decided.clear()
-                await self._all_decided.wait()
+                await self.context.undecided.wait()
 
     def kill(self) -> None:
         """Stop at once, as a crash would: no commit, no release of runs."""

@@ -105,10 +105,10 @@ class Executor:
         free = self._free if is_async else min(self._free, self._free_threads)
         return free if self._is_open else 0
 
-    def free_slots(self) -> int:
-        """How many attempts of either kind could start now."""
+    def free_slots(self, *, is_async: bool = False) -> int:
+        """How many attempts could start now: of either kind, or async ones only."""
         may_begin = self._is_open and self._gate.is_open
-        free = self.free(is_async=False) if may_begin else 0
+        free = self.free(is_async) if may_begin else 0
         self._is_wanted = self._is_wanted or free <= 0
         return free
 
@@ -128,7 +128,10 @@ class Executor:
         if not task.is_async:
             self._free_threads += 1
         if self._is_wanted:
-            self._is_wanted = self._owner.slot_freed()
+            self._is_wanted = False
+            # Who asks for a slot of another kind meanwhile, and is refused, sets it as well.
+            if self._owner.slot_freed():
+                self._is_wanted = True
 
     def executes(self, run_id: RunId) -> bool:
         """Whether an attempt of that run is here, of an own run or claimed from a queue."""

@@ -8,8 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from perdure.authoring.failures import encode_failure
@@ -28,7 +29,7 @@ from perdure.core.replay.doubt import (
 )
 from perdure.core.replay.suspicion import first_of_queue, is_suspect
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
-from perdure.engine.runs.work_payload import after_stop, unpack_work
+from perdure.engine.runs.work_payload import WorkPayload, after_stop, unpack_work
 from perdure.host.backoff import Backoff
 from perdure.host.context import HostContext
 from perdure.host.tasks.attempt import Attempt
@@ -73,17 +74,23 @@ class QueueWorker:
         """Held while claims are made or regained: `_claims` reflects one request before the next is made."""
         self.next_due_ms: int | None = None
         """When the next work is due, as far as known; `None` if there is none, or no slot for it."""
-        self._is_full = False
-        """Whether the store may hold more work than there were slots."""
+        self._full: set[bool] = set()
+        """For which kinds of slots, `is_async`, the store may hold more work than there were slots."""
+        self._order = list(queues)
+        """The queues in the order in which the next claim serves them: they take turns in being the first."""
+        self._threaded: set[str] = set()
+        """The queues of which the last claim held sync tasks."""
 
     def slot_freed(self) -> bool:
         """A slot is free. Returns whether work may be waiting for it."""
-        was_full, self._is_full = self._is_full, False
-        return was_full
+        if not any(self._executor.free_slots(is_async=kind) for kind in self._full):
+            return False
+        self._full.clear()
+        return True
 
     def note_next_due(self, next_work_ms: int | None, now_ms: int) -> bool:
         """Note when the next work is due, as read from the store. Returns whether to poll now."""
-        if not self.queues or not self._is_open or not self._executor.free_slots():
+        if not self.queues or not self._is_open or not self._executor.free_slots(is_async=True):
             return False
         self.next_due_ms = next_work_ms
         return next_work_ms is not None and next_work_ms <= now_ms
@@ -92,30 +99,59 @@ class QueueWorker:
         """Claim work that is due, as far as there are slots, and begin it."""
         if not self.queues or not self._is_open:
             return
-        context, store = self._context, self._context.store
-        self._is_full = False
-        while free := self._executor.free_slots():
-            now, began_ms = context.sources.now_ms(), context.sources.elapsed_ms()
-            claims, new = await self._claim(now, free)
-            for claim in await self._hold_back(await self._readable(new)):
-                if context.sources.elapsed_ms() - began_ms > self.lease_ms / 2:
-                    # This process or its store stalled: another host may have executed the work by now.
-                    await self._give_back(claim, 0)
-                else:
-                    await self._begin(claim)
-            if claims < free:
-                self.next_due_ms = await store.next_work(self.queues)
-                return
-        self.next_due_ms = None
-        self._is_full = True
+        self._full.clear()
+        left = [*await self._claim_all(is_async=True), *await self._claim_all(is_async=False)]
+        self.next_due_ms = await self._context.store.next_work(left) if left else None
 
-    async def _claim(self, now_ms: int, limit: int) -> tuple[int, list[Claim]]:
+    async def _claim_all(self, *, is_async: bool) -> list[str]:
+        """Claim the due work of the queues that need no threads, or of the others, as far as there are slots.
+
+        Returns the queues that may hold no more of it: none if the slots were too few.
+        """
+        while queues := [each for each in self._order if (each not in self._threaded) is is_async]:
+            free = self._executor.free_slots(is_async=is_async)
+            if not free:
+                self._full.add(is_async)
+                return []
+            if await self._claim_and_begin(queues, free) < free:
+                return [each for each in queues if (each not in self._threaded) is is_async]
+        return []
+
+    async def _claim_and_begin(self, queues: Sequence[str], limit: int) -> int:
+        """Returns how many tasks were claimed."""
+        context = self._context
+        now, began_ms = context.sources.now_ms(), context.sources.elapsed_ms()
+        count, new = await self._claim(queues, now, limit)
+        self._order.append(self._order.pop(0))
+        returned: list[_Return] = []
+        admitted = await self._hold_back(self._readable(new, returned))
+        # If this process or its store stalled, another host may have executed the work by now.
+        is_late = context.sources.elapsed_ms() - began_ms > self.lease_ms / 2
+        for read in admitted:
+            if is_late:
+                returned.append(_Return(read.claim, 0))
+            else:
+                self._begin(read, returned)
+        self._note_threads(admitted)
+        for delay_ms in {each.delay_ms for each in returned}:
+            claims = [each.claim for each in returned if each.delay_ms == delay_ms]
+            await self._give_back(claims, delay_ms)
+        return count
+
+    def _note_threads(self, claimed: Sequence["_ReadClaim"]) -> None:
+        """Note which queues hold sync tasks: of these this host claims no more than it has free threads."""
+        self._threaded -= {read.claim.work.queue for read in claimed}
+        self._threaded |= {read.claim.work.queue for read in claimed if read.needs_thread}
+
+    async def _claim(
+        self, queues: Sequence[str], now_ms: int, limit: int
+    ) -> tuple[int, list[Claim]]:
         """Returns how many tasks were claimed, and those that do not already run here."""
         context = self._context
         token = context.sources.entropy(16).hex()
         async with self._changing:
             claims = await context.store.claim_work(
-                context.host_id, self.queues, token, now_ms, self.lease_ms, limit
+                context.host_id, queues, token, now_ms, self.lease_ms, limit
             )
             return len(claims), [claim for claim in claims if not self._is_renewed(claim)]
 
@@ -130,12 +166,13 @@ class QueueWorker:
             self._on_regained(attempt)
         return True
 
-    async def _readable(self, claims: Sequence[Claim]) -> list[Claim]:
-        """Give back work whose row is damaged, with a delay: it must not keep the host from other work."""
-        readable: list[Claim] = []
+    def _readable(self, claims: Sequence[Claim], returned: list["_Return"]) -> list["_ReadClaim"]:
+        """The claims with their payloads. Work whose row is damaged goes back, with a delay: it must not keep the host
+        from other work."""
+        readable: list[_ReadClaim] = []
         for claim in claims:
             try:
-                unpack_work(claim.work)
+                header, payload = unpack_work(claim.work)
             except CorruptJournal as error:
                 work = claim.work
                 if work.guid not in self._unreadable:
@@ -144,40 +181,40 @@ class QueueWorker:
                         "%s; the next host that loads run %s, such as a restarted one, writes its row again",
                         *(error.what, work.run_id),
                     )
-                await self._give_back(claim, UNREADABLE_DELAY_MS)
+                returned.append(_Return(claim, UNREADABLE_DELAY_MS))
             else:
-                readable.append(claim)
+                readable.append(_ReadClaim(claim, header, payload, find("task", header.task)))
         return readable
 
-    async def _hold_back(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+    async def _hold_back(self, claims: list["_ReadClaim"]) -> list["_ReadClaim"]:
         """Give back all suspects but the one that quarantine admits. Must come before any attempt begins here."""
         quarantine = self._quarantine
-        suspects = [claim for claim in claims if claim.doubts and is_suspect(_deaths(claim))]
+        suspects = [read for read in claims if read.claim.doubts and is_suspect(read.deaths)]
         if not suspects or not quarantine.length_s:
             return claims
         if quarantine.is_idle:
-            suspects.pop(first_of_queue([_deaths(claim) for claim in suspects]))
+            suspects.pop(first_of_queue([read.deaths for read in suspects]))
         if suspects:
             # Not due before the pause is over: if the admitted suspect kills this process while the others are claimed
             # here, they count this death, too.
             due_ms = self._context.sources.now_ms() + round(quarantine.length_s * 1000)
-            await self._context.store.return_claims(suspects, due_ms)
-        return [claim for claim in claims if claim not in suspects]
+            await self._context.store.return_claims([read.claim for read in suspects], due_ms)
+        return [read for read in claims if read not in suspects]
 
     def serves(self, work: Work) -> bool:
         return self._is_open and work.queue in self.queues
 
-    async def _begin(self, claim: Claim) -> None:
+    def _begin(self, read: "_ReadClaim", returned: list["_Return"]) -> None:
+        """Begin an attempt; `returned` gets the claim if this host can't."""
+        claim, header, payload, task = read
         work = claim.work
-        header, payload = unpack_work(work)
-        task: Task[..., Any] | None = find("task", header.task)
         if task is None:
             log.warning(
                 "queue %r has work for task %r, which is not registered here",
                 work.queue,
                 header.task,
             )
-            await self._give_back(claim, UNKNOWN_DELAY_MS)
+            returned.append(_Return(claim, UNKNOWN_DELAY_MS))
             return
         if header.timeout_ms is not None:
             task = task.limited(header.timeout_ms)
@@ -189,10 +226,10 @@ class QueueWorker:
             )
             doubt = Doubt(total, resolution, header.stops)
             if doubt.resolution is Resolution.FAIL:
-                await self._give_up(claim, task, doubt)
+                self._give_up(claim, task, doubt)
                 return
         if not self._executor.reserve(task):
-            await self._give_back(claim, 0)
+            returned.append(_Return(claim, 0))
             return
         self._claims[work.run_id, work.step] = claim
         info, report = header.info(work), partial(self._ended, work, doubt)
@@ -204,12 +241,12 @@ class QueueWorker:
         if claim.doubts and is_suspect(total - header.stops):
             self._quarantine.watch(attempt)
 
-    async def _give_back(self, claim: Claim, delay_ms: int) -> None:
+    async def _give_back(self, claims: Sequence[Claim], delay_ms: int) -> None:
         context = self._context
         now = context.sources.now_ms()
-        await context.store.return_claims([claim], now + delay_ms if delay_ms else at_once(now))
+        await context.store.return_claims(claims, now + delay_ms if delay_ms else at_once(now))
 
-    async def _give_up(self, claim: Claim, task: Task[..., Any], doubt: Doubt) -> None:
+    def _give_up(self, claim: Claim, task: Task[..., Any], doubt: Doubt) -> None:
         """Fail work that is in doubt and must not be executed again."""
         work = claim.work
         self._claims[work.run_id, work.step] = claim
@@ -220,63 +257,93 @@ class QueueWorker:
         else:
             error = step_in_doubt(work.step, task.name, task.on_doubt, deaths)
         outcome = AttemptOutcome(False, encode_failure(self._context.codec, error))
-        await self._report(work, outcome, outcome.kind_by(claim.claims, doubt))
+        self._report(self._report_of(work, outcome, outcome.kind_by(claim.claims, doubt)))
 
     def _held(self, work: Work) -> Claim | None:
         """The claim under which the work runs here, if it does."""
         claim = self._claims.get((work.run_id, work.step))
         return claim if claim is not None and claim.work.guid == work.guid else None
 
-    async def _ended(
+    def _ended(
         self, work: Work, doubt: Doubt | None, attempt: Attempt, outcome: AttemptOutcome
     ) -> None:
-        try:
-            await self._report(work, outcome, outcome.kind_by(attempt.claim, doubt), attempt)
-        finally:
-            self._executor.forget(attempt)
+        kind = outcome.kind_by(attempt.claim, doubt)
+        self._report(self._report_of(work, outcome, kind, attempt))
 
-    async def _report(
+    def _report_of(
         self, work: Work, outcome: AttemptOutcome, kind: str, attempt: Attempt | None = None
-    ) -> None:
-        """Commits: the work leaves its queue and its outcome is sent to the run, fenced by the token of the claim."""
+    ) -> "_Report":
         now = self._context.sources.now_ms()
         message = Message(work.run_id, work.guid, kind, AT_ONCE, now, work.step, outcome.payload)
-        backoff = Backoff(self._context.outage)
-        while (claim := self._held(work)) is not None:
-            bundle = Bundle()
-            for value in () if attempt is None else attempt.unconfirmed(claim.claims):
-                tenure = TaskHolder(self._context.host_id, work.step)
-                bundle.publish(work.run_id, *value, tenure, again=True)
-            bundle.finish_work(work.run_id, work.step, claim.token)
-            bundle.enqueue(message)
-            try:
-                if await self._finish(bundle):
-                    self._context.listener.message_sent(message)
-                elif await self._regain([claim]) or self._held(work) is not claim:
-                    continue
-                else:
+        return _Report(work, message, attempt)
+
+    def _report(self, report: "_Report") -> None:
+        """Commits: the work leaves its queue and its outcome is sent to the run, fenced by the token of the claim.
+
+        Does not wait: outcomes of one iteration of the event loop share a commit. If the work is no longer claimed
+        here, its outcome is dropped.
+        """
+        work, attempt = report.work, report.attempt
+        claim = self._held(work)
+        if claim is None:
+            self._settle(report)
+            return
+        bundle = Bundle()
+        for value in () if attempt is None else attempt.unconfirmed(claim.claims):
+            tenure = TaskHolder(self._context.host_id, work.step)
+            bundle.publish(work.run_id, *value, tenure, again=True)
+        bundle.finish_work(work.run_id, work.step, claim.token)
+        bundle.enqueue(report.message)
+        undecided = self._context.undecided
+        undecided.begin()
+        try:
+            self._context.store.submit(bundle, partial(self._decided, report, claim))
+        except BaseException:
+            undecided.end()
+            self._settle(report)
+            raise
+
+    def _decided(self, report: "_Report", claim: Claim, failure: BaseException | None) -> None:
+        context = self._context
+        context.undecided.end()
+        if context.is_killed:
+            return
+        if failure is not None:
+            context.spawn(self._report_again(report, claim, failure))
+            return
+        if self._held(report.work) is claim:
+            del self._claims[report.work.run_id, report.work.step]
+        self._settle(report)
+        context.listener.message_sent(report.message, claim.owner)
+
+    def _settle(self, report: "_Report") -> None:
+        if report.attempt is not None:
+            self._executor.forget(report.attempt)
+
+    async def _report_again(
+        self, report: "_Report", claim: Claim, failure: BaseException | None
+    ) -> None:
+        """The commit of an outcome failed: report it again if the work is still claimed here, or is again."""
+        backoff = report.backoff = report.backoff or Backoff(self._context.outage)
+        work = report.work
+        try:
+            if isinstance(failure, StaleToken):
+                failure = None
+                if not await self._regain([claim]) and self._held(work) is claim:
+                    del self._claims[work.run_id, work.step]
                     log.info(
                         "step %s of run %s is no longer claimed by this host; the outcome of its attempt is dropped",
                         *(work.step, work.run_id),
                     )
-            except (StoreError, CommitRejected) as error:
-                if not self._is_open:
-                    raise
-                backoff.blame(error, f"the outcome of {work.run_id}/{work.step}")
-                await backoff.wait()
-                continue
-            backoff.renew()
-            if self._held(work) is claim:
-                del self._claims[work.run_id, work.step]
-            return
-
-    async def _finish(self, bundle: Bundle) -> bool:
-        """Commit an outcome. False if the claim's token is no longer that of the work."""
-        try:
-            await self._context.store.commit(bundle)
-        except StaleToken:
-            return False
-        return True
+        except (StoreError, CommitRejected) as error:
+            failure = error
+        if failure is not None:
+            if not self._is_open or not isinstance(failure, StoreError | CommitRejected):
+                self._settle(report)
+                raise failure
+            backoff.blame(failure, f"the outcome of {work.run_id}/{work.step}")
+            await backoff.wait()
+        self._report(report)
 
     def held(self) -> tuple[Claim, ...]:
         """The claims under which tasks run here. Safe in any thread: a dict's values are copied in one step."""
@@ -369,7 +436,35 @@ class QueueWorker:
         self.pause()
 
 
-def _deaths(claim: Claim) -> int:
-    """How many hosts died while they had the work."""
-    header, _ = unpack_work(claim.work)
-    return header.doubts + claim.doubts - header.stops
+class _ReadClaim(NamedTuple):
+    """A claim, what its payload says, and its task; `None` if that is not registered here."""
+
+    claim: Claim
+    header: WorkPayload
+    payload: bytes
+    task: Task[..., Any] | None
+
+    @property
+    def deaths(self) -> int:
+        """How many hosts died while they had the work."""
+        return self.header.doubts + self.claim.doubts - self.header.stops
+
+    @property
+    def needs_thread(self) -> bool:
+        return self.task is not None and not self.task.is_async
+
+
+class _Return(NamedTuple):
+    """A claim to give back, and how long its work stays unclaimed."""
+
+    claim: Claim
+    delay_ms: int
+
+
+class _Report(msgspec.Struct):
+    """The outcome of a claimed task, as a message to its run; with its attempt, if one was executed."""
+
+    work: Work
+    message: Message
+    attempt: Attempt | None
+    backoff: Backoff | None = None

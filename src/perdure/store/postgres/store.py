@@ -185,6 +185,10 @@ class PostgresStore(PostgresGraphs):
         ((count,),) = await self._fetch(*named)
         return cast("int", count)
 
+    async def count_open_of(self, owners: Sequence[HostId], most: int) -> dict[HostId, int]:
+        rows = await self._fetch("count_open_of", list(owners), most)
+        return {HostId(owner): count for owner, count in rows}
+
     async def register_host(self, host: NewHost) -> None:
         require_storable_values(host.queues)
         queues = msgspec.json.encode(host.queues).decode()

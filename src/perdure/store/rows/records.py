@@ -144,6 +144,8 @@ class Claim(msgspec.Struct, frozen=True):
     work: Work
     token: str
     claims: int
+    owner: HostId | None = None
+    """The owner of the task's run when the task was claimed: whom the outcome concerns."""
 
     @property
     def doubts(self) -> int:

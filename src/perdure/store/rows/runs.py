@@ -208,9 +208,13 @@ def message_from(row: Iterable[Any]) -> Message:
 
 
 def claim_from(row: Iterable[Any]) -> Claim:
-    run_id, step, guid, queue, available_at_ms, priority, payload, token, claims = row
+    run_id, step, guid, queue, available_at_ms, priority, payload, token, claims, owner = row
     work = Work(RunId(run_id), StepId(step), Guid(guid), queue, available_at_ms, priority, payload)
-    return Claim(work, token, claims)
+    if isinstance(
+        owner, bytes
+    ):  # its text may be damaged: whom to hint is no reason to leave the work
+        owner = owner.decode(errors="replace")
+    return Claim(work, token, claims, owner)
 
 
 def claims_in(claims: Sequence[Claim], rows: Iterable[Sequence[Any]]) -> list[Claim]:

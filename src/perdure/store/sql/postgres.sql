@@ -351,19 +351,31 @@ JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, guid, kind)
 -- name: claim_work
 -- Commits: a token and a lease on tasks that are due and under no lease.
 -- A host that claims its own task again does not count: it knows whether it has begun it.
+-- The queues take turns, so that each gets an equal share as far as it has work. Through the index in its order, so that
+-- a claim costs by what it takes and not by what waits.
 -- Locks: the tasks; those that another host is claiming now are skipped, not waited for.
 WITH due AS (
-    SELECT run_id, step FROM perdure.work
-    WHERE queue = ANY ($1::text[]) AND available_at_ms <= $2
-    ORDER BY priority DESC, available_at_ms, run_id, step
+    SELECT candidate.run_id, candidate.step
+    FROM unnest($1::text[]) WITH ORDINALITY AS served (queue, place)
+    CROSS JOIN LATERAL (
+        SELECT locked.*, row_number() OVER (ORDER BY priority DESC, available_at_ms) AS turn
+        FROM (
+            SELECT run_id, step, priority, available_at_ms FROM perdure.work
+            WHERE queue = served.queue AND available_at_ms <= $2
+            ORDER BY priority DESC, available_at_ms
+            LIMIT $3
+            FOR UPDATE SKIP LOCKED
+        ) AS locked
+    ) AS candidate
+    ORDER BY turn, place
     LIMIT $3
-    FOR UPDATE SKIP LOCKED
 )
 UPDATE perdure.work AS work
 SET token = $4, host = $5, available_at_ms = $6,
     claims = claims + (work.host IS DISTINCT FROM $5)::integer
-FROM due WHERE work.run_id = due.run_id AND work.step = due.step
-RETURNING work.run_id, work.step, guid, queue, available_at_ms, priority, payload, token, claims
+FROM due LEFT JOIN perdure.run AS run ON run.id = due.run_id
+WHERE work.run_id = due.run_id AND work.step = due.step
+RETURNING work.run_id, work.step, guid, queue, available_at_ms, priority, payload, token, claims, run.owner
 
 -- name: renew_work
 -- Commits: a longer lease, for those tasks that still have the token.
@@ -756,6 +768,12 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 -- name: remove_host
 -- Commits: the host has no row; runs that it still owns and tasks that it still claims are a dead host's.
 DELETE FROM perdure.host WHERE id = $1
+
+-- name: count_open_of
+-- How many open runs each of these hosts has, up to a number.
+SELECT host, (SELECT count(*) FROM (
+    SELECT 1 FROM perdure.run AS run WHERE run.closed_at_ms IS NULL AND run.owner = host LIMIT $2
+) AS counted) FROM unnest($1::text[]) AS host
 
 -- name: count_open
 SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner = $1

@@ -63,6 +63,7 @@ from perdure.store.sqlite.reading import load, load_all, next_books
 from perdure.store.sqlite.run_rows import select_run, take_runs
 from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.sqlite.transaction import SqliteTransaction
+from perdure.store.sqlite.work import claim_work
 from perdure.store.sqlite.write_lock import ConnectionWorker, WriteLock
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
@@ -165,6 +166,11 @@ class SqliteStore(SqliteGraphs):
         ((count,),) = await self._select("count_open", owner=owner)
         return cast("int", count)
 
+    async def count_open_of(self, owners: Sequence[HostId], most: int) -> dict[HostId, int]:
+        require_storable_values(owners)
+        rows = await self._select("count_open_of", owners=_json(owners), most=most)
+        return {HostId(owner): count for owner, count in rows}
+
     async def register_host(self, host: NewHost) -> None:
         require_storable_values(host.queues)
         await self._count(
@@ -206,15 +212,15 @@ class SqliteStore(SqliteGraphs):
         lease_ms: int,
         limit: int,
     ) -> list[Claim]:
-        require_storable_values(queues)
-        rows = await self._change(
-            "claim_work",
-            host=host,
-            queues=_json(queues),
-            token=token,
-            now_ms=now_ms,
-            lease_until_ms=now_ms + lease_ms,
-            limit=limit,
+        values = {
+            "host": host,
+            "token": token,
+            "now_ms": now_ms,
+            "lease_until_ms": now_ms + lease_ms,
+        }
+        require_storable_values([*queues, *values.values()])
+        rows = await self._change_by(
+            lambda c: in_transaction(c, lambda: claim_work(c, queues, limit, values))
         )
         claims = map(claim_from, rows)
         return sorted(claims, key=lambda c: (-c.work.priority, c.work.run_id, c.work.step))

@@ -33,7 +33,7 @@ typedef struct {
 
 typedef struct {
     PyTypeObject *type;
-    Py_ssize_t promise_id, function_name, kind, retry_policy, staged, place;
+    Py_ssize_t promise_id, function_name, kind, retry_policy, staged, place, queue;
 } ScheduledSlots;
 
 typedef struct {
@@ -81,7 +81,7 @@ static struct {
     PostingSlots posting;
     PyTypeObject *resumed, *carrier, *entry, *appended;
     Py_ssize_t payload;
-    PyObject *function_kind, *single, *any, *all;
+    PyObject *function_kind, *on_queue, *single, *any, *all;
     PyObject *pending, *approved, *running, *blocked, *cancelling, *over;
     PyObject *reference_append, *body_of, *absent, *remedy;
     PyObject *step_prefix, *message_prefix, *take_back, *admit;
@@ -182,7 +182,7 @@ adopt_types(PyObject *names)
         {&K.scheduled.promise_id, "promise_id"}, {&K.scheduled.function_name, "function_name"},
         {&K.scheduled.kind, "kind"},             {&K.scheduled.retry_policy, "retry_policy"},
         {&K.scheduled.staged, "staged"},         {&K.scheduled.place, "place"},
-        {NULL, NULL},
+        {&K.scheduled.queue, "queue"},           {NULL, NULL},
     };
     const Wanted started[] = {
         {&K.started.promise_id, "promise_id"}, {&K.started.attempt, "attempt"}, {NULL, NULL},
@@ -232,6 +232,7 @@ adopt_values(PyObject *names)
         const char *name;
     } objects[] = {
         {&K.function_kind, "function_kind"},
+        {&K.on_queue, "on_queue"},
         {&K.single, "single"},
         {&K.any, "any"},
         {&K.all, "all"},

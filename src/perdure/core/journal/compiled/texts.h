@@ -128,8 +128,9 @@ static int
 write_scheduled(Text *text, PyObject *event)
 {
     PyObject *staged = SLOT(event, K.scheduled.staged);
+    PyObject *place = SLOT(event, K.scheduled.place), *queue = SLOT(event, K.scheduled.queue);
     if (SLOT(event, K.scheduled.kind) != K.function_kind || SLOT(event, K.scheduled.retry_policy) != Py_None
-        || SLOT(event, K.scheduled.place) != Py_None || !PyBool_Check(staged)) {
+        || !PyBool_Check(staged) || (place == Py_None ? queue != Py_None : place != K.on_queue)) {
         return UNKNOWN;
     }
     TRY(WRITE(text, "{\"type\":\"InvokeScheduled\""));
@@ -138,6 +139,10 @@ write_scheduled(Text *text, PyObject *event)
     if (staged == Py_True) {
         TRY(WRITE(text, ",\"staged\":true"));
     }
+    if (place == K.on_queue) {
+        TRY(WRITE(text, ",\"place\":\"queue\""));
+    }
+    OPTIONAL_FIELD(text, "queue", queue);
     return WRITE(text, "}");
 }
 
