@@ -18,6 +18,8 @@ import msgspec
 import perdure
 from perdure import Engine, Settings, task, workflow
 from perdure.core.errors import StoreError
+from perdure.store.postgres.store import PostgresStore
+from perdure.store.sqlite.store import SqliteStore
 
 STEPS = 10
 LINE = len("00000 00 00 0123456789abcdef 0000000 0000000000000000000 0\n")
@@ -37,6 +39,8 @@ class Order(msgspec.Struct, frozen=True):
     """Which of the hosts this is, from 0."""
     pace_s: float
     """How long a step takes."""
+    has_hints: bool = True
+    """Without hints hosts find each other's work by polling alone."""
     lease_s: float = 1.5
     stale_after_s: float = 1.5
 
@@ -83,6 +87,12 @@ async def insist(do: Callable[[], Awaitable[T]]) -> T:
             await asyncio.sleep(0.1)
 
 
+def lose_hints() -> None:
+    """From now on this process sends and receives no hints."""
+    for store in (SqliteStore, PostgresStore):
+        store.hint_channel = lambda *_: None  # type: ignore[method-assign]
+
+
 async def main() -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
@@ -114,5 +124,7 @@ def end_with_director() -> None:
 if __name__ == "__main__":
     order = msgspec.json.decode(sys.argv[1], type=Order)
     log = os.open(order.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    if not order.has_hints:
+        lose_hints()
     Thread(target=end_with_director, daemon=True).start()
     asyncio.run(main())

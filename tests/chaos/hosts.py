@@ -37,13 +37,21 @@ class Hosts:
     """A context manager. `url` is how this process reaches the store."""
 
     def __init__(
-        self, url: str, places: Sequence[Place], folder: Path, *, runs: int, pace_s: float
+        self,
+        url: str,
+        places: Sequence[Place],
+        folder: Path,
+        *,
+        runs: int,
+        pace_s: float,
+        has_hints: bool = True,
     ) -> None:
         self._url = url
         self._places = places
         self._folder = folder
         self._runs = runs
         self._pace_s = pace_s
+        self._has_hints = has_hints
         self._log = folder / "log"
         self._log.touch()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -71,7 +79,8 @@ class Hosts:
 
     def spawn(self, number: int) -> None:
         place, count = self._places[number], len(self._places)
-        order = Order(place.url, str(self._log), self._runs, count, number, self._pace_s)
+        load = self._runs, count, number, self._pace_s, self._has_hints
+        order = Order(place.url, str(self._log), *load)
         command = [sys.executable, "-m", "tests.chaos.host", msgspec.json.encode(order).decode()]
         with (self._folder / f"said-{number}").open("ab") as said:
             self._processes[number] = subprocess.Popen(

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -30,12 +30,14 @@ class Chaos(NamedTuple):
     runs: int
     pace_s: float
     faults: list[Fault]
+    has_hints: bool = True
 
 
 def survive(url: str, folder: Path, chaos: Chaos, server: PostgresServer | None = None) -> str:
     """Returns what happened, in figures."""
     places, runs, began = [Place(url)] * HOSTS, chaos.runs, time.monotonic()
-    with Hosts(url, places, folder, runs=runs, pace_s=chaos.pace_s) as hosts:
+    load: dict[str, Any] = {"runs": runs, "pace_s": chaos.pace_s, "has_hints": chaos.has_hints}
+    with Hosts(url, places, folder, **load) as hosts:
         hosts.wait_until(lambda: len({line.pid for line in hosts.lines()}) > 1)
         director = Director(hosts, server)
         director.disturb(chaos.faults)
@@ -61,6 +63,19 @@ def test_hosts_on_a_file_survive_chaos(tmp_path: Path, record_property: Property
     chaos = Chaos(runs=100, pace_s=0.4, faults=plan(1, 4.0, HOSTS, ON_FILES))
     figures = survive(f"sqlite:///{tmp_path}/chaos.db", tmp_path, chaos)
     record_property("explored", f"chaos on sqlite: {figures}")
+
+
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_hosts_without_hints_survive_chaos(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path, record_property: Property
+) -> None:
+    """They find each other's work by polling alone."""
+    url = f"sqlite:///{tmp_path}/chaos.db"
+    if store == "postgres":
+        server: PostgresServer = request.getfixturevalue("private_postgres")
+        url = server.url()
+    chaos = Chaos(60, 0.3, plan(2, 3.0, HOSTS, ON_FILES), has_hints=False)
+    record_property("explored", f"chaos on {store} without hints: {survive(url, tmp_path, chaos)}")
 
 
 @pytest.mark.postgres

@@ -1,8 +1,9 @@
 """Engines on one store wake each other. Their polls are so far apart that a test that needs one runs out of time."""
 
 import asyncio
+import inspect
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +13,7 @@ import perdure
 from perdure import Engine, Handle, RunCancelled, RunStatus, Settings, Signal, task, workflow
 from perdure.core.ids import HostId
 from perdure.store.postgres.hint_listener import PostgresHints
+from perdure.store.rows.hosts import HostSnapshot
 from perdure.store.sqlite.hint_sockets import SqliteHints
 from perdure.testing.probe import Probe
 from tests.client.engines import assert_sound, opened, store_of, until, until_store
@@ -45,6 +47,11 @@ async def talking(count: int) -> int:
         perdure.stream("words").append(number)
         await go.receive()
     return count
+
+
+@workflow(name="hints.sleeping")
+async def sleeping() -> None:
+    await perdure.sleep(HOUR_S)
 
 
 @asynccontextmanager
@@ -198,8 +205,13 @@ async def until_waiting(run: Handle[Any]) -> None:
     await until_store(ask)
 
 
-def counted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts the reads of runs that the engine makes from now on."""
+READS = ("run", "runs", "entries", "progress", "messages", "host_snapshot", "due_messages")
+
+
+def counted(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, names: Sequence[str] = READS
+) -> Counter[str]:
+    """Counts these calls of the engine to its store, from now on."""
     store, counts = store_of(engine), Counter[str]()
 
     def count(name: str) -> Callable[..., Any]:
@@ -211,7 +223,7 @@ def counted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return counting
 
-    for name in ("run", "runs", "entries", "progress", "messages", "host_snapshot", "due_messages"):
+    for name in names:
         monkeypatch.setattr(store, name, count(name))
     return counts
 
@@ -292,3 +304,33 @@ async def test_doubled_late_and_false_hints_change_nothing(
         await front.handle(run.run_id).signal(go, 2)
         assert await front.handle(run.run_id).result(LIMIT_S) == 3
         await asyncio.gather(*delayed)
+
+
+@pytest.mark.parametrize("runs", [500, pytest.param(10_000, marks=pytest.mark.deep)])
+async def test_an_idle_host_asks_the_store_nothing_but_its_heartbeat(
+    runs: int, shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeat is one statement. Runs sleep, and another host and a front end are there."""
+    async with (
+        opened(shared_url, FREQUENT) as idle,
+        Engine(shared_url, settings=RARE),
+        front_end(shared_url),
+    ):
+        await idle.start_many([sleeping() for _ in range(runs)])
+        beats: list[HostSnapshot] = []
+        host = Probe(idle).host
+        show = host.snapshot_taken
+
+        def count_beat(snapshot: HostSnapshot, at_ms: int) -> None:
+            beats.append(snapshot)
+            show(snapshot, at_ms)
+
+        monkeypatch.setattr(host, "snapshot_taken", count_beat)
+        await until(lambda: len(beats) > 1)  # the announcements of the others have arrived
+        asynchronous = [
+            name
+            for name, _ in inspect.getmembers(type(store_of(idle)), inspect.iscoroutinefunction)
+        ]
+        calls = counted(idle, monkeypatch, asynchronous)
+        await until(lambda: len(beats) > 20)
+        assert not calls
