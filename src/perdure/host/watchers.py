@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Self
 
 from perdure.core.errors import CorruptJournal
-from perdure.core.ids import RunId
+from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import ExecutionCancelled, Terminal
 from perdure.core.journal.state import Status, fold
@@ -40,6 +40,16 @@ class RunEnding(NamedTuple):
         return cls.of(run.status, event)
 
 
+class Audience:
+    """Other processes whose callers wait for changes of this host's runs, and until when each counts as such."""
+
+    def __init__(self) -> None:
+        self.awaiting: dict[HostId, int] = {}
+        """Processes whose callers wait for the ends of runs."""
+        self.following: dict[HostId, int] = {}
+        """Processes whose callers follow journals or streams."""
+
+
 class Watchers:
     """Futures for the durable ending of a run, and events for followers of a journal or a stream.
 
@@ -49,7 +59,8 @@ class Watchers:
     def __init__(
         self, on_ended: Callable[[RunId], None], on_grown: Callable[[RunId], None]
     ) -> None:
-        """The functions are called with each run that this process reports, whether or not callers wait here."""
+        """The functions get the runs that this process reports, while callers elsewhere wait for such changes."""
+        self.audience = Audience()
         self._on_ended = on_ended
         self._on_grown = on_grown
         self._endings: dict[RunId, list[asyncio.Future[RunEnding | None]]] = {}
@@ -100,13 +111,16 @@ class Watchers:
 
     def grown(self, topic: Topic) -> None:
         """A commit of this process added to it."""
-        self.wake_followers(topic)
-        self._on_grown(topic if isinstance(topic, str) else topic[0])
+        if self._followers:
+            self.wake_followers(topic)
+        if self.audience.following:
+            self._on_grown(topic if isinstance(topic, str) else topic[0])
 
     def ended(self, run_id: RunId, ending: RunEnding | None) -> None:
         """A commit of this process ended the run, or parked it (`None`)."""
         self.wake_waiting(run_id, ending)
-        self._on_ended(run_id)
+        if self.audience.awaiting:
+            self._on_ended(run_id)
 
     def wake_followers(self, topic: Topic) -> None:
         for event in self._followers.get(topic, ()):

@@ -50,10 +50,7 @@ class Hints:
         self._channel: HintChannel | None = None
         self._peers: set[HostId] = set()
         """Other hosts, by the latest snapshot and by the hints since."""
-        self._awaiting: dict[HostId, int] = {}
-        """Processes whose callers wait for the end of runs of others, and until when they count as such."""
-        self._following: dict[HostId, int] = {}
-        """The same for callers that follow journals and streams."""
+        self._audience = context.watchers.audience
         self._next_await_ms = self._next_follow_ms = 0
         self._to_all = OutgoingHint()
         self._to_one: dict[HostId, OutgoingHint] = {}
@@ -94,7 +91,11 @@ class Hints:
         """Whether there is any other process, as far as known."""
         if self._channel is None:
             return False
-        return self._assumes_hosts or bool(self._peers) or bool(self._awaiting or self._following)
+        return (
+            self._assumes_hosts
+            or bool(self._peers)
+            or bool(self._audience.awaiting or self._audience.following)
+        )
 
     # What commits leave for other processes
 
@@ -128,11 +129,11 @@ class Hints:
 
     def run_ended(self, run_id: RunId) -> None:
         """A run has ended or was parked."""
-        self._report(run_id, self._awaiting)
+        self._report(run_id, self._audience.awaiting)
 
     def run_grown(self, run_id: RunId) -> None:
         """The journal or a stream of a run has grown."""
-        self._report(run_id, self._following)
+        self._report(run_id, self._audience.following)
 
     def _report(self, run_id: RunId, hosts: dict[HostId, int]) -> None:
         for host in hosts:
@@ -239,7 +240,10 @@ class Hints:
         now_ms = self._context.sources.elapsed_ms()
         if not (hint.awaits or hint.follows):
             self._peers.add(hint.sender)
-        for hosts, asks in ((self._awaiting, hint.awaits), (self._following, hint.follows)):
+        for hosts, asks in (
+            (self._audience.awaiting, hint.awaits),
+            (self._audience.following, hint.follows),
+        ):
             if asks and hint.sender not in hosts:
                 # What it waits for may have happened since it read the store.
                 self._for(hint.sender).has_more = True
@@ -250,6 +254,6 @@ class Hints:
     def _expire(self) -> None:
         """Forget the processes that have not asked again."""
         now_ms = self._context.sources.elapsed_ms()
-        for hosts in (self._awaiting, self._following):
+        for hosts in (self._audience.awaiting, self._audience.following):
             for host in [host for host, until_ms in hosts.items() if until_ms <= now_ms]:
                 del hosts[host]
