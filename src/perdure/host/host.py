@@ -39,7 +39,7 @@ from perdure.store.rows.hosts import HostSnapshot
 from perdure.store.store import Store
 
 POLL_MS = 1000
-"""How often a host without a heartbeat polls its store."""
+"""How often a host polls a store in memory, for which it has no heartbeat."""
 
 
 LONGEST_FAREWELL_S = 10.0
@@ -87,7 +87,8 @@ class Host:
         self.takeovers = TakeoverLoop(self.dispatcher, takeover, self.runs_taken)
         self.remote_runs = RemoteRuns(self.context, cache)
         self.poller = Poller(
-            *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs, POLL_MS)
+            *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
+            interval_ms=round(settings.heartbeat * 1000) if store.is_shared else POLL_MS,
         )
         self.hints = self._make_hints()
         self.membership = Membership(self.dispatcher, self.worker, takeover, gate, self)
@@ -139,7 +140,7 @@ class Host:
         self.hints.work_queued(work)
 
     def signals_broadcast(self) -> None:
-        self.poller.poll_soon()
+        self.poller.deliver_soon()
         self.hints.signals_broadcast()
 
     def hooks_changed(self) -> None:
@@ -161,13 +162,16 @@ class Host:
     def hint_arrived(self, hint: Hint) -> None:
         if hint.look:
             self.poller.look_soon()
-        if hint.messages or not hint.queues.isdisjoint(self.worker.queues):
-            self.poller.poll_soon()
+        if hint.messages:
+            self.poller.deliver_soon()
+        if not hint.queues.isdisjoint(self.worker.queues):
+            self.poller.claim_soon()
         self.remote_runs.heed(hint)
 
     def hints_lost(self) -> None:
         self.poller.look_soon()
-        self.poller.poll_soon()
+        self.poller.deliver_soon()
+        self.poller.claim_soon()
         self.remote_runs.look()
 
     def runs_unfinished(self, runs: Sequence[WarmRun]) -> None:
@@ -175,7 +179,8 @@ class Host:
 
     def runs_taken(self) -> None:
         """Runs of dead hosts, or unowned ones, are this host's now."""
-        self.poller.runs_taken()
+        self.poller.deliver_soon()
+        self.poller.claim_soon()
 
     def snapshot_taken(self, snapshot: HostSnapshot, at_ms: int) -> None:
         self.poller.show(snapshot, at_ms)

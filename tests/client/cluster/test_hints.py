@@ -11,7 +11,9 @@ import pytest
 
 import perdure
 from perdure import Engine, Handle, RunCancelled, RunStatus, Settings, Signal, task, workflow
+from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId
+from perdure.core.messages import Message
 from perdure.store.postgres.hint_listener import PostgresHints
 from perdure.store.rows.hosts import HostSnapshot
 from perdure.store.sqlite.hint_sockets import SqliteHints
@@ -84,6 +86,39 @@ async def test_a_signal_from_another_host_and_the_result_are_hints(shared_url: s
         await there.signal(go, 1)
         await there.signal(go, 2)
         assert await there.result(LIMIT_S) == 3
+
+
+async def test_a_hint_that_arrives_during_a_poll_leads_to_another_poll(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(shared_url, RARE) as one, front_end(shared_url) as front:
+        runs = await one.start_many([waiting(), waiting()])
+        first, second = [front.handle(run.run_id) for run in runs]
+        for each in (first, second):
+            await each.signal(go, 1)
+            await until_waiting(each)
+        host, store = Probe(one).host, store_of(one)
+        act, due_messages = host.hint_arrived, store.due_messages
+        heard: list[Hint] = []
+
+        def hear(hint: Hint) -> None:
+            heard.append(hint)
+            act(hint)
+
+        async def read_before_the_next_signal(*values: Any) -> list[Message]:
+            found: list[Message] = await due_messages(*values)
+            if found:
+                monkeypatch.setattr(store, "due_messages", due_messages)
+                heard.clear()
+                await second.signal(go, 2)
+                await until(lambda: any(hint.messages for hint in heard))
+            return found
+
+        monkeypatch.setattr(host, "hint_arrived", hear)
+        monkeypatch.setattr(store, "due_messages", read_before_the_next_signal)
+        await first.signal(go, 2)
+        assert await second.result(LIMIT_S) == 3
+        assert await first.result(LIMIT_S) == 3
 
 
 async def test_a_cancel_from_a_front_end_wakes_the_owner(shared_url: str) -> None:

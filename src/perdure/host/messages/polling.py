@@ -62,8 +62,10 @@ class Poller:
         self._next_due_ms: int | None = None
         self._must_look = False
         """Whether to read a snapshot at once."""
-        self._has_new_runs = False
-        """Whether runs were taken over since the last read of due messages: some may be for these runs."""
+        self._has_mail = False
+        """Whether messages may have become due since the last read of due messages began."""
+        self._has_work = False
+        """Whether work may have become due, or a slot free, since the last claim began."""
         self._undeliverable: set[Guid] = set()
         """Messages whose rows are damaged: each is logged once."""
         self._awake = asyncio.Event()
@@ -84,9 +86,15 @@ class Poller:
         self._must_look = True
         self._awake.set()
 
-    def poll_soon(self) -> None:
-        """Look for due messages and work at once: a hint says that there are some."""
-        self._expect(self._context.sources.now_ms())
+    def deliver_soon(self) -> None:
+        """Read the due messages at once: there may be new ones."""
+        self._has_mail = True
+        self._awake.set()
+
+    def claim_soon(self) -> None:
+        """Claim work at once: there may be more, or a slot for it."""
+        self._has_work = True
+        self._awake.set()
 
     def sent(self, message: Message) -> None:
         """A message that this host sent is durable."""
@@ -104,23 +112,23 @@ class Poller:
 
     def queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
-        if self._worker.serves(work):
-            self._expect(work.available_at_ms)
+        if not self._worker.serves(work):
+            return
+        if work.available_at_ms <= self._context.sources.now_ms():
+            self.claim_soon()
+        else:
+            self._worker.expect(work.available_at_ms)
+            self._awake.set()
 
     def slot_freed(self) -> None:
         """A slot is free, and no step of this host's runs waits for one."""
         if self._worker.slot_freed():
-            self._expect(self._context.sources.now_ms())
+            self.claim_soon()
 
     def _expect(self, due_at_ms: int) -> None:
         if self._next_due_ms is None or due_at_ms < self._next_due_ms:
             self._next_due_ms = due_at_ms
             self._awake.set()
-
-    def runs_taken(self) -> None:
-        """Runs were taken over: messages for them may be due."""
-        self._has_new_runs = True
-        self._awake.set()
 
     async def poll(self) -> None:
         """Poll once. Returns when all that was found is taken over, delivered or claimed."""
@@ -130,9 +138,11 @@ class Poller:
         if snapshot is not None:
             await self._prepare(snapshot)
             took = await self._takeover.take(snapshot)
-            if not took and not self._is_due(snapshot, now):
+            self._note_due(snapshot, now)
+            if not (took or self._must_deliver(now) or self._must_claim(now)):
                 return
-        await self._take_due(now)
+        await self._deliver(now)
+        await self._claim()
 
     async def serve(self) -> None:
         """Poll once, and deliver or claim what is due. Runs without a living owner are taken over in the background."""
@@ -141,9 +151,11 @@ class Poller:
         if snapshot is not None:
             await self._prepare(snapshot)
             self._takeovers.begin(snapshot)
-            if not self._is_due(snapshot, now) and not self._has_new_runs:
-                return
-        await self._take_due(now)
+            self._note_due(snapshot, now)
+        if self._must_deliver(now):
+            await self._deliver(now)
+        if self._must_claim(now):
+            await self._claim()
 
     async def _prepare(self, snapshot: HostSnapshot) -> None:
         """Read new deployments, match hooks, and look for changes of other hosts' runs that callers wait for."""
@@ -153,16 +165,32 @@ class Poller:
             await self.matcher.look_now()
         self._remote_runs.look()
 
-    async def _take_due(self, now: int) -> None:
-        """Deliver the messages and claim the work that are due."""
-        self._has_new_runs = False
+    def _note_due(self, snapshot: HostSnapshot, now: int) -> None:
+        """Note when messages and work are due next."""
+        if snapshot.next_due_ms is not None:
+            self._expect(snapshot.next_due_ms)
+        if self._worker.note_next_due(snapshot.next_work_ms, now):
+            self._has_work = True
+
+    def _must_deliver(self, now: int) -> bool:
+        return self._has_mail or _is_due(self._next_due_ms, now)
+
+    def _must_claim(self, now: int) -> bool:
+        return self._has_work or _is_due(self._worker.next_due_ms, now)
+
+    async def _claim(self) -> None:
+        self._has_work = False
+        await self._worker.poll()
+
+    async def _deliver(self, now: int) -> None:
+        """Deliver the messages that are due, and note when the next ones are."""
+        self._has_mail = False
         await self._deliver_due(now)
         self._next_due_ms = None
         # A message sent during the read may be due earlier than what the read returns.
         due = await self._next_due(now)
         if due is not None:
             self._expect(due)
-        await self._worker.poll()
 
     async def _latest_snapshot(self, now: int) -> HostSnapshot | None:
         """The latest snapshot: the heartbeat's, or one read here if the interval is over."""
@@ -179,13 +207,6 @@ class Poller:
         if snapshot is not None:
             self._next_snapshot_ms = elapsed + self._interval_ms
         return snapshot
-
-    def _is_due(self, snapshot: HostSnapshot, now: int) -> bool:
-        """Whether messages or work are due now. Otherwise notes when they will be."""
-        if snapshot.next_due_ms is not None:
-            self._expect(snapshot.next_due_ms)
-        has_work = self._worker.note_next_due(snapshot.next_work_ms, now)
-        return has_work or (self._next_due_ms is not None and self._next_due_ms <= now)
 
     async def _deliver_due(self, now: int) -> None:
         context, tried = self._context, None
@@ -288,9 +309,13 @@ class Poller:
         wait = min(waits, default=None)
         if self._is_stopping or self._snapshot is not None or (wait is not None and wait <= 0):
             return
-        if self._asked or self._has_new_runs or self._must_look:
+        if self._asked or self._has_mail or self._has_work or self._must_look:
             return
         with suppress(TimeoutError):
             # One millisecond more: too early, nothing would be due.
             async with asyncio.timeout(None if wait is None else (wait + 1) / 1000):
                 await self._awake.wait()
+
+
+def _is_due(at_ms: int | None, now_ms: int) -> bool:
+    return at_ms is not None and at_ms <= now_ms

@@ -101,7 +101,16 @@ class QueueWorker:
             return
         self._full.clear()
         left = [*await self._claim_all(is_async=True), *await self._claim_all(is_async=False)]
-        self.next_due_ms = await self._context.store.next_work(left) if left else None
+        self.next_due_ms = None
+        # Work that is queued during the read may be due earlier than what the read returns.
+        due_ms = await self._context.store.next_work(left) if left else None
+        if due_ms is not None:
+            self.expect(due_ms)
+
+    def expect(self, due_at_ms: int) -> None:
+        """Work is due then."""
+        if self.next_due_ms is None or due_at_ms < self.next_due_ms:
+            self.next_due_ms = due_at_ms
 
     async def _claim_all(self, *, is_async: bool) -> list[str]:
         """Claim the due work of the queues that need no threads, or of the others, as far as there are slots.
