@@ -100,7 +100,7 @@ class StreamReader:
             reading.recall(await store.spans(run_id, self._name, start))
         topics = run_id, (run_id, self._name)
         grown = dispatcher.watchers.follow(*topics)
-        self._host.follows(run_id)
+        self._host.follows((run_id, self._name))
         seq = 0
         try:
             while True:

@@ -33,6 +33,7 @@ from perdure.host.tasks.published import Publisher
 from perdure.host.tasks.queues import QueueWorker
 from perdure.host.tasks.streams import StreamWriter
 from perdure.host.transactions.steps import Transactions
+from perdure.host.watchers import Topic
 from perdure.store.hints import HintChannel
 from perdure.store.process import OwnProcess, never_free_in_child
 from perdure.store.rows.hosts import HostSnapshot
@@ -194,9 +195,9 @@ class Host:
         if run_id not in self.dispatcher.cache:
             self.hints.ask_for_endings()
 
-    def follows(self, run_id: RunId) -> None:
-        """A caller follows the journal or a stream of a run: another process may have it."""
-        if run_id not in self.dispatcher.cache:
+    def follows(self, topic: Topic) -> None:
+        """A caller follows a journal, to which the owner of its run adds, or a stream, to which any process may."""
+        if topic not in self.dispatcher.cache:
             self.hints.ask_for_growth()
 
     def ask_for_hints(self) -> None:

@@ -187,7 +187,8 @@ async def test_a_reader_has_a_chunk_while_its_task_runs(engine_url: str, is_asyn
 async def test_a_reader_in_the_same_process_is_woken_by_an_append(
     engine_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.client.streams.FIRST_POLL_S", 3600)
+    monkeypatch.setattr("perdure.host.host.POLL_MS", 3_600_000)
+    rare = Settings(heartbeat=3600, stale_after=36_000)
     read: asyncio.Queue[int] = asyncio.Queue()
 
     @task
@@ -200,7 +201,7 @@ async def test_a_reader_in_the_same_process_is_woken_by_an_append(
     async def clock() -> None:
         await ticking()
 
-    async with opened(engine_url) as engine, asyncio.timeout(60):
+    async with opened(engine_url, rare) as engine, asyncio.timeout(60):
         run = await engine.start(clock())
         async for item in run.stream("tokens", of=int):
             assert isinstance(item, Chunk)

@@ -36,7 +36,7 @@ class RemoteRuns:
 
     @property
     def waited(self) -> set[RunId]:
-        """Runs of other processes that callers wait for."""
+        """Runs that other processes may change, and that callers wait for."""
         return {*self.awaited, *self.followed}
 
     @property
@@ -48,11 +48,12 @@ class RemoteRuns:
 
     @property
     def followed(self) -> dict[RunId, list[Topic]]:
-        """Runs of other processes whose journals or streams callers follow."""
+        """What callers follow and other processes may add to: journals of their runs, and streams of any run, to which
+        tasks on queues append."""
         followed: dict[RunId, list[Topic]] = {}
         for topic in self._context.watchers.followed:
             run_id = topic if isinstance(topic, str) else topic[0]
-            if run_id not in self._in_memory:
+            if topic is not run_id or run_id not in self._in_memory:
                 followed.setdefault(run_id, []).append(topic)
         return followed
 

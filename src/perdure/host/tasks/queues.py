@@ -97,11 +97,11 @@ class QueueWorker:
 
     async def poll(self) -> None:
         """Claim work that is due, as far as there are slots, and begin it."""
+        self.next_due_ms = None
         if not self.queues or not self._is_open:
             return
         self._full.clear()
         left = [*await self._claim_all(is_async=True), *await self._claim_all(is_async=False)]
-        self.next_due_ms = None
         # Work that is queued during the read may be due earlier than what the read returns.
         due_ms = await self._context.store.next_work(left) if left else None
         if due_ms is not None:
