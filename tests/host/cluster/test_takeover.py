@@ -276,7 +276,7 @@ async def judged(host: Host, takeover: Takeover, store: Store, former: HostId | 
         snapshot = await store.host_snapshot(scope)
         takeover.see(snapshot, 0)
         return takeover.judge(snapshot)
-    # The others are alive: their beats go on.
+    # The others are alive: their beats continue.
     for now_ms in (0, LIMIT_MS // 2, LIMIT_MS, LIMIT_MS + 1):
         peers = [
             peer if peer.host == former else peer._replace(beat=now_ms) for peer in snapshot.peers
