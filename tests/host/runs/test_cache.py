@@ -143,7 +143,7 @@ def test_pinned_runs_and_runs_that_a_caller_loads_stay() -> None:
     assert len(cache) == 1
 
 
-def test_search_goes_on_behind_many_pinned_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_continues_behind_many_pinned_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "MOST_PINNED", 2)
     cache = Cache(4 * HUNDRED)
     runs = cache.put(*"abcde")
