@@ -13,8 +13,8 @@ from perdure.engine.sources import Sources
 from perdure.host.background import Background
 from perdure.host.outage import Outage
 from perdure.host.settings import Settings
-from perdure.host.undecided import Undecided
 from perdure.host.watchers import Watchers
+from perdure.store.commit.committer import CommitsUnderWay
 from perdure.store.rows.hosts import HostSnapshot
 from perdure.store.store import Store
 
@@ -83,7 +83,7 @@ class HostContext:
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)
-        self.undecided = Undecided()
+        self.undecided = CommitsUnderWay()
         self.is_killed = False
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:

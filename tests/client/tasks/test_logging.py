@@ -14,6 +14,7 @@ import pytest
 import perdure
 from perdure import Engine, Retry, Settings, Signal, task, workflow
 from perdure.authoring import registry
+from perdure.host.runs.memory import MemoryUse
 from perdure.store.commit.bundle import Bundle
 from perdure.testing.probe import Probe
 from tests.client.engines import AT_ONCE, opened, store_of, until, until_status, until_store
@@ -266,6 +267,16 @@ def events_of(caplog: pytest.LogCaptureFixture) -> dict[str, list[logging.LogRec
         if (event := getattr(record, "event", None)) is not None:
             found.setdefault(event, []).append(record)
     return found
+
+
+@makes("memory_thrashing")
+async def runs_that_do_not_fit(url: str) -> None:
+    """The events take the place of an hour of load: `MemoryUse` counts and logs, whatever evicts."""
+    now_ms = 0
+    use = MemoryUse(20_000, lambda: now_ms)
+    for _ in range(100):
+        use.evicted(3, is_early=True)
+        now_ms += 50
 
 
 def test_every_line_is_documented_and_every_documented_line_has_a_test() -> None:

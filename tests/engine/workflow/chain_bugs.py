@@ -71,7 +71,7 @@ BUGS = {
     for bug in (
         Bug(buffered_signals_left_behind, "hoarding", 0, "nothing is due and nothing runs"),
         Bug(late_messages_buried, "parent", 0, "nothing is due and nothing runs"),
-        Bug(next_run_created_apart, "looping", 0, "the run ended continued"),
+        Bug(next_run_created_apart, "looping", 0, "nothing is due and nothing runs"),
         Bug(taken_messages_forgotten, "draining", 0, "the run ended"),
     )
 }

@@ -86,7 +86,7 @@ def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
     return RunStart(workflow, payload, None, run.scope, parent, heritage)
 
 
-class Batch(msgspec.Struct, eq=False, gc=False):
+class Batch(msgspec.Struct, eq=False):
     """One bundle, and the effects that follow when it is durable.
 
     Most batches are one step of one run, so most fields stay empty and must cost nothing.
