@@ -140,6 +140,25 @@ SPECIMENS: Final[tuple[tuple[e.Event, str], ...]] = (
         '"reason":"no role"}',
     ),
     (
+        e.StepSkipped(STEP, "known", 0, "s2", GUID, True, payload=b"7"),
+        '{"type":"StepSkipped","promise_id":"root.1","reason":"known","signal_id":"s2",'
+        '"guid":"m_11111111111111111111111111111111_22222222222222222222222222222222",'
+        '"staged":true,"payload":"Nw=="}',
+    ),
+    (
+        e.SignalAccepted("s2", e.ActType.RETRY_STEP, "ops", GUID, "engineer", STEP, "fixed"),
+        '{"type":"SignalAccepted","signal_id":"s2","signal_type":"RETRY_STEP","by":"ops",'
+        '"guid":"m_11111111111111111111111111111111_22222222222222222222222222222222",'
+        '"role":"engineer","step":"root.1","reason":"fixed"}',
+    ),
+    (
+        e.SignalRejected("s3", "SKIP_STEP", "ops", "why", GUID, "viewer", STEP, "DENIED"),
+        '{"type":"SignalRejected","signal_id":"s3","signal_type":"SKIP_STEP","by":"ops",'
+        '"reason":"why",'
+        '"guid":"m_11111111111111111111111111111111_22222222222222222222222222222222",'
+        '"role":"viewer","step":"root.1","code":"DENIED"}',
+    ),
+    (
         e.RunContinued(NEXT_RUN, released=1, payload=b"in"),
         '{"type":"RunContinued","next_run":"r_33333333333333333333333333333333",'
         '"payload":"aW4=","released":1}',

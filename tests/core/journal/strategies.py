@@ -23,6 +23,10 @@ _numbers = st.integers(-(2**63), 2**63 - 1)
 _payloads = st.none() | st.binary(max_size=40)
 _steps = st.text(min_size=1, max_size=12).map(StepId)
 _sets = st.text(min_size=1, max_size=12).map(SetId)
+_act_types = _texts | st.sampled_from(e.ActType)
+_artifacts = st.builds(
+    e.ArtifactRef, _texts, _texts, st.none() | _texts, st.none() | st.integers(0, 2**40)
+)
 _guids = st.none() | st.builds(message_guid, st.sampled_from([RUN, OTHER_RUN]), _texts)
 _retries = st.builds(
     e.RetryPolicy,
@@ -77,9 +81,12 @@ EVENTS_BY_TYPE: Final[dict[type[e.Event], st.SearchStrategy[e.Event]]] = {
         _guids,
         st.booleans(),
         _numbers,
+        st.just(()) | st.lists(_artifacts, max_size=2).map(tuple),
         payload=_payloads,
     ),
-    e.InvokeRetrying: st.builds(e.InvokeRetrying, _steps, _numbers, _numbers, payload=_payloads),
+    e.InvokeRetrying: st.builds(
+        e.InvokeRetrying, _steps, _numbers, st.just(e.NEVER) | _numbers, payload=_payloads
+    ),
     e.RandomGenerated: st.builds(e.RandomGenerated, _steps, st.integers(0, 2**64 - 1)),
     e.TimeRecorded: st.builds(e.TimeRecorded, _steps, _numbers),
     e.TimerScheduled: st.builds(e.TimerScheduled, _steps, _numbers, _numbers, st.booleans()),
@@ -97,11 +104,25 @@ EVENTS_BY_TYPE: Final[dict[type[e.Event], st.SearchStrategy[e.Event]]] = {
     e.JoinSetSubmitted: st.builds(e.JoinSetSubmitted, _sets, _steps),
     e.JoinSetAwaited: st.builds(e.JoinSetAwaited, _sets, _steps),
     e.RunApproved: st.builds(e.RunApproved, _texts),
-    e.RunPaused: st.builds(e.RunPaused, _texts),
-    e.RunResumed: st.builds(e.RunResumed),
-    e.StepSkipped: st.builds(e.StepSkipped, _steps, _texts, _numbers),
-    e.SignalAccepted: st.builds(e.SignalAccepted, _texts, _texts, _texts),
-    e.SignalRejected: st.builds(e.SignalRejected, _texts, _texts, _texts, _texts),
+    e.RunPaused: st.builds(e.RunPaused, _texts, st.none() | _texts),
+    e.RunResumed: st.builds(e.RunResumed, st.none() | _texts),
+    e.StepSkipped: st.builds(
+        e.StepSkipped,
+        _steps,
+        _texts,
+        _numbers,
+        st.none() | _texts,
+        _guids,
+        st.booleans(),
+        payload=_payloads,
+    ),
+    e.SignalAccepted: st.builds(
+        e.SignalAccepted, _texts, _act_types, _texts, _guids, _texts, st.none() | _steps, _texts
+    ),
+    e.SignalRejected: st.builds(
+        e.SignalRejected,
+        *(_texts, _act_types, _texts, _texts, _guids, _texts, st.none() | _steps, _texts),
+    ),
     e.RunContinued: st.builds(e.RunContinued, _texts.map(RunId), **_terminal),
     e.Posted: st.builds(e.Posted, _texts, st.lists(_postings, max_size=3).map(tuple), _numbers),
 }
@@ -145,6 +166,7 @@ def _arrivals(state: State) -> list[e.Event]:
             found += [e.InvokeCompleted(place, last, payload=b"1")] * _LIKELY
             found.append(e.InvokeCompleted(place, last, False, _guid(place), payload=b"2"))
             found.append(e.InvokeRetrying(place, last, 5, payload=b"3"))
+            found.append(e.InvokeRetrying(place, last, e.NEVER, payload=b"4"))
     for place in filter(lambda place: _is_open(state, place), state.timers):
         found.append(e.TimerFired(place))
         found.append(e.TimerFired(place, _guid(place)))
@@ -165,6 +187,11 @@ def _orders(state: State) -> list[e.Event]:
     found: list[e.Event] = [
         e.SignalAccepted("s1", "PAUSE"),
         e.SignalRejected("s1", "PAUSE"),
+        *(
+            e.SignalAccepted("s2", e.ActType.RETRY_STEP, "ops", step=place)
+            for place, is_parked in state.parked_steps.items()
+            if is_parked
+        ),
         e.StepSkipped(step(_free_place(state)), "never"),
     ]
     for place in (*state.scheduled, *state.timers):
@@ -255,7 +282,7 @@ def next_events(state: State) -> list[e.Event]:
     found += _arrivals(state)
     found += _orders(state)
     if state.wait is not None:
-        if state.wait_is_satisfied:
+        if state.wait_is_satisfied and not state.paused:
             found += [e.ExecutionResumed()] * _LIKELY * 2
         elif not state.paused:
             for signal in state.wait.signals:

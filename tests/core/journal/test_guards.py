@@ -17,6 +17,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal import guards
 from perdure.core.journal.journal import Journal
 from perdure.core.journal.state import Status
+from perdure.core.ledger import ATTEMPT, step_account
 from tests.core.journal.strategies import is_refused, legal_journals, legal_tails, stray_events
 from tests.core.journal.writer import (
     OTHER_RUN,
@@ -37,6 +38,9 @@ S = join_set(9)
 SCHEDULED = e.InvokeScheduled(A, "f")
 BEGUN = (SCHEDULED, e.InvokeStarted(A, 1))
 DONE = (*BEGUN, e.InvokeCompleted(A, 1))
+ENTERED = e.Posted("entered", (e.Posting(step_account(A), ATTEMPT),))
+PARKED = (*BEGUN, e.InvokeRetrying(A, 1, e.NEVER))
+RETRY_A = e.SignalAccepted("s", e.ActType.RETRY_STEP, step=A)
 WAITING = (*BEGUN, e.ExecutionAwaiting((A,)))
 TIMER = e.TimerScheduled(A, 1, 2)
 AWAIT_GO = e.ExecutionAwaiting((A,), e.AwaitKind.SIGNAL, e.AwaitSignal("go", A))
@@ -157,6 +161,12 @@ REFUSALS: list[Refusal] = [
         [e.ExecutionAwaiting((A, B), e.AwaitKind.ANY)],
         e.ExecutionResumed(),
     ),
+    ("program_runs", [*DONE, e.ExecutionAwaiting((A,)), e.RunPaused()], e.ExecutionResumed()),
+    ("one_manner", [SCHEDULED], e.StepSkipped(A, staged=True)),
+    ("one_manner", [ENTERED, e.InvokeScheduled(A, "f", staged=True)], e.StepSkipped(A, "", 1)),
+    ("retries_parked_steps", [*BEGUN], e.SignalAccepted("s", "RETRY_STEP", step=A)),
+    ("retries_parked_steps", [*PARKED], e.SignalAccepted("s", "RETRY_STEP", step=B)),
+    ("retries_parked_steps", [*PARKED, RETRY_A], RETRY_A),
     ("pauses_once", [e.RunPaused()], e.RunPaused()),
     ("pauses_once", [CANCEL], e.RunPaused()),
     ("pauses_once", [], e.RunResumed()),

@@ -95,6 +95,25 @@ def test_native_and_reference_append_and_refuse_the_same(
     require_sameness(list(in_batches(events, sizes)))
 
 
+def test_native_append_knows_all_fields_of_the_events_that_it_writes() -> None:
+    assert _quick.adopt(reference.native_names()) == []
+
+
+def test_events_with_unknown_fields_are_left_to_the_reference_implementation() -> None:
+    class InvokeCompleted(e.InvokeCompleted, frozen=True):
+        news: str = ""
+
+    names = reference.native_names()
+    try:
+        assert _quick.adopt({**names, "InvokeCompleted": InvokeCompleted}) == ["InvokeCompleted"]
+        journal = Journal(RUN)
+        events = [STARTED, e.InvokeScheduled(step(0), "f"), e.InvokeStarted(step(0), 1)]
+        _quick.append(journal, [*events, e.InvokeCompleted(step(0), 1)], 0, nonces(0, 4))
+        assert journal.state.completed == {step(0): True}
+    finally:
+        _quick.adopt(names)
+
+
 def twin(journal: Journal) -> Journal:
     """The same journal again."""
     again = Journal(journal.run_id)

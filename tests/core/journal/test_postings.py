@@ -84,6 +84,9 @@ GOLDEN: list[Row] = [
     (e.StepSkipped(A, released=1), {"step:root.1": 1}, -1),
     (e.SignalAccepted("s", "PAUSE"), {}, 0),
     (e.SignalRejected("s", "PAUSE"), {}, 0),
+    (e.SignalAccepted("s", "PAUSE", guid=GUID), {"message:m1": 11_000_000_001}, 0),
+    (e.SignalRejected("s", "PAUSE", guid=GUID), {"message:m1": 11_000_000_001}, 0),
+    (e.StepSkipped(A, guid=GUID, staged=True), {"message:m1": 10_000_000_000}, 0),
     (e.RunContinued(OTHER_RUN, released=1), {}, -1),
     (
         e.Posted(

@@ -29,18 +29,22 @@ SAMPLES: list[e.Event] = [
         RunId("r_0"),
         2,
         "s",
+        "r_9@4",
+        "r_9",
         payload=b"{}",
     ),
     e.ExecutionCompleted(payload=b"1", released=1, guid=GUID, step=STEP),
     e.ExecutionFailed(payload=b"1", released=1, guid=GUID, step=STEP),
     e.ExecutionCancelled(payload=b"1", released=1, guid=GUID, step=STEP, reason="why"),
     e.RunContinued(RunId("r_1"), payload=b"1", released=1, guid=GUID, step=STEP),
-    e.CancelRequested("why", GUID),
+    e.CancelRequested("why", GUID, signal_id="1"),
     e.InvokeScheduled(
         STEP, "charge", e.InvokeKind.HTTP, e.RetryPolicy(3), staged=True, queue="q", payload=b"{}"
     ),
     e.InvokeStarted(STEP, 1),
-    e.InvokeCompleted(STEP, 1, False, GUID, True, payload=b"1"),
+    e.InvokeCompleted(
+        STEP, 1, False, GUID, True, artifacts=(e.ArtifactRef("file:x", "log"),), payload=b"1"
+    ),
     e.InvokeRetrying(STEP, 1, 1000, "q", payload=b"1"),
     e.RandomGenerated(STEP, 7),
     e.TimeRecorded(STEP, 7),
@@ -54,11 +58,11 @@ SAMPLES: list[e.Event] = [
     e.JoinSetSubmitted(SET, STEP),
     e.JoinSetAwaited(SET, STEP),
     e.RunApproved("me"),
-    e.RunPaused("why"),
-    e.RunResumed(),
-    e.StepSkipped(STEP, "why", 1),
-    e.SignalAccepted("1", "pause", "me"),
-    e.SignalRejected("1", "pause", "me", "why"),
+    e.RunPaused("why", "1"),
+    e.RunResumed("1"),
+    e.StepSkipped(STEP, "why", 1, "1", GUID, payload=b"1"),
+    e.SignalAccepted("1", "pause", "me", GUID, "admin", STEP, "why"),
+    e.SignalRejected("1", "pause", "me", "why", GUID, "admin", STEP, "DENIED"),
     e.Posted("label", (e.Posting(AccountId("step:root.0"), 1),), 1),
 ]
 

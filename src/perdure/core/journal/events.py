@@ -15,6 +15,7 @@ entries of their own.
 
 from enum import StrEnum
 from math import isfinite
+from typing import Final
 
 import msgspec
 
@@ -41,7 +42,8 @@ class ExecutionStarted(Carrier, frozen=True):
 
     `root` is the promise root in hex. A graph names its `trigger` and the `guid` that started the run. A run that
     `continues` another one begins with `inherited` entries for events of that run; the program starts after them.
-    Entries older than the field `scope` have `None` there.
+    Entries older than the field `scope` have `None` there. A fork names in `forks` the run and the entry where it was
+    cut (`run@seq`), and in `seed` what its random ids derive from: those of the run that it forks.
     """
 
     program: str
@@ -55,6 +57,8 @@ class ExecutionStarted(Carrier, frozen=True):
     continues: RunId | None = None
     inherited: int = 0
     scope: str | None = None
+    forks: str | None = None
+    seed: str | None = None
 
 
 class Terminal(Carrier, frozen=True, kw_only=True):
@@ -79,13 +83,15 @@ class ExecutionFailed(Terminal, frozen=True):
 class CancelRequested(Event, frozen=True):
     """A client or a graph asked the run to stop; clean-up steps may still run.
 
-    A graph that is interrupted with a `code` fails with it; `descends`: its children stop too.
+    A graph that is interrupted with a `code` fails with it; `descends`: its children stop too. `signal_id` is the
+    operator's act that asks for it.
     """
 
     reason: str = ""
     guid: Guid | None = None
     code: int = 0
     descends: bool = True
+    signal_id: str | None = None
 
 
 class ExecutionCancelled(Terminal, frozen=True):
@@ -142,10 +148,21 @@ class InvokeStarted(Event, frozen=True):
     attempt: int
 
 
+class ArtifactRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a large result is stored, outside the journal."""
+
+    uri: str
+    kind: str
+    sha256: str | None = None
+    size_bytes: int | None = None
+    expires_at_ms: int | None = None
+
+
 class InvokeCompleted(Carrier, frozen=True):
     """The outcome, cached for replay. The payload is the result, or the error if not `ok`.
 
-    A queued attempt is executed once per claim of its work; `claim` is the claim that gave this outcome.
+    A queued attempt is executed once per claim of its work; `claim` is the claim that gave this outcome. `artifacts`
+    are those that the attempt stored.
     """
 
     promise_id: StepId
@@ -154,15 +171,29 @@ class InvokeCompleted(Carrier, frozen=True):
     guid: Guid | None = None
     staged: bool = False
     claim: int = 1
+    artifacts: tuple[ArtifactRef, ...] = ()
+
+
+NEVER: Final = -1
+"""As the time of a retry: the step is parked until an operator retries or skips it."""
 
 
 class InvokeRetrying(Carrier, frozen=True):
-    """An attempt failed and another follows. The payload is the error. `queue` is as in `InvokeScheduled`."""
+    """An attempt failed, and another follows at `retry_at_ms`. The payload is the error. `queue` is as in
+    `InvokeScheduled`.
+
+    At `NEVER` the step is parked: its logical attempt has failed, and an operator decides what follows.
+    """
 
     promise_id: StepId
     failed_attempt: int
     retry_at_ms: int
     queue: str | None = None
+
+    @property
+    def parks(self) -> bool:
+        """Whether the step is parked."""
+        return self.retry_at_ms == NEVER
 
 
 # Nondeterminism: a value captured once
@@ -302,39 +333,76 @@ class RunApproved(Event, frozen=True):
     by: str = ""
 
 
+class ActType(StrEnum):
+    """What an operator can do to a run."""
+
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    CANCEL = "CANCEL"
+    APPROVE = "APPROVE"
+    RETRY_STEP = "RETRY_STEP"
+    SKIP_STEP = "SKIP_STEP"
+    RETRY_RUN = "RETRY_RUN"
+    FORK = "FORK"
+    UPDATE_PARAMS = "UPDATE_PARAMS"
+    EMERGENCY_STOP = "EMERGENCY_STOP"
+
+
 class RunPaused(Event, frozen=True):
-    """The program is paused: the run still takes in results and signals, but the program does not advance."""
+    """The program is paused: it does not advance, and nothing begins. Outcomes of attempts under way are journaled and
+    held until the run is resumed. `signal_id` is the operator's act."""
 
     reason: str = ""
+    signal_id: str | None = None
 
 
 class RunResumed(Event, frozen=True):
-    """The program is no longer paused."""
+    """The program is no longer paused, and gets the outcomes that were held, in their order."""
+
+    signal_id: str | None = None
 
 
-class StepSkipped(Event, frozen=True):
-    """The step will never run and counts as completed. `released` is 1 if it was scheduled."""
+class StepSkipped(Carrier, frozen=True):
+    """The step will never run and counts as completed. `released` is 1 if it was scheduled and not staged.
+
+    If an operator skipped it, `signal_id` is that act, and the payload is the value that the program gets. A staged
+    step names the `guid` of its answer and posts as `InvokeCompleted` does.
+    """
 
     promise_id: StepId
     reason: str = ""
     released: int = 0
+    signal_id: str | None = None
+    guid: Guid | None = None
+    staged: bool = False
 
 
 class SignalAccepted(Event, frozen=True):
-    """An operator's signal was authorized. Recorded before its effect; changes no state."""
+    """An operator's act is accepted; its effect follows in the same commit. `signal_type` is an `ActType`.
+
+    `RETRY_STEP` has its effect here: the next logical attempt of `step` begins.
+    """
 
     signal_id: str
     signal_type: str
     by: str = ""
+    guid: Guid | None = None
+    role: str = ""
+    step: StepId | None = None
+    reason: str = ""
 
 
 class SignalRejected(Event, frozen=True):
-    """An operator's signal was denied."""
+    """An operator's act has no effect: it was denied, or does not fit the run. `code` says why."""
 
     signal_id: str
     signal_type: str
     by: str = ""
     reason: str = ""
+    guid: Guid | None = None
+    role: str = ""
+    step: StepId | None = None
+    code: str = ""
 
 
 class RunContinued(Terminal, frozen=True):

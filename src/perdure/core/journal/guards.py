@@ -165,10 +165,15 @@ def _fire(state: State, event: e.TimerFired) -> None:
 
 
 def _skip(state: State, event: e.StepSkipped) -> None:
-    """Skipping an open step closes its one obligation; any other step has none."""
+    """Skipping an open step closes its one obligation; any other step has none.
+
+    The obligations of a staged step are closed by entries of their own.
+    """
     step = event.promise_id
     _settle_once(state, event, step)
-    held = int(step in state.scheduled or step in state.timers)
+    planned = state.scheduled.get(step, state.timers.get(step))
+    _same_manner(event, event.staged, planned)
+    held = int(planned is not None and not event.staged)
     if event.released != held:
         why = f"it releases {event.released} obligations, but {step} holds {held}"
         _refuse("releases_what_it_holds", event, why, f"append it with {held} released")
@@ -220,7 +225,16 @@ def _wait(state: State, event: e.ExecutionAwaiting) -> None:
                 _refuse("waits_for_promises", event, why, "wait for its members")
 
 
+def _accept(state: State, event: e.SignalAccepted) -> None:
+    if event.signal_type != e.ActType.RETRY_STEP:
+        return
+    if event.step is None or not state.parked_steps.get(event.step):
+        _refuse("retries_parked_steps", event, f"{event.step} is not parked", "reject the act")
+
+
 def _resume(state: State, event: e.ExecutionResumed) -> None:
+    if state.paused:
+        _refuse("program_runs", event, "the run is paused", "append RunResumed first")
     if state.wait is None:
         _refuse("wait_is_satisfied", event, "the run does not wait", "drop the event")
     if not state.wait_is_satisfied:
@@ -264,7 +278,7 @@ GUARDS: Final[dict[type[e.Event], Callable[[State, Any], None] | None]] = {
     e.RunPaused: _pause,
     e.RunResumed: _unpause,
     e.StepSkipped: _skip,
-    e.SignalAccepted: None,
+    e.SignalAccepted: _accept,
     e.SignalRejected: None,
     e.RunContinued: _finish,
     e.Posted: None,

@@ -87,7 +87,15 @@ def _cancel_requested(event: e.CancelRequested) -> Effect:
     return ((message_account(event.guid), ENTRY + WHOLE_MESSAGE),), 0
 
 
+def _decided(event: e.SignalAccepted | e.SignalRejected) -> Effect:
+    if event.guid is None:
+        return _NOTHING
+    return ((message_account(event.guid), ENTRY + WHOLE_MESSAGE),), 0
+
+
 def _skipped(event: e.StepSkipped) -> Effect:
+    if event.staged and event.guid is not None:
+        return ((message_account(event.guid), WORK_DONE),), 0
     if not event.released:
         return _NOTHING
     return ((step_account(event.promise_id), ENTRY),), -event.released
@@ -122,8 +130,8 @@ TABLE: dict[type[e.Event], Callable[[Any], Effect] | None] = {
     e.RunPaused: None,
     e.RunResumed: None,
     e.StepSkipped: _skipped,
-    e.SignalAccepted: None,
-    e.SignalRejected: None,
+    e.SignalAccepted: _decided,
+    e.SignalRejected: _decided,
     e.RunContinued: _ended,
     e.Posted: _posted,
 }

@@ -52,9 +52,11 @@ class State:
         "deliveries",
         "last_delivered",
         "last_received",
+        "logical_attempts",
         "member_of",
         "members",
         "open_steps",
+        "parked_steps",
         "paused",
         "scheduled",
         "semaphore",
@@ -80,6 +82,10 @@ class State:
         self.started: dict[StepId, int] = {}
         """The last attempt that started."""
         self.attempts: dict[tuple[StepId, int], bool] = {}
+        self.parked_steps: dict[StepId, bool] = {}
+        """Whether the step is parked now; steps that were never parked are absent."""
+        self.logical_attempts: dict[StepId, int] = {}
+        """The current logical attempt of each step that an operator retried; of all others it is 1."""
         self.completed: dict[StepId, bool] = {}
         """Settled invokes, timers and signal waits; true for an invoke."""
         self.timers: dict[StepId, bool] = {}
@@ -223,6 +229,18 @@ def _invoke_completed(state: State, event: e.InvokeCompleted) -> None:
     state.completed[step] = True
 
 
+def _retrying(state: State, event: e.InvokeRetrying) -> None:
+    if event.parks:
+        state.put(state.parked_steps, event.promise_id, True)
+
+
+def _accepted(state: State, event: e.SignalAccepted) -> None:
+    step = event.step
+    if event.signal_type == e.ActType.RETRY_STEP and step is not None:
+        state.put(state.parked_steps, step, False)
+        state.put(state.logical_attempts, step, state.logical_attempts.get(step, 1) + 1)
+
+
 def _settle(state: State, step: StepId) -> None:
     """Settle a timer or a signal wait."""
     state.put(state.completed, step, state.completed.get(step, False))
@@ -293,7 +311,7 @@ FOLD: dict[type[e.Event], Callable[[State, Any], None] | None] = {
     e.InvokeScheduled: _invoke_scheduled,
     e.InvokeStarted: _invoke_started,
     e.InvokeCompleted: _invoke_completed,
-    e.InvokeRetrying: None,
+    e.InvokeRetrying: _retrying,
     e.RandomGenerated: _place_taken,
     e.TimeRecorded: _place_taken,
     e.TimerScheduled: _timer_scheduled,
@@ -309,7 +327,7 @@ FOLD: dict[type[e.Event], Callable[[State, Any], None] | None] = {
     e.RunPaused: _paused,
     e.RunResumed: _unpaused,
     e.StepSkipped: _skipped,
-    e.SignalAccepted: None,
+    e.SignalAccepted: _accepted,
     e.SignalRejected: None,
     e.RunContinued: _end_as(Status.CONTINUED),
     e.Posted: None,

@@ -155,7 +155,7 @@ static int
 take_resumed(PyObject *state)
 {
     PyObject *wait = SLOT(state, K.state.wait);
-    if (!Py_IS_TYPE(wait, K.awaiting.type)) {
+    if (SLOT(state, K.state.paused) != Py_False || !Py_IS_TYPE(wait, K.awaiting.type)) {
         return UNKNOWN;
     }
     PyObject *waiting_on = SLOT(wait, K.awaiting.waiting_on);

@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct {
     PyTypeObject *type;
-    Py_ssize_t promise_id, attempt, ok, guid, staged, claim;
+    Py_ssize_t promise_id, attempt, ok, guid, staged, claim, artifacts;
 } CompletedSlots;
 
 typedef struct {
@@ -142,6 +142,45 @@ take_type(PyObject *names, const char *name, PyTypeObject **type, const Wanted *
     return wanted == NULL ? TAKEN : find_slots(*type, wanted);
 }
 
+/* Whether the fields of a class are the wanted ones and a payload, and no others. */
+static int
+has_only(PyTypeObject *type, const Wanted *wanted)
+{
+    PyObject *fields = PyObject_GetAttrString((PyObject *)type, "__struct_fields__");
+    if (fields == NULL || !PyTuple_Check(fields)) {
+        Py_XDECREF(fields);
+        return FAILED;
+    }
+    int is_known = 1;
+    for (Py_ssize_t i = 0; is_known && i < PyTuple_GET_SIZE(fields); i++) {
+        PyObject *field = PyTuple_GET_ITEM(fields, i);
+        is_known = PyUnicode_CompareWithASCIIString(field, "payload") == 0;
+        for (const Wanted *each = wanted; !is_known && each->where != NULL; each++) {
+            is_known = PyUnicode_CompareWithASCIIString(field, each->name) == 0;
+        }
+    }
+    Py_DECREF(fields);
+    return is_known;
+}
+
+/* A class whose events are written here, field by field. If it has other fields, which would be lost, the reference
+   implementation takes all its events, and the class is named in `left`. */
+static int
+take_written(PyObject *names, const char *name, PyTypeObject **type, const Wanted *wanted, PyObject *left)
+{
+    if (take_type(names, name, type, wanted) < 0) {
+        return FAILED;
+    }
+    int is_known = has_only(*type, wanted);
+    if (is_known == 0) {
+        *type = NULL;
+        PyObject *text = PyUnicode_FromString(name);
+        is_known = text == NULL || PyList_Append(left, text) < 0 ? FAILED : TAKEN;
+        Py_XDECREF(text);
+    }
+    return is_known < 0 ? FAILED : TAKEN;
+}
+
 static int
 take_number(PyObject *names, const char *name, long long *number)
 {
@@ -155,7 +194,7 @@ take_number(PyObject *names, const char *name, long long *number)
 }
 
 static int
-adopt_types(PyObject *names)
+adopt_types(PyObject *names, PyObject *left)
 {
     const Wanted state[] = {
         {&K.state.allocated, "allocated"}, {&K.state.attempts, "attempts"},
@@ -176,7 +215,7 @@ adopt_types(PyObject *names)
         {&K.completed.promise_id, "promise_id"}, {&K.completed.attempt, "attempt"},
         {&K.completed.ok, "ok"},                 {&K.completed.guid, "guid"},
         {&K.completed.staged, "staged"},         {&K.completed.claim, "claim"},
-        {NULL, NULL},
+        {&K.completed.artifacts, "artifacts"},   {NULL, NULL},
     };
     const Wanted scheduled[] = {
         {&K.scheduled.promise_id, "promise_id"}, {&K.scheduled.function_name, "function_name"},
@@ -204,18 +243,19 @@ adopt_types(PyObject *names)
     const Wanted posting[] = {
         {&K.posting.account, "account"}, {&K.posting.increment, "increment"}, {NULL, NULL},
     };
+    const Wanted resumed[] = {{NULL, NULL}};
     const Wanted carrier[] = {{&K.payload, "payload"}, {NULL, NULL}};
     if (take_type(names, "State", &K.state.type, state) < 0
         || take_type(names, "Journal", &K.journal.type, journal) < 0
-        || take_type(names, "InvokeCompleted", &K.completed.type, completed) < 0
-        || take_type(names, "InvokeScheduled", &K.scheduled.type, scheduled) < 0
-        || take_type(names, "InvokeStarted", &K.started.type, started) < 0
-        || take_type(names, "ExecutionAwaiting", &K.awaiting.type, awaiting) < 0
+        || take_written(names, "InvokeCompleted", &K.completed.type, completed, left) < 0
+        || take_written(names, "InvokeScheduled", &K.scheduled.type, scheduled, left) < 0
+        || take_written(names, "InvokeStarted", &K.started.type, started, left) < 0
+        || take_written(names, "ExecutionAwaiting", &K.awaiting.type, awaiting, left) < 0
         || take_type(names, "ExecutionStarted", &K.beginning.type, beginning) < 0
         || take_type(names, "ExecutionCompleted", &K.end.type, end) < 0
-        || take_type(names, "Posted", &K.posted.type, posted) < 0
-        || take_type(names, "Posting", &K.posting.type, posting) < 0
-        || take_type(names, "ExecutionResumed", &K.resumed, NULL) < 0
+        || take_written(names, "Posted", &K.posted.type, posted, left) < 0
+        || take_written(names, "Posting", &K.posting.type, posting, left) < 0
+        || take_written(names, "ExecutionResumed", &K.resumed, resumed, left) < 0
         || take_type(names, "Carrier", &K.carrier, carrier) < 0
         || take_type(names, "Entry", &K.entry, NULL) < 0
         || take_type(names, "Appended", &K.appended, NULL) < 0) {
@@ -281,16 +321,17 @@ static PyObject *
 adopt(PyObject *Py_UNUSED(module), PyObject *names)
 {
     K.is_adopted = 0;
-    if (adopt_types(names) < 0 || adopt_values(names) < 0) {
-        return NULL;
-    }
-    int has_instructions = truth(names, "instructions");
+    PyObject *left = PyList_New(0);
+    int has_instructions = left == NULL || adopt_types(names, left) < 0 || adopt_values(names) < 0
+                               ? FAILED
+                               : truth(names, "instructions");
     if (has_instructions < 0) {
+        Py_XDECREF(left);
         return NULL;
     }
     K.compress = has_instructions ? sha256_best() : sha256_compress_portable;
     K.is_adopted = 1;
-    Py_RETURN_NONE;
+    return left;
 }
 
 #endif

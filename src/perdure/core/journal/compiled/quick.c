@@ -286,7 +286,8 @@ admit(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
 }
 
 static PyMethodDef methods[] = {
-    {"adopt", adopt, METH_O, "Look up the classes and the values that appending needs."},
+    {"adopt", adopt, METH_O, "Look up the classes and the values that appending needs. Returns the names of the events that have fields unknown "
+     "here: the reference implementation takes them."},
     {"admit", (PyCFunction)(void (*)(void))admit, METH_FASTCALL,
      "admit(state, event, postings): fold an ordinary event in. Whether it was one; if not, nothing changed."},
     {"append", (PyCFunction)(void (*)(void))append, METH_FASTCALL,

@@ -159,7 +159,9 @@ static int
 write_completed(Text *text, PyObject *event)
 {
     PyObject *ok = SLOT(event, K.completed.ok), *staged = SLOT(event, K.completed.staged);
-    if (!PyBool_Check(ok) || !PyBool_Check(staged)) {
+    PyObject *artifacts = SLOT(event, K.completed.artifacts);
+    if (!PyBool_Check(ok) || !PyBool_Check(staged) || !PyTuple_CheckExact(artifacts)
+        || PyTuple_GET_SIZE(artifacts) != 0) {
         return UNKNOWN;
     }
     TRY(WRITE(text, "{\"type\":\"InvokeCompleted\""));
