@@ -3,7 +3,7 @@
 from typing import Any, Final, TypeAlias
 
 from perdure.core.graph.step_error import StepError
-from perdure.core.graph.vertex import Arrow, Plane
+from perdure.core.graph.vertex import Arrow, Plane, Vertex
 from perdure.core.ids import StepId
 
 VariableScope: TypeAlias = dict[str, Any]
@@ -90,6 +90,29 @@ class GraphState:
         """Set the output; the first one counts."""
         if self.result is NO_OUTPUT:
             self.result = value
+
+    def iteration(self, hook: Vertex, plane: Plane) -> LoopIteration:
+        """The iteration of the hook's loop in that plane; a new one if it has begun only now."""
+        key = hook.index, plane[: len(hook.positions) + 1]
+        found = self.loops.get(key)
+        if found is None:
+            found = self.loops[key] = LoopIteration(hook.cycles, hook.exits)
+        return found
+
+    def drop_if_done(self, hook: Vertex, plane: Plane, iteration: LoopIteration) -> None:
+        """Forget an iteration whose cycle activities and exits are all resolved."""
+        if not iteration.undecided and not iteration.unresolved:
+            del self.loops[hook.index, plane[: len(hook.positions) + 1]]
+
+    def count_iterations(self, hook: Vertex, plane: Plane, more: int) -> None:
+        """Change how many undecided iterations the hook has; forget the hook when there are none."""
+        key = hook.index, plane[: len(hook.positions)]
+        entered = self.hooks.get(key)
+        if entered is None:
+            return  # the hook was skipped
+        entered.undecided += more
+        if not entered.undecided:
+            del self.hooks[key]
 
     @property
     def outcome(self) -> Any:

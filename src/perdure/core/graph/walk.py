@@ -438,58 +438,36 @@ class Walk:
 
     # Loops
 
-    def _iteration(self, hook: Vertex, plane: Plane) -> LoopIteration:
-        key = hook.index, plane[: len(hook.positions) + 1]
-        iteration = self._state.loops.get(key)
-        if iteration is None:
-            iteration = self._state.loops[key] = LoopIteration(hook.cycles, hook.exits)
-        return iteration
-
     def _leave_loop(self, hook: Vertex, plane: Plane) -> LoopIteration:
         """Count an arrow out of the loop as resolved."""
-        iteration = self._iteration(hook, plane)
+        iteration = self._state.iteration(hook, plane)
         iteration.unresolved -= 1
-        self._drop_if_done(hook, plane, iteration)
+        self._state.drop_if_done(hook, plane, iteration)
         return iteration
-
-    def _drop_if_done(self, hook: Vertex, plane: Plane, iteration: LoopIteration) -> None:
-        """Forget an iteration whose cycle activities and exits are all resolved."""
-        if not iteration.undecided and not iteration.unresolved:
-            del self._state.loops[hook.index, plane[: len(hook.positions) + 1]]
 
     def _decide_iterations(self, cycle: Vertex, plane: Plane, *, is_live: bool) -> None:
         """A cycle activity was reached or skipped, which helps to decide its loop and the loops around it."""
         hook = cycle.returns_to
         assert hook is not None  # noqa: S101 - asked before
         if is_live:
-            iteration = self._iteration(hook, plane)
+            iteration = self._state.iteration(hook, plane)
             iteration.repeats = True
             iteration.held = []
-            self._count_iterations(hook, plane, 1)
+            self._state.count_iterations(hook, plane, 1)
             self._expect_iteration(hook, plane)
         for around in cycle.decides:
-            iteration = self._iteration(around, plane)
+            iteration = self._state.iteration(around, plane)
             iteration.undecided -= 1
-            self._drop_if_done(around, plane, iteration)
+            self._state.drop_if_done(around, plane, iteration)
             if not iteration.undecided:
-                self._count_iterations(around, plane, -1)
+                self._state.count_iterations(around, plane, -1)
                 undecided_skips, iteration.held = iteration.held, []
                 for step, held in undecided_skips:
                     self._record_skip(step, held)
 
-    def _count_iterations(self, hook: Vertex, plane: Plane, more: int) -> None:
-        """Change how many undecided iterations the hook has; forget the hook when there are none."""
-        key = hook.index, plane[: len(hook.positions)]
-        entered = self._state.hooks.get(key)
-        if entered is None:
-            return  # the hook was skipped
-        entered.undecided += more
-        if not entered.undecided:
-            del self._state.hooks[key]
-
     def _expect_iteration(self, vertex: Vertex, plane: Plane) -> None:
         """Expect one more plane of the vertex, which brings cycle activities and exits to the loops around it."""
         for hook, cycles, exits in vertex.again:
-            iteration = self._iteration(hook, plane)
+            iteration = self._state.iteration(hook, plane)
             iteration.undecided += cycles
             iteration.unresolved += exits
