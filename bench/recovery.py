@@ -21,7 +21,7 @@ is_victim = False
 
 
 class Beginnings(Countdown):
-    """When the bodies of one task began, each."""
+    """When each attempt of one task began."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -65,9 +65,10 @@ def sources(pattern: str) -> set[str]:
 
 def test_sdist_holds_what_make_test_needs(packages: Packages) -> None:
     names = packages.sdist_names()
-    assert {"Makefile", "pyproject.toml", "setup.py", "LICENSE", "README.md"} <= names
-    for folder in ("bench", "docs", "examples", "requirements", "src", "tests"):
-        tree = packages.folder / "tree"
+    tree = packages.folder / "tree"
+    pages = {page.name for page in tree.glob("*.md")}
+    assert {"Makefile", "pyproject.toml", "setup.py", "LICENSE"} | pages <= names
+    for folder in ("bench", "docs", "examples", "requirements", "src", "tests", "tools"):
         files = [path for path in (tree / folder).rglob("*") if path.is_file()]
         built = {name for name in names if name.startswith(f"{folder}/")}
         assert {str(path.relative_to(tree)) for path in files} == built
