@@ -219,9 +219,7 @@ async def test_a_read_of_due_messages_costs_by_what_it_returns_and_not_by_what_i
     store: Store,
 ) -> None:
     await fill(store, timers_at_ms=NOW - 3_600_000)
-    few = Query(
-        lambda s: s.due_messages(HOST, NOW, 5), None, "select_due_messages", (HOST, NOW, 5)
-    )
+    few = Query(lambda s: s.due_messages(HOST, NOW, 5), None, "select_due_messages", (HOST, NOW, 5))
     assert len(await store.due_messages(HOST, NOW, 5)) == 5
     assert await cost(store, few) < limit(store)
     await raw(store, "ANALYZE")
