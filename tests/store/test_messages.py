@@ -4,7 +4,7 @@ import pytest
 from perdure.core.errors import StaleFence
 from perdure.core.journal import events as e
 from perdure.core.ledger import ENTRY, SPAWNED, WORK_DONE, message_account
-from perdure.core.messages import Message
+from perdure.core.messages import AT_ONCE, Message
 from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, OTHER_HOST, Driven, begun, sending, together
@@ -88,6 +88,17 @@ async def test_messages_come_in_the_order_of_arrival(store: Store) -> None:
     assert await due(store) == ordered
     assert await store.due_messages(HOST, NOW, 2) == ordered[:2]
     assert [message for message, _, _ in await store.messages(run.run_id)] == ordered
+
+
+async def test_timers_come_after_what_is_due_at_once_and_in_the_order_of_their_times(
+    store: Store,
+) -> None:
+    run = await begun(store)
+    late = run.message("late", due_at_ms=NOW - 1, arrival=1)
+    early = run.message("early", due_at_ms=NOW - 2, arrival=2)
+    signal = run.message("signal", due_at_ms=AT_ONCE, arrival=3)
+    await store.commit(sending(late, early, signal))
+    assert await due(store) == [signal, early, late]
 
 
 async def test_a_rejected_bundle_leaves_its_message(store: Store) -> None:

@@ -215,6 +215,17 @@ async def test_due_messages_do_not_scan_even_if_statistics_say_that_all_are_due(
     assert await cost(store, QUERIES["due_messages"]) < limit(store)
 
 
+async def test_a_read_of_due_messages_costs_by_what_it_returns_and_not_by_what_is_due(
+    store: Store,
+) -> None:
+    await fill(store, timers_at_ms=NOW - 3_600_000)
+    few = Query(lambda s: s.due_messages(HOST, NOW, 5), None, "select_due_messages", (HOST, NOW, 5))
+    assert len(await store.due_messages(HOST, NOW, 5)) == 5
+    assert await cost(store, few) < limit(store)
+    await raw(store, "ANALYZE")
+    assert await cost(store, few) < limit(store)
+
+
 CROWDED = RunId("r_" + "c" * 32)
 QUIET = RunId("r_" + "d" * 32)
 CROWD = """

@@ -609,7 +609,7 @@ WHERE m.state = 'pending'
   AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
               AND (run.parked IS NULL OR m.kind = 'cancel')
        FROM perdure.run AS run WHERE run.id = m.run_id)
-ORDER BY m.due_at_ms <> 0, m.arrival, m.guid LIMIT $3
+ORDER BY m.due_at_ms, m.arrival LIMIT $3
 
 -- name: select_pending
 -- Messages that are pending and due at once, first sent to the given runs or mailboxes (with which GUIDs begin), and

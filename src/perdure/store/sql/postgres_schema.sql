@@ -148,12 +148,12 @@ CREATE TABLE perdure.message (
     PRIMARY KEY (run_id, guid)
 );
 
--- Due messages.
-CREATE INDEX message_due ON perdure.message (due_at_ms) WHERE state = 'pending';
 -- Messages that are due at once, in order, by the run or mailbox that they were first sent to, with which a GUID begins.
--- IS TRUE, so that the planner does not look through the index above for what is due at 0: that is all of it.
+-- IS TRUE, so that the planner does not look through the index below for what is due at 0: that is all of it.
 CREATE INDEX message_order ON perdure.message (left(guid, 34), arrival)
     WHERE state = 'pending' AND (due_at_ms = 0) IS TRUE;
+-- Due messages, in the order in which they are delivered.
+CREATE INDEX message_due ON perdure.message (due_at_ms, arrival) WHERE state = 'pending';
 
 -- run_id, step    whose task it is: put twice, it is one row
 -- guid            the message that will carry its result

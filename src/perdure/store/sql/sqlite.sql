@@ -359,13 +359,14 @@ SELECT account, balance FROM perdure_ledger WHERE run_id = :run_id
 -- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A parked
 -- run takes only a cancel, and an unowned run takes nothing before a host claims it. Messages that are due at once go
 -- before timers: they were durable before the timers ended.
--- By the message's index and then its run, whatever statistics say: due messages are deleted, so there are always few.
+-- By the message's index and then its run, whatever statistics say, and in the order of that index, so that a read costs
+-- by what it returns and not by what is due.
 SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms
   AND (run.owner = :owner OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
   AND (run.parked IS NULL OR m.kind = 'cancel')
-ORDER BY m.due_at_ms <> 0, m.arrival, m.guid LIMIT :limit
+ORDER BY m.due_at_ms, m.arrival LIMIT :limit
 
 -- name: select_pending
 -- Messages that are pending and due at once, first sent to the given runs or mailboxes (with which GUIDs begin), and

@@ -143,10 +143,10 @@ CREATE TABLE perdure_message (
     PRIMARY KEY (run_id, guid)
 ) STRICT, WITHOUT ROWID;
 
--- Due messages.
-CREATE INDEX perdure_message_due ON perdure_message (due_at_ms) WHERE state = 'pending';
 -- Messages that are due at once, in order, by the run or mailbox that they were first sent to, with which a GUID begins.
 CREATE INDEX perdure_message_order ON perdure_message (substr(guid, 1, 34), arrival) WHERE state = 'pending' AND due_at_ms = 0;
+-- Due messages, in the order in which they are delivered.
+CREATE INDEX perdure_message_due ON perdure_message (due_at_ms, arrival) WHERE state = 'pending';
 
 -- run_id, step    whose task it is: put twice, it is one row
 -- guid            the message that will carry its result

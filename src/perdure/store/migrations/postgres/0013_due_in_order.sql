@@ -1,0 +1,3 @@
+-- Due messages are read in the order of their index, so that a read costs by what it returns and not by what is due.
+DROP INDEX perdure.message_due;
+CREATE INDEX message_due ON perdure.message (due_at_ms, arrival) WHERE state = 'pending';
