@@ -61,9 +61,7 @@ _RENAMED: Final[dict[type[e.Event], EventType]] = {
     e.InvokeCompleted: EventType.STEP_COMPLETED,
 }
 
-_TYPES: Final = {
-    event: _RENAMED.get(event) or EventType(event.__name__) for event in e.EVENTS
-}
+_TYPES: Final = {event: _RENAMED.get(event) or EventType(event.__name__) for event in e.EVENTS}
 
 TERMINAL_OF_STEP: Final = frozenset(
     (EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.STEP_SKIPPED)
