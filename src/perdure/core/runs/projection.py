@@ -249,6 +249,13 @@ class Projection:
             )
             self._add_artifacts(_artifacts_of(event))
 
+    def _settled(self, event: ContractEvent) -> None:
+        """A step that has failed under its logical attempt is settled: it keeps the error that it failed with."""
+        if event.step is not None:
+            _, before = self._step(event.run_id, event.step)
+            if before.status is not StepStatus.FAILED:
+                self._step_failed(event)
+
     def _step_skipped(self, event: ContractEvent) -> None:
         if event.step is not None:
             self._set_step(
@@ -294,6 +301,7 @@ _RULES: Final[dict[EventType, Callable[[Projection, ContractEvent], None]]] = {
     EventType.RUN_FAILED: Projection._failed,
     EventType.RUN_CANCELLED: Projection._cancelled,
     EventType.CANCEL_REQUESTED: Projection._cancel_requested,
+    EventType.INVOKE_COMPLETED: Projection._settled,
     EventType.INVOKE_SCHEDULED: Projection._scheduled,
     EventType.TIMER_SCHEDULED: Projection._timer_scheduled,
     EventType.TIMER_FIRED: Projection._succeed,
