@@ -28,7 +28,15 @@ from perdure.store.rows.records import Run
 ReadRow = Callable[[RunId | None], Awaitable[Run]]
 """Reads the row of a run; without an id, of the run whose history is read."""
 
-_ENDS = frozenset((EventType.RUN_COMPLETED, EventType.RUN_FAILED, EventType.RUN_CANCELLED))
+_ENDS = frozenset(
+    (
+        EventType.RUN_COMPLETED,
+        EventType.RUN_FAILED,
+        EventType.RUN_CANCELLED,
+        EventType.RUN_CONTINUED,
+    )
+)
+"""The last event of a run."""
 
 
 class LedgerAccount(msgspec.Struct, frozen=True):
@@ -125,21 +133,20 @@ class HistoryReader:
         chain = await self.chain()
         place, first = _place_of(chain, first)
         while True:
-            reader, last = reader_of(self._host.context, chain, place), None
+            reader = reader_of(self._host.context, chain, place)
             run_id = reader.origin.run_id
             async with self._host.feed.follow(run_id, 0, projects=projects) as follower:
                 self._host.follows(run_id)
-                while last not in _ENDS and last is not EventType.RUN_CONTINUED:
+                while reader.last not in _ENDS:
                     entries = await follower.take()
                     events = _events(reader, entries, first)
                     if events:
-                        last = events[-1].type
                         yield _Batch(events)
                     if follower.gap is not None:
                         yield _Batch([], _gap_of(reader, follower))
                     elif not entries and await self._is_over(reader, follower):
                         return
-            if last in _ENDS:
+            if reader.last is not EventType.RUN_CONTINUED:
                 return
             chain = await self._store.chain(chain[0].origin)
             place, first = place + 1, 0

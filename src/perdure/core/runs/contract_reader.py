@@ -60,6 +60,8 @@ class ContractReader:
         self.origin = origin
         self.seq = 0
         """The number of the next entry."""
+        self.last: EventType | None = None
+        """The type of the last event that was read or skipped."""
         self._codec = codec
         self._labelling = Labelling()
         self._causes = Causes(origin.run_id, _last_of(origin))
@@ -107,7 +109,7 @@ class ContractReader:
         label = self._labelling.label(event)
         cause = self._causes.next(entry.seq, event, label)
         self._count_attempts(event)
-        self.seq += 1
+        self.seq, self.last = self.seq + 1, label.type
         return event, label, cause
 
     def _count_attempts(self, event: e.Event) -> None:
