@@ -7,28 +7,42 @@ import asyncpg
 
 from perdure.store.opening import open_store
 
-WITHOUT_USERS = """
+ALONE = """
+SET synchronous_commit = off;
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid();
-DROP SCHEMA public CASCADE;
-CREATE SCHEMA public;
 """
 """Connections that an earlier test left open are ended first: their locks would block what follows."""
 
-WITHOUT_SCHEMA = WITHOUT_USERS + "DROP SCHEMA IF EXISTS perdure CASCADE"
+WITHOUT_SCHEMA = (
+    "DROP SCHEMA IF EXISTS perdure CASCADE; DROP SCHEMA public CASCADE; CREATE SCHEMA public"
+)
 
-TRUNCATE_USED = """
+DELETE_ROWS = """
 DO $$
 DECLARE
-  used text;
+  filled record;
 BEGIN
-  SELECT string_agg(oid::regclass::text, ', ') INTO used FROM pg_class
-   WHERE relnamespace = 'perdure'::regnamespace AND relkind = 'r' AND relname <> 'meta'
-     AND pg_relation_size(oid) > 0;
-  IF used IS NOT NULL THEN
-    EXECUTE 'TRUNCATE ' || used;
+  FOR filled IN
+    SELECT oid::regclass AS name, pg_relation_size(oid) AS size FROM pg_class
+     WHERE relnamespace IN ('perdure'::regnamespace, 'public'::regnamespace)
+       AND relkind = 'r' AND relname <> 'meta' AND pg_relation_size(oid) > 0
+  LOOP
+    -- A small table is deleted from in a fifth of the time.
+    EXECUTE CASE WHEN filled.size > 100000 THEN 'TRUNCATE ' ELSE 'DELETE FROM ' END || filled.name;
+  END LOOP;
+END $$;
+"""
+
+DROP_TABLES_OF_USERS = """
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_depend
+              WHERE refclassid = 'pg_namespace'::regclass AND refobjid = 'public'::regnamespace) THEN
+    DROP SCHEMA public CASCADE;
+    CREATE SCHEMA public;
   END IF;
-END $$
+END $$;
 """
 
 DEFINITION = """
@@ -67,9 +81,9 @@ class EmptyBooks:
         """Empty the books, and drop all other tables. Makes the schema again if a test has changed it."""
         connection = await asyncpg.connect(self.url)
         try:
-            await connection.execute(WITHOUT_USERS)
+            await connection.execute(ALONE)
             if self._definition is not None and await _definition(connection) == self._definition:
-                await connection.execute(TRUNCATE_USED)
+                await connection.execute(DELETE_ROWS + DROP_TABLES_OF_USERS)
                 return
             await connection.execute(WITHOUT_SCHEMA)
             store = await open_store(self.url)
@@ -82,7 +96,7 @@ class EmptyBooks:
         """Leave a database without a `perdure` schema, and with an empty `public` one."""
         connection = await asyncpg.connect(self.url)
         try:
-            await connection.execute(WITHOUT_SCHEMA)
+            await connection.execute(ALONE + WITHOUT_SCHEMA)
         finally:
             await connection.close()
 
