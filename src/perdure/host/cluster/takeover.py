@@ -90,7 +90,7 @@ class Takeover:
 
     async def take_from(self, orphans: Orphans) -> bool:
         """Take over this host's share of each owner's runs. Returns whether it took runs, or put work back."""
-        context, others = self._context, orphans.others
+        others = orphans.others
         self._times_left = Counter({owner: self._times_left[owner] for owner in orphans.owners})
         self._unshared = max(0, self._unshared - 1)
         took = False
