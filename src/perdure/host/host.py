@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from perdure.core.codec import Codec
-from perdure.core.errors import SchemaTooNew
+from perdure.core.errors import EngineClosed, SchemaTooNew
 from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
@@ -299,6 +299,8 @@ class Host:
 
     def _end(self) -> None:
         """Stop the heartbeat, the poller and the queues."""
+        stopped = EngineClosed("the engine was closed", "open an engine, and follow the run again")
+        self.feed.close(self.failure or stopped)
         self.hints.close()
         self.membership.kill()
         self.poller.kill()

@@ -29,10 +29,11 @@ from perdure import (
     task,
     workflow,
 )
+from perdure.core.errors import EngineClosed
 from perdure.core.journal.contract import keys
 from perdure.host.runs import views
 from perdure.testing.probe import Probe
-from tests.client.engines import opened, store_of
+from tests.client.engines import opened, store_of, until
 
 T = TypeVar("T")
 
@@ -352,6 +353,16 @@ async def test_a_wrong_offset_is_refused(memory: Engine, first: Any) -> None:
     for read in (run.history, run.follow):
         with pytest.raises(InputError, match="can't be an offset"):
             read(first)
+
+
+async def test_a_caller_that_follows_a_run_learns_that_the_engine_was_closed() -> None:
+    async with opened("sqlite:///:memory:") as engine:
+        run = await engine.start(waiting(1))
+        waits = [asyncio.ensure_future(all_of(items)) for items in (run.follow(), run.watch())]
+        await until(lambda: len(store_watchers(engine).followed) > 0)
+    for each in waits:
+        with pytest.raises(EngineClosed):
+            await asyncio.wait_for(each, 30)
 
 
 async def test_followers_that_leave_are_forgotten(memory: Engine) -> None:

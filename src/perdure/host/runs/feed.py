@@ -22,7 +22,7 @@ MAX_RUNS = 500
 MAX_ENTRIES = 10_000
 """Entries that one statement reads, in equal parts of each journal."""
 
-MAX_PART = 500
+MAX_PART = 200
 """Entries of one journal that one statement reads."""
 
 MAX_LAG_MS = 5000
@@ -78,6 +78,9 @@ class Follower:
         self._feed.wake()
         try:
             entries = await self._read
+        except BaseException:
+            self.has_grown = True
+            raise
         finally:
             self._read = None
         if entries:
@@ -114,6 +117,11 @@ class JournalFeed:
 
     def now_ms(self) -> int:
         return self._context.sources.now_ms()
+
+    def close(self, error: Exception) -> None:
+        """The host has stopped: raise `error` in all waiting callers."""
+        for each in self._followers:
+            each.fail(error)
 
     def wake(self) -> None:
         """Read in the background, if a follower waits for entries."""

@@ -22,7 +22,7 @@ from perdure.store.rows.records import Run
 MAX_STEPS = 100_000
 """Steps that the views in memory hold together, at about 1 KB each."""
 
-ENTRIES_PER_READ = 500
+ENTRIES_PER_READ = 200
 
 
 def reader_of(context: HostContext, chain: Sequence[Run], place: int) -> ContractReader:
