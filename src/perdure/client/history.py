@@ -22,6 +22,7 @@ from perdure.core.runs.projection import Projection
 from perdure.core.runs.snapshot import RunSnapshot, SequenceGap
 from perdure.host.host import Host
 from perdure.host.runs.feed import Follower
+from perdure.host.runs.parking import require_undamaged
 from perdure.host.runs.views import ENTRIES_PER_READ, reader_of
 from perdure.store.rows.records import Run
 
@@ -70,9 +71,12 @@ class HistoryReader:
     async def chain(self) -> list[Run]:
         """The rows of the chain, in order."""
         run = await self._read_row(None)
-        if run.chain is None and run.status is not Status.CONTINUED:
-            return [run]
-        return await self._store.chain(run.origin)
+        chain = [run]
+        if run.chain is not None or run.status is Status.CONTINUED:
+            chain = await self._store.chain(run.origin)
+        for each in chain:
+            require_undamaged(each)
+        return chain
 
     async def history(self, first: int) -> AsyncGenerator[ContractEvent, None]:
         """Yield the events that are durable now, read in bounded pages."""
@@ -122,10 +126,10 @@ class HistoryReader:
         accounts = []
         for run in await self.chain():
             balances = await self._store.balances(run.run_id)
-            accounts += [
-                LedgerAccount(run.run_id, account, balances[account], _spelled(account, balance))
-                for account, balance in sorted(balances.items(), key=lambda each: _order(each[0]))
-            ]
+            for account in sorted(balances, key=_order):
+                balance = balances[account]
+                text = _spelled(account, balance)
+                accounts.append(LedgerAccount(run.run_id, account, balance, text))
         return accounts
 
     async def _batches(self, first: int, *, projects: bool) -> AsyncGenerator[_Batch, None]:

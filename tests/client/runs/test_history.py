@@ -29,11 +29,12 @@ from perdure import (
     task,
     workflow,
 )
-from perdure.core.errors import EngineClosed
+from perdure.core.errors import CorruptJournal, EngineClosed
 from perdure.core.journal.contract import keys
 from perdure.host.runs import views
 from perdure.testing.probe import Probe
 from tests.client.engines import opened, store_of, until
+from tests.store.builders import raw
 
 T = TypeVar("T")
 
@@ -227,6 +228,32 @@ async def test_a_run_of_another_process_is_followed_and_watched(shared_url: str)
             views = [view async for view in watching]
         assert last.type is EventType.RUN_COMPLETED
         assert views[-1] == await run.view()
+
+
+async def test_a_run_is_followed_while_another_host_takes_it_over(shared_url: str) -> None:
+    first = Engine(shared_url)
+    await first.open()
+    run = await first.start(waiting(1))
+    async with opened(shared_url) as second:
+        there = second.handle(run.run_id)
+        async with aclosing(there.follow()) as following, aclosing(there.watch()) as watching:
+            seen = [await anext(following)]
+            await anext(watching)
+            await Probe(first).abort()
+            await there.signal(go, 20)
+            seen += [event async for event in following]
+            last = [view async for view in watching][-1]
+        assert seen == await all_of(there.history())
+        assert last == await there.view()
+
+
+async def test_a_history_of_a_damaged_row_is_refused(shared_url: str) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(waiting(1))
+        await raw(store_of(engine), "UPDATE {}run SET status = 'nonsense'")
+        for read in (run.view(), run.ledger(), anext(run.history()), anext(run.follow())):
+            with pytest.raises(CorruptJournal, match="is damaged: its status"):
+                await read
 
 
 async def test_a_view_is_watched_to_the_end_of_the_run(engine: Engine) -> None:

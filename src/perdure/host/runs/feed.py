@@ -28,7 +28,6 @@ MAX_PART = 200
 MAX_LAG_MS = 5000
 """A projection that is further behind raises an alert."""
 
-
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0
 """How soon, and how often at least, a missing entry is looked for."""
 
@@ -54,7 +53,8 @@ class Follower:
     def set(self) -> None:
         """The journal has grown (`Watchers`)."""
         self.has_grown = True
-        self._feed.wake()
+        if self.is_wanted:
+            self._feed.wake()
 
     @property
     def is_wanted(self) -> bool:
@@ -75,7 +75,8 @@ class Follower:
         if self.wanted_ms is None:
             self.wanted_ms = self._feed.now_ms()
         self._read = asyncio.get_running_loop().create_future()
-        self._feed.wake()
+        if self.has_grown:
+            self._feed.wake()
         try:
             entries = await self._read
         except BaseException:
@@ -124,8 +125,8 @@ class JournalFeed:
             each.fail(error)
 
     def wake(self) -> None:
-        """Read in the background, if a follower waits for entries."""
-        if not self._is_reading and any(each.is_wanted for each in self._followers):
+        """Read in the background for the followers that wait for entries. A read under way includes them."""
+        if not self._is_reading:
             self._is_reading = True
             self._context.spawn(self._read())
 

@@ -47,6 +47,11 @@ class View:
         self._reader: ContractReader | None = None
         self._reported: SequenceGap | None = None
 
+    @property
+    def size(self) -> int:
+        """What it counts for among the views in memory."""
+        return self.projection.size + 1
+
     async def advance(self, chain: Sequence[Run]) -> RunSnapshot:
         """The snapshot by the journals of these runs, as far as no entry is missing."""
         while self._place < len(chain):
@@ -102,6 +107,7 @@ class Views:
         self._views: OrderedDict[RunId, View] = OrderedDict()
         self._locks: WeakValueDictionary[RunId, asyncio.Lock] = WeakValueDictionary()
         """Of views that are being read."""
+        self._held = 0
 
     async def view(self, chain: Sequence[Run]) -> RunSnapshot:
         """The snapshot of a chain of runs, by rows that were just read."""
@@ -109,15 +115,19 @@ class Views:
         lock = self._locks.get(origin) or asyncio.Lock()
         self._locks[origin] = lock
         async with lock:
-            view = self._views.pop(origin, None) or View(self._context, origin)
+            view = self._views.pop(origin, None)
+            if view is None:
+                view = View(self._context, origin)
+            else:
+                self._held -= view.size
             # A failed read leaves the view out of memory: it may have stopped between two entries.
             snapshot = await view.advance(chain)
             self._views[origin] = view
+            self._held += view.size
             self._trim()
             return snapshot
 
     def _trim(self) -> None:
-        held = sum(view.projection.size + 1 for view in self._views.values())
-        while held > MAX_STEPS and self._views:
+        while self._held > MAX_STEPS and self._views:
             _, view = self._views.popitem(last=False)
-            held -= view.projection.size + 1
+            self._held -= view.size
