@@ -97,19 +97,21 @@ class HistoryReader:
 
     async def follow(self, first: int) -> AsyncGenerator[ContractEvent, None]:
         """Yield all events to the end of the chain, each new one when it is durable."""
-        async with aclosing(self._batches(first, projects=False)) as batches:
+        async with aclosing(self._batches(first, None, projects=False)) as batches:
             async for batch in batches:
                 for event in batch.events:
                     yield event
 
     async def watch(self) -> AsyncGenerator[RunSnapshot, None]:
         """Yield the view now, and a new one whenever it changes."""
-        snapshot = await self.view()
+        view = await self._host.views.view(await self.chain())
+        snapshot, reader = view.projection.snapshot(), view.reader
         yield snapshot
         if snapshot.is_over:
             return
         projection = Projection(snapshot)
-        async with aclosing(self._batches(snapshot.last_event_seq + 1, projects=True)) as batches:
+        first = snapshot.last_event_seq + 1
+        async with aclosing(self._batches(first, reader, projects=True)) as batches:
             async for batch in batches:
                 projection.apply(batch.events)
                 if batch.gap is not None:
@@ -120,7 +122,7 @@ class HistoryReader:
                     yield snapshot
 
     async def view(self) -> RunSnapshot:
-        return await self._host.views.view(await self.chain())
+        return (await self._host.views.view(await self.chain())).projection.snapshot()
 
     async def ledger(self) -> list[LedgerAccount]:
         accounts = []
@@ -132,14 +134,18 @@ class HistoryReader:
                 accounts.append(LedgerAccount(run.run_id, account, balance, text))
         return accounts
 
-    async def _batches(self, first: int, *, projects: bool) -> AsyncGenerator[_Batch, None]:
-        """Yield the events from `first` on as they are read, run by run."""
+    async def _batches(
+        self, first: int, reader: ContractReader | None, *, projects: bool
+    ) -> AsyncGenerator[_Batch, None]:
+        """Yield the events from `first` on as they are read, run by run. A `reader` that is given is already there."""
         chain = await self.chain()
         place, first = _place_of(chain, first)
+        if reader is not None:
+            place = [run.run_id for run in chain].index(reader.origin.run_id)
         while True:
-            reader = reader_of(self._host.context, chain, place)
-            run_id = reader.origin.run_id
-            async with self._host.feed.follow(run_id, 0, projects=projects) as follower:
+            reader = reader or reader_of(self._host.context, chain, place)
+            run_id, seq = reader.origin.run_id, reader.seq
+            async with self._host.feed.follow(run_id, seq, projects=projects) as follower:
                 self._host.follows(run_id)
                 while reader.last not in _ENDS:
                     entries = await follower.take()
@@ -153,7 +159,7 @@ class HistoryReader:
             if reader.last is not EventType.RUN_CONTINUED:
                 return
             chain = await self._store.chain(chain[0].origin)
-            place, first = place + 1, 0
+            place, first, reader = place + 1, 0, None
 
     async def _is_over(self, reader: ContractReader, follower: Follower) -> bool:
         """Whether the run ended with the last entry that was read. Raises if it does not continue by itself."""

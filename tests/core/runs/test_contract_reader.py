@@ -218,6 +218,17 @@ def test_an_event_that_follows_skipped_ones_is_the_same() -> None:
     assert reader.read(writer.entries[-1]) == last_of(writer)
 
 
+def test_a_copied_reader_continues_by_itself() -> None:
+    writer = started(*PARKED, RETRY, e.InvokeStarted(A, 2), e.InvokeCompleted(A, 2, payload=b"1"))
+    for cut in range(len(writer.entries)):
+        reader = ContractReader(RunOrigin(RUN, REF), JsonCodec())
+        for entry in writer.entries[:cut]:
+            reader.skip(entry)
+        other = reader.copied()
+        for each in (reader, other):
+            assert list(map(each.read, writer.entries[cut:])) == history_of(writer)[cut:]
+
+
 def test_the_repr_fits_a_line_and_names_step_attempt_and_data() -> None:
     events = history_of(started(*PARKED, RETRY, e.InvokeStarted(A, 2)))
     assert repr(events[1]) == (

@@ -118,6 +118,14 @@ class Labelling:
         self._parked: set[str] = set()
         """Steps that have failed under their current logical attempt and are not settled."""
 
+    def copied(self) -> "Labelling":
+        """A labelling that continues where this one is."""
+        other = Labelling()
+        other._counts = self._counts.copy()
+        other._logical_attempts = self._logical_attempts.copy()
+        other._parked = self._parked.copy()
+        return other
+
     def logical_attempt(self, step: str) -> int:
         """The current logical attempt of a step."""
         return self._logical_attempts.get(step, 1)

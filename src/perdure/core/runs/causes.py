@@ -1,5 +1,6 @@
 """Which event each event of a run follows from, and which operator's act led to it."""
 
+from copy import copy
 from typing import Final, NamedTuple
 
 from perdure.core.ids import RunId, StepId
@@ -43,6 +44,14 @@ class Causes:
         """The entry of the cancel request, and its act."""
         self._of_run: dict[type[e.Event], int] = {}
         """The last pause, wait and approval."""
+
+    def copied(self) -> "Causes":
+        """Causes that continue where these are."""
+        other = copy(self)
+        other._last, other._accepted = self._last.copy(), self._accepted.copy()
+        other._retried_by, other._delivered = self._retried_by.copy(), self._delivered.copy()
+        other._of_run = self._of_run.copy()
+        return other
 
     def next(self, seq: int, event: e.Event, label: Label) -> Cause:
         """The cause of the entry `seq`."""

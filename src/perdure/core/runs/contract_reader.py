@@ -1,5 +1,6 @@
 """Turns the entries of one run's journal into contract events."""
 
+from copy import copy
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -68,6 +69,13 @@ class ContractReader:
         self._attempts: dict[StepId, tuple[int, int]] = {}
         """Of each open step that may be retried: how many attempts its policy allows, and how many have started under
         its logical attempt."""
+
+    def copied(self) -> "ContractReader":
+        """A reader that continues where this one is."""
+        other = copy(self)
+        other._labelling, other._causes = self._labelling.copied(), self._causes.copied()
+        other._attempts = self._attempts.copy()
+        return other
 
     def skip(self, entry: Entry) -> None:
         """Read an entry whose event is not wanted."""

@@ -48,12 +48,17 @@ class View:
         self._reported: SequenceGap | None = None
 
     @property
+    def reader(self) -> ContractReader | None:
+        """A reader that continues where the view is; `None` before the first entry."""
+        return None if self._reader is None else self._reader.copied()
+
+    @property
     def size(self) -> int:
         """What it counts for among the views in memory."""
         return self.projection.size + 1
 
-    async def advance(self, chain: Sequence[Run]) -> RunSnapshot:
-        """The snapshot by the journals of these runs, as far as no entry is missing."""
+    async def advance(self, chain: Sequence[Run]) -> None:
+        """Read what the journals of these runs have gained, as far as no entry is missing."""
         while self._place < len(chain):
             run = chain[self._place]
             if self._reader is None:
@@ -63,12 +68,11 @@ class View:
                 end = min(first + ENTRIES_PER_READ, run.seq)
                 entries = await self._context.store.entries(run.run_id, first, end)
                 if not self._apply(self._reader, entries, end):
-                    return self.projection.snapshot()
+                    return
             if self._place == len(chain) - 1:
                 break
             self._place, self._reader = self._place + 1, None
         self._reported = None
-        return self.projection.snapshot()
 
     def _apply(self, reader: ContractReader, entries: Sequence[Entry], end: int) -> bool:
         """Apply entries up to the first gap. Returns whether there was none before `end`."""
@@ -109,8 +113,8 @@ class Views:
         """Of views that are being read."""
         self._held = 0
 
-    async def view(self, chain: Sequence[Run]) -> RunSnapshot:
-        """The snapshot of a chain of runs, by rows that were just read."""
+    async def view(self, chain: Sequence[Run]) -> View:
+        """The view of a chain of runs, by rows that were just read."""
         origin = chain[0].run_id
         lock = self._locks.get(origin) or asyncio.Lock()
         self._locks[origin] = lock
@@ -121,11 +125,11 @@ class Views:
             else:
                 self._held -= view.size
             # A failed read leaves the view out of memory: it may have stopped between two entries.
-            snapshot = await view.advance(chain)
+            await view.advance(chain)
             self._views[origin] = view
             self._held += view.size
             self._trim()
-            return snapshot
+            return view
 
     def _trim(self) -> None:
         while self._held > MAX_STEPS and self._views:
