@@ -147,6 +147,11 @@ def test_an_error_says_whether_another_attempt_could_succeed(
     assert re.fullmatch("[0-9a-f]{16}", error["fingerprint"])
 
 
+def test_a_parked_step_says_so_and_has_no_time_of_a_retry() -> None:
+    data = last_of(started(*PARKED)).data
+    assert (data["parked"], "retry_at_ms" in data) == (True, False)
+
+
 def test_events_of_a_retried_step_name_the_act_and_follow_from_it() -> None:
     events = history_of(
         started(*PARKED, RETRY, e.InvokeStarted(A, 2), e.InvokeCompleted(A, 2, payload=b"1"))

@@ -195,6 +195,21 @@ def test_a_retry_begins_the_next_logical_attempt_and_clears_the_error() -> None:
     assert (found.logical_attempt, found.engine_attempt, found.error) == (2, 2, None)
 
 
+@pytest.mark.parametrize(
+    ("after", "is_parked"),
+    [
+        ((), True),
+        ((RETRY,), False),
+        ((e.StepSkipped(A, "known", 1, "s2"),), False),
+        ((e.InvokeCompleted(A, 1, False),), False),
+    ],
+)
+def test_a_step_is_parked_until_an_operator_or_the_end_of_its_run_settles_it(
+    after: tuple[e.Event, ...], is_parked: bool
+) -> None:
+    assert step_after(*PARKED, *after).is_parked is is_parked
+
+
 def test_artifacts_of_all_steps_are_those_of_the_run() -> None:
     other = e.ArtifactRef("s3://b/other", "log")
     snapshot = projected(

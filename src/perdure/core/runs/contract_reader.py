@@ -139,6 +139,9 @@ class ContractReader:
         data: dict[str, Any] = msgspec.json.decode(entry.body)
         for name in _OWN_COLUMNS:
             data.pop(name, None)
+        if isinstance(event, e.InvokeRetrying) and event.parks:
+            del data["retry_at_ms"]
+            data["parked"] = True
         payload = entry.payload
         if label.type in _ERRORS:
             error = self._error(event, payload)

@@ -102,7 +102,7 @@ class Projection:
 
     def _set_step(self, event: ContractEvent, step: StepId, **fields: Any) -> None:
         place, before = self._step(event.run_id, step)
-        after = self._steps[place] = _replace(before, **fields)
+        after = self._steps[place] = _replace(before, **{"is_parked": False, **fields})
         failed = (after.status is StepStatus.FAILED) - (before.status is StepStatus.FAILED)
         if failed:
             self._set(failed_steps=self._snapshot.failed_steps + failed)
@@ -246,6 +246,7 @@ class Projection:
                 engine_attempt=event.engine_attempt,
                 completed_at_ms=event.emitted_at_ms,
                 error=_error_of(event),
+                is_parked=bool(event.data.get("parked")),
             )
             self._add_artifacts(_artifacts_of(event))
 
@@ -253,7 +254,9 @@ class Projection:
         """A step that has failed under its logical attempt is settled: it keeps the error that it failed with."""
         if event.step is not None:
             _, before = self._step(event.run_id, event.step)
-            if before.status is not StepStatus.FAILED:
+            if before.status is StepStatus.FAILED:
+                self._set_step(event, event.step)
+            else:
                 self._step_failed(event)
 
     def _step_skipped(self, event: ContractEvent) -> None:

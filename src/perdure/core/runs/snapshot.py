@@ -79,6 +79,8 @@ class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     error: ApplicationError | None = None
     reason: str = ""
     """Why the step was skipped."""
+    is_parked: bool = False
+    """Whether the step has failed and waits for an operator, who retries or skips it."""
 
 
 class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
