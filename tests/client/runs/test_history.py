@@ -149,6 +149,23 @@ async def test_two_runs_that_fail_of_one_cause_have_one_fingerprint(memory: Engi
     assert len(prints) == 1
 
 
+async def test_the_step_of_a_child_run_names_that_run(memory: Engine) -> None:
+    @workflow
+    async def paying_by_child() -> int:
+        return await paying("42")
+
+    run = await memory.start(paying_by_child())
+    with pytest.raises(ValueError, match="card 42"):
+        await run.result(60)
+    (step,) = (await run.view()).steps
+    assert (step.kind, step.name) == ("run", "history.paying")
+    assert step.child_run_id is not None
+    child = await memory.handle(step.child_run_id).view()
+    assert child.error == (await run.view()).error
+    assert child.root_cause is not None
+    assert child.root_cause.step == "root.1"
+
+
 async def test_a_graph_has_history_view_and_ledger_as_a_workflow_has(engine: Engine) -> None:
     run = await engine.start(graph_run())
     await run.signal(go, 5)

@@ -8,7 +8,8 @@ import msgspec
 from perdure.core.errors import InputError
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal.contract import EventType
-from perdure.core.journal.events import ActType, ArtifactRef
+from perdure.core.journal.events import ActType, ArtifactRef, InvokeKind, InvokePlace
+from perdure.core.replay.identity import child_run_id
 from perdure.core.runs.contract_event import ContractEvent
 from perdure.core.runs.snapshot import (
     ApplicationError,
@@ -21,6 +22,9 @@ from perdure.core.runs.snapshot import (
 )
 
 _replace = msgspec.structs.replace
+
+CHILD: Final = "run"
+"""The kind of a step that starts another run."""
 
 
 class Projection:
@@ -177,7 +181,8 @@ class Projection:
     def _scheduled(self, event: ContractEvent) -> None:
         if event.step is not None:
             data = event.data
-            kind = data.get("kind", "function")
+            starts_run = data.get("place") == InvokePlace.RUN
+            kind = CHILD if starts_run else data.get("kind", InvokeKind.FUNCTION.value)
             self._set_step(event, event.step, name=data.get("function_name", ""), kind=kind)
 
     def _timer_scheduled(self, event: ContractEvent) -> None:
@@ -222,10 +227,14 @@ class Projection:
         if event.step is None:
             return
         _, before = self._step(event.run_id, event.step)
-        began_ms = before.started_at_ms
+        began_ms, attempt = before.started_at_ms, event.engine_attempt or 1
+        child = None
+        if before.kind == CHILD:
+            child = child_run_id(event.run_id, event.step, attempt)
         self._set_step(
             *(event, event.step),
             status=StepStatus.RUNNING,
+            child_run_id=child,
             logical_attempt=event.logical_attempt,
             engine_attempt=event.engine_attempt,
             started_at_ms=event.emitted_at_ms if began_ms is None else began_ms,

@@ -62,8 +62,9 @@ class SequenceGap(msgspec.Struct, frozen=True):
 class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A step: a task, a child run, a branch, a timer, a wait for a signal, an activity of a graph.
 
-    `name` is that of the task, program or signal, and `kind` is `function`, `http`, `branch`, `timer` or `signal`. In a
-    chain of runs `run_id` tells the steps of one id apart. `engine_attempt` is the last physical attempt.
+    `name` is that of the task, program or signal, and `kind` is `function`, `http`, `run`, `branch`, `timer` or
+    `signal`. `run_id` is the run of the chain that the step belongs to, and `child_run_id` the run that a step of kind
+    `run` started. `engine_attempt` is the last physical attempt.
     """
 
     step: StepId
@@ -79,6 +80,7 @@ class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     error: ApplicationError | None = None
     reason: str = ""
     """Why the step was skipped."""
+    child_run_id: RunId | None = None
     is_parked: bool = False
     """Whether the step has failed and waits for an operator, who retries or skips it."""
 
