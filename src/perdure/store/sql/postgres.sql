@@ -573,7 +573,7 @@ SELECT run_id, account, balance FROM perdure.ledger WHERE run_id = ANY ($1::text
 -- may have lost its step.
 SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
 FROM perdure.message
-WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
+WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%' AND kind NOT LIKE 'act:%')
 
 -- name: select_queued
 -- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
@@ -596,8 +596,9 @@ SELECT balance FROM perdure.ledger WHERE run_id = $1 AND account = $2
 SELECT account, balance FROM perdure.ledger WHERE run_id = $1
 
 -- name: select_due_messages
--- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A parked
--- run takes only a cancel, and an unowned run takes nothing before a host claims it. Messages that are due at once go
+-- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A run that
+-- is parked or paused takes only cancels and acts, and an unowned run takes nothing before a host claims it: other
+-- messages to it stay due, and would take the places of those that can be delivered. Messages that are due at once go
 -- before timers: they were durable before the timers ended.
 -- Due messages are deleted, so there are always few; slightly old statistics say that all are due, and the planner
 -- would scan both tables. Hence bounds that it can't look up, for which it assumes few rows, and a condition in place
@@ -607,7 +608,7 @@ FROM perdure.message AS m
 WHERE m.state = 'pending'
   AND m.due_at_ms BETWEEN (SELECT '-9223372036854775808'::bigint) AND (SELECT $2::bigint)
   AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-              AND (run.parked IS NULL OR m.kind = 'cancel')
+              AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
        FROM perdure.run AS run WHERE run.id = m.run_id)
 ORDER BY m.due_at_ms, m.arrival LIMIT $3
 
@@ -618,7 +619,8 @@ SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM unnest($2::text[]) AS origin CROSS JOIN LATERAL (
     SELECT * FROM perdure.message AS m
     WHERE left(m.guid, 34) = origin AND m.state = 'pending' AND (m.due_at_ms = 0) IS TRUE
-      AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
+      AND (SELECT (run.owner = $1 OR run.owner IS NULL)
+              AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
            FROM perdure.run AS run WHERE run.id = m.run_id)
     ORDER BY m.arrival, m.guid LIMIT $3
 ) AS m
@@ -631,7 +633,7 @@ SELECT m.due_at_ms
 FROM perdure.message AS m
 WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $2::bigint)
   AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-              AND (run.parked IS NULL OR m.kind = 'cancel')
+              AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
        FROM perdure.run AS run WHERE run.id = m.run_id)
 ORDER BY m.due_at_ms LIMIT 1
 
@@ -815,7 +817,7 @@ EXISTS (SELECT 1 FROM perdure.run AS run
  FROM perdure.message AS m
  WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $4::bigint)
    AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-               AND (run.parked IS NULL OR m.kind = 'cancel')
+               AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
         FROM perdure.run AS run WHERE run.id = m.run_id)
  ORDER BY m.due_at_ms LIMIT 1),
 (WITH RECURSIVE level (queue, priority) AS (

@@ -332,7 +332,7 @@ SELECT run_id, account, balance FROM perdure_ledger WHERE run_id IN (SELECT valu
 -- Messages that concern a step of these runs: timers, retries, results, and signals that matched a hook. A damaged row
 -- may have lost its step.
 SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
-WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%' AND kind NOT LIKE 'act:%')
 
 -- name: select_queued
 -- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
@@ -356,8 +356,9 @@ SELECT balance FROM perdure_ledger WHERE run_id = :run_id AND account = :account
 SELECT account, balance FROM perdure_ledger WHERE run_id = :run_id
 
 -- name: select_due_messages
--- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A parked
--- run takes only a cancel, and an unowned run takes nothing before a host claims it. Messages that are due at once go
+-- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A run that
+-- is parked or paused takes only cancels and acts, and an unowned run takes nothing before a host claims it: other
+-- messages to it stay due, and would take the places of those that can be delivered. Messages that are due at once go
 -- before timers: they were durable before the timers ended.
 -- By the message's index and then its run, whatever statistics say, and in the order of that index, so that a read costs
 -- by what it returns and not by what is due.
@@ -365,7 +366,7 @@ SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms
   AND (run.owner = :owner OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-  AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
 ORDER BY m.due_at_ms, m.arrival LIMIT :limit
 
 -- name: select_pending
@@ -376,7 +377,7 @@ FROM json_each(:origins) AS origin
 CROSS JOIN perdure_message AS m INDEXED BY perdure_message_order ON substr(m.guid, 1, 34) = origin.value
 CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms = 0 AND (run.owner = :owner OR run.owner IS NULL)
-  AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
 ORDER BY m.arrival, m.guid LIMIT :limit
 
 -- name: select_next_due
@@ -386,7 +387,7 @@ SELECT m.due_at_ms
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
   AND (run.owner = :owner OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-  AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
 ORDER BY m.due_at_ms LIMIT 1
 
 -- name: select_messages
@@ -504,7 +505,7 @@ EXISTS (SELECT 1 FROM perdure_run INDEXED BY perdure_run_unowned WHERE owner IS 
  FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
  WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
    AND (run.owner = :host OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-   AND (run.parked IS NULL OR m.kind = 'cancel')
+   AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
  ORDER BY m.due_at_ms LIMIT 1),
 (WITH RECURSIVE level (queue, priority) AS (
     SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
