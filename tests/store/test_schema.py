@@ -207,6 +207,8 @@ async def test_the_migration_to_entries_in_commit_order_keeps_all_entries(
         + "INSERT INTO perdure_event SELECT * FROM newer; DROP TABLE newer;"
         + "DROP INDEX perdure_run_unowned; DROP INDEX perdure_run_key; ALTER TABLE perdure_run DROP COLUMN replaced_by;"
         + cut(migrations("sqlite")[0], "CREATE UNIQUE INDEX perdure_run_key", ";")
+        + "DROP INDEX perdure_work_queue; ALTER TABLE perdure_work DROP COLUMN held;"
+        + cut(migrations("sqlite")[0], "CREATE INDEX perdure_work_queue", ";")
         + "DROP INDEX perdure_message_order; UPDATE perdure_meta SET value = '8'"
     )
     assert is_without_rowid(connection)

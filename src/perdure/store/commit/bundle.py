@@ -68,6 +68,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
     work: Sequence[Work] = ()
     finished: Sequence[tuple[RunId, StepId, str]] = ()
     dropped: Sequence[tuple[RunId, StepId]] = ()
+    held: Sequence[tuple[RunId, int]] = ()
     published: Sequence[PublishedRow] = ()
     chunks: Sequence[NewChunk] = ()
     parked: Sequence[tuple[RunId, str | None]] = ()
@@ -209,6 +210,14 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         self.work = [work for work in self.work if (work.run_id, work.step) != task]
         self.fences.append(fence)
         self.dropped = self._grown(self.dropped, task)
+
+    def hold_work(self, fence: Fence, *, held: bool) -> None:
+        """Commits: hosts claim no task of the run, those that this bundle puts included; or they may again.
+
+        Claims under way are not affected. The last call of a bundle counts.
+        """
+        self.fences.append(fence)
+        self.held = self._grown(self.held, (fence.run_id, int(held)))
 
     def publish(
         self,

@@ -71,6 +71,8 @@ class Group:
         self.finished: list[tuple[RunId, StepId, str]] = []
         self.dropped: dict[tuple[RunId, StepId], None] = {}
         """Tasks that are dropped after others are finished and before new ones are put."""
+        self.held: dict[RunId, int] = {}
+        """Whether the tasks of a run are held, those put by this group included."""
         self.published: dict[tuple[RunId, str], tuple[bytes, int, TaskHolder | None]] = {}
         self.published_again: dict[tuple[RunId, str], tuple[bytes, int, TaskHolder | None]] = {}
         """Values that are sent again. Written before the new values."""
@@ -172,6 +174,7 @@ class Group:
                 self.work,
                 self.finished,
                 self.dropped,
+                self.held,
                 self.published,
                 self.published_again,
                 self.chunks,
@@ -281,6 +284,7 @@ class Group:
             self.dropped[task] = None
         for work in bundle.work:
             self.work.setdefault((work.run_id, work.step), work)
+        self.held.update(bundle.held)
 
     def _add_index(self, index: GraphIndex) -> None:
         if self.index is None:

@@ -152,6 +152,7 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
     await run("mark", group.marked)
     await run("drop_work", list(group.dropped))
     await run("put_work", work_rows(group))
+    await run("hold_work", list(group.held.items()))
     if group.index and not await write_index(run, group.index):
         return _overflows
     return await _append_chunks(connection, group) if group.chunks else None

@@ -221,6 +221,13 @@ INSERT INTO perdure.work (run_id, step, guid, queue, priority, payload, availabl
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::bytea[], $7::bigint[])
 ON CONFLICT (run_id, step) DO NOTHING
 
+-- name: hold_work
+-- Commits: the tasks of runs that are paused are held, so that no host claims them; or they are no longer held. Claims
+-- under way keep their tokens.
+UPDATE perdure.work AS work SET held = b.held
+FROM unnest($1::text[], $2::integer[]) AS b (run_id, held)
+WHERE work.run_id = b.run_id
+
 -- name: finish_work
 -- Commits: tasks are off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure.work AS work
@@ -349,7 +356,7 @@ JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, guid, kind)
   ON message.run_id = b.run_id AND message.guid = b.guid AND message.kind <> b.kind
 
 -- name: claim_work
--- Commits: a token and a lease on tasks that are due and under no lease.
+-- Commits: a token and a lease on tasks that are due, not held and under no lease.
 -- A host that claims its own task again does not count: it knows whether it has begun it.
 -- The queues take turns, so that each gets an equal share as far as it has work. Through the index in its order, so that
 -- a claim costs by what it takes and not by what waits.
@@ -361,7 +368,7 @@ WITH due AS (
         SELECT locked.*, row_number() OVER (ORDER BY priority DESC, available_at_ms) AS turn
         FROM (
             SELECT run_id, step, priority, available_at_ms FROM perdure.work
-            WHERE queue = served.queue AND available_at_ms <= $2
+            WHERE queue = served.queue AND held = 0 AND available_at_ms <= $2
             ORDER BY priority DESC, available_at_ms
             LIMIT $3
             FOR UPDATE SKIP LOCKED
@@ -666,15 +673,15 @@ GROUP BY step, attempt, claim, position - number ORDER BY min(position)
 -- name: select_next_work
 -- Steps through the index from each priority of a queue to the next, so the cost grows with priorities, not with tasks.
 WITH RECURSIVE level (queue, priority) AS (
-    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name)
+    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name AND held = 0)
     FROM unnest($1::text[]) AS name
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure.work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
 )
 SELECT min((SELECT min(available_at_ms) FROM perdure.work AS work
-            WHERE work.queue = level.queue AND work.priority = level.priority))
+            WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
 FROM level
 
 -- name: select_next_run_id
@@ -821,15 +828,15 @@ EXISTS (SELECT 1 FROM perdure.run AS run
         FROM perdure.run AS run WHERE run.id = m.run_id)
  ORDER BY m.due_at_ms LIMIT 1),
 (WITH RECURSIVE level (queue, priority) AS (
-    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name)
+    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name AND held = 0)
     FROM unnest($2::text[]) AS name
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure.work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
  )
  SELECT min((SELECT min(available_at_ms) FROM perdure.work AS work
-             WHERE work.queue = level.queue AND work.priority = level.priority))
+             WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
  FROM level),
 EXISTS (SELECT 1 FROM perdure.message AS m
         WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $4::bigint)

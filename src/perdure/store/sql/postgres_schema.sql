@@ -164,6 +164,7 @@ CREATE INDEX message_due ON perdure.message (due_at_ms, arrival) WHERE state = '
 -- token           proof of the last claim; NULL before the first
 -- host            the host that claimed it last
 -- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
+-- held            1 while its run is paused: no host claims it
 CREATE TABLE perdure.work (
     run_id          text COLLATE "C" NOT NULL,
     step            text COLLATE "C" NOT NULL,
@@ -175,11 +176,12 @@ CREATE TABLE perdure.work (
     token           text,
     host            text,
     claims          integer NOT NULL DEFAULT 0,
+    held            integer NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
     PRIMARY KEY (run_id, step)
 );
 
 -- The most urgent task of a queue.
-CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms);
+CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms) WHERE held = 0;
 -- Hosts that have claimed tasks.
 CREATE INDEX work_host ON perdure.work (host) WHERE host IS NOT NULL;
 

@@ -94,6 +94,11 @@ INSERT INTO perdure_work (run_id, step, guid, queue, priority, payload, availabl
 VALUES :rows
 ON CONFLICT (run_id, step) DO NOTHING
 
+-- name: hold_work
+-- Commits: the tasks of runs that are paused are held, so that no host claims them; or they are no longer held. Claims
+-- under way keep their tokens.
+UPDATE perdure_work AS work SET held = b.column2 FROM (VALUES :rows) AS b WHERE work.run_id = b.column1
+
 -- name: finish_work
 -- Commits: tasks are off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure_work WHERE (run_id, step, token) IN (VALUES :rows)
@@ -144,14 +149,14 @@ VALUES :rows
 ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
 
 -- name: claim_work
--- Commits: a token and a lease on tasks of one queue that are due and under no lease.
+-- Commits: a token and a lease on tasks of one queue that are due, not held and under no lease.
 -- A host that claims its own task again does not count: it knows whether it has begun it.
 -- Through the index in its order, so that a claim costs by what it takes and not by what waits.
 UPDATE perdure_work
 SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + (host IS NOT :host)
 WHERE (run_id, step) IN (
     SELECT run_id, step FROM perdure_work
-    WHERE queue = :queue AND available_at_ms <= :now_ms
+    WHERE queue = :queue AND held = 0 AND available_at_ms <= :now_ms
     ORDER BY priority DESC, available_at_ms, run_id, step
     LIMIT :limit
 )
@@ -428,14 +433,14 @@ WHERE (run_id, name, step, attempt, claim, number) IN (VALUES :rows)
 -- name: select_next_work
 -- Steps through the index from each priority of a queue to the next, so the cost grows with priorities, not with tasks.
 WITH RECURSIVE level (queue, priority) AS (
-    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
+    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value AND held = 0) FROM json_each(:queues)
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure_work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
 )
 SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
-            WHERE work.queue = level.queue AND work.priority = level.priority))
+            WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
 FROM level
 
 -- name: select_next_run_id
@@ -508,14 +513,14 @@ EXISTS (SELECT 1 FROM perdure_run INDEXED BY perdure_run_unowned WHERE owner IS 
    AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
  ORDER BY m.due_at_ms LIMIT 1),
 (WITH RECURSIVE level (queue, priority) AS (
-    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
+    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value AND held = 0) FROM json_each(:queues)
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure_work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
  )
  SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
-             WHERE work.queue = level.queue AND work.priority = level.priority))
+             WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
  FROM level),
 EXISTS (SELECT 1 FROM perdure_message AS m INDEXED BY perdure_message_due
         WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms

@@ -157,6 +157,7 @@ CREATE INDEX perdure_message_due ON perdure_message (due_at_ms, arrival) WHERE s
 -- token           proof of the last claim; NULL before the first
 -- host            the host that claimed it last
 -- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
+-- held            1 while its run is paused: no host claims it
 CREATE TABLE perdure_work (
     run_id          TEXT NOT NULL,
     step            TEXT NOT NULL,
@@ -168,13 +169,14 @@ CREATE TABLE perdure_work (
     token           TEXT,
     host            TEXT,
     claims          INTEGER NOT NULL DEFAULT 0,
+    held            INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
     PRIMARY KEY (run_id, step)
 ) STRICT, WITHOUT ROWID;
 
--- The most urgent task of a queue.
-CREATE INDEX perdure_work_queue ON perdure_work (queue, priority DESC, available_at_ms);
 -- Hosts that have claimed tasks.
 CREATE INDEX perdure_work_host ON perdure_work (host) WHERE host IS NOT NULL;
+-- The most urgent task of a queue.
+CREATE INDEX perdure_work_queue ON perdure_work (queue, priority DESC, available_at_ms) WHERE held = 0;
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes

@@ -58,6 +58,7 @@ WIDTHS: Final = {
     "mark": 4,
     "drop_work": 2,
     "put_work": 7,
+    "hold_work": 2,
     "clear_runs": 1,
     "empty_runs": 1,
     "clear_steps": 2,
@@ -193,6 +194,7 @@ _TABLES: Final[dict[str, tuple[str, Callable[[Group], list[Any]], bool]]] = {
     "mark": ("marked", lambda group: group.marked, False),
     "drop_work": ("dropped", lambda group: list(group.dropped), False),
     "put_work": ("work", work_rows, False),
+    "hold_work": ("held", lambda group: list(group.held.items()), False),
 }
 """By statement, in order: the part of a group that it writes, the rows, and whether it must change one row for each."""
 
