@@ -228,6 +228,18 @@ UPDATE perdure.work AS work SET held = b.held
 FROM unnest($1::text[], $2::integer[]) AS b (run_id, held)
 WHERE work.run_id = b.run_id
 
+-- name: park_steps
+-- Commits: steps wait for an operator, so that lists find them. Their entries say the same.
+INSERT INTO perdure.parked_step (run_id, step, task, error, since_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])
+ON CONFLICT (run_id, step) DO UPDATE SET error = excluded.error, since_ms = excluded.since_ms
+
+-- name: unpark_steps
+-- Commits: steps no longer wait for an operator.
+DELETE FROM perdure.parked_step AS parked
+USING unnest($1::text[], $2::text[]) AS b (run_id, step)
+WHERE parked.run_id = b.run_id AND parked.step = b.step
+
 -- name: finish_work
 -- Commits: tasks are off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure.work AS work
@@ -647,6 +659,10 @@ ORDER BY m.due_at_ms LIMIT 1
 -- name: select_messages
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
 FROM perdure.message WHERE run_id = $1 ORDER BY arrival, guid
+
+-- name: select_acts
+-- The acts that were sent to a run, without what they say. Acknowledged ones are deleted.
+SELECT guid, state, reason FROM perdure.message WHERE run_id = $1 AND kind LIKE 'act:%' ORDER BY arrival, guid
 
 -- name: select_queued_work
 SELECT step, queue, host FROM perdure.work WHERE run_id = $1 ORDER BY step

@@ -99,6 +99,16 @@ ON CONFLICT (run_id, step) DO NOTHING
 -- under way keep their tokens.
 UPDATE perdure_work AS work SET held = b.column2 FROM (VALUES :rows) AS b WHERE work.run_id = b.column1
 
+-- name: park_steps
+-- Commits: steps wait for an operator, so that lists find them. Their entries say the same.
+INSERT INTO perdure_parked_step (run_id, step, task, error, since_ms)
+VALUES :rows
+ON CONFLICT (run_id, step) DO UPDATE SET error = excluded.error, since_ms = excluded.since_ms
+
+-- name: unpark_steps
+-- Commits: steps no longer wait for an operator.
+DELETE FROM perdure_parked_step WHERE (run_id, step) IN (VALUES :rows)
+
 -- name: finish_work
 -- Commits: tasks are off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure_work WHERE (run_id, step, token) IN (VALUES :rows)
@@ -398,6 +408,10 @@ ORDER BY m.due_at_ms LIMIT 1
 -- name: select_messages
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
 FROM perdure_message WHERE run_id = :run_id ORDER BY arrival, guid
+
+-- name: select_acts
+-- The acts that were sent to a run, without what they say. Acknowledged ones are deleted.
+SELECT guid, state, reason FROM perdure_message WHERE run_id = :run_id AND kind LIKE 'act:%' ORDER BY arrival, guid
 
 -- name: select_queued_work
 SELECT step, queue, host FROM perdure_work WHERE run_id = :run_id ORDER BY step
