@@ -32,16 +32,19 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.acts import Receipt
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.inspection import audit, verify
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync_acts import SyncReceipt
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.client.waits import HookWait, Waits
 from perdure.core.errors import (
     CannotCompile,
+    Denied,
     ForbiddenStatement,
     GraphInvalid,
     InputError,
@@ -63,6 +66,7 @@ from perdure.core.errors import (
     StepCancelled,
     StepInDoubt,
     TaskFailed,
+    TooManyActs,
     TransactionError,
     TransactionInterrupted,
     TransactionOver,
@@ -72,6 +76,9 @@ from perdure.core.errors import (
     UnreadableProgram,
     VersionExists,
 )
+from perdure.core.journal.events import ActType
+from perdure.core.runs.acts import Act, Actor, Decision
+from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.description import Description
 from perdure.core.runs.waits import (
     AnswerWait,
@@ -91,7 +98,13 @@ from perdure.host.settings import Settings
 
 __all__ = [
     "Abandoned",
+    "Act",
+    "ActType",
+    "ActedRun",
+    "Actor",
+    "AllowAll",
     "AnswerWait",
+    "Authorizer",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -99,6 +112,8 @@ __all__ = [
     "ChildWait",
     "Chunk",
     "ChunkState",
+    "Decision",
+    "Denied",
     "DeploymentState",
     "Description",
     "Engine",
@@ -121,10 +136,12 @@ __all__ = [
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Receipt",
     "Response",
     "ResponseError",
     "Retry",
     "RetryWait",
+    "Roles",
     "RunCancelled",
     "RunClosed",
     "RunDiverged",
@@ -142,12 +159,14 @@ __all__ = [
     "Stream",
     "SyncEngine",
     "SyncHandle",
+    "SyncReceipt",
     "SyncTransaction",
     "Task",
     "TaskFailed",
     "TaskState",
     "TaskWait",
     "TimerWait",
+    "TooManyActs",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",
