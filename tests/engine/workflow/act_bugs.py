@@ -85,8 +85,9 @@ def begun_while_paused() -> Iterator[None]:
         paused(self, event)
         self.is_paused = False
 
+    facts: dict[Any, Any] = machine._FACTS
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(machine._FACTS, RunPaused, eager)
+        patch.setitem(facts, RunPaused, eager)
         yield
 
 

@@ -71,7 +71,7 @@ async def tidying() -> None:
 @workflow(name="acting.failing")
 async def failing() -> list[int]:
     """One step fails for good; the others go on."""
-    return await perdure.gather(flaky(1), local(1), flaky_elsewhere(3))
+    return [*await perdure.gather(flaky(1), local(1), flaky_elsewhere(3))]
 
 
 @workflow(name="acting.chaining")

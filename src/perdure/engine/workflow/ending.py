@@ -58,6 +58,7 @@ def end_at_once(machine: "WorkflowMachine", accepted: e.SignalAccepted) -> None:
     result = result_for_parent(machine, "gave-up", encode_failure(machine.codec, cancelled))
     ended = e.ExecutionCancelled(reason=accepted.reason, released=released)
     machine.record.emit(ended, *effects, *result)
+    machine.close()  # a coroutine left to the garbage collector would run its `finally` blocks
 
 
 def end_run(machine: "WorkflowMachine", value: Any, error: BaseException | None) -> None:

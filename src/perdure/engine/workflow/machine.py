@@ -337,7 +337,8 @@ class WorkflowMachine(RunMachine):
         """Close the coroutines. Their `finally` blocks run, and every verb in them is refused."""
         self._is_closing = True
         self.unawaited.disown()
-        self._context.run(drive_alone, self._close_coroutines, self._left)
+        # In a copy: a replay that ends the run at once has entered the context.
+        self._context.copy().run(drive_alone, self._close_coroutines, self._left)
         self._context = Context()
 
     def _close_coroutines(self) -> None:
