@@ -129,6 +129,12 @@ class Task(Definition[P, R]):
             other.policy = retry.policy if retry.attempts > 1 else None
         return other
 
+    def parking(self, parks: bool) -> "Task[P, R]":
+        """An unregistered copy whose failed steps are parked, or fail."""
+        other = copy(self)
+        other.parks_failure = parks
+        return other
+
     def _require_transaction_first(self) -> None:
         if not self.is_async:
             raise InputError(

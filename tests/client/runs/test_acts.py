@@ -297,6 +297,19 @@ async def parked_rows(engine: Engine) -> list[tuple[object, ...]]:
     return await raw(store_of(engine), "SELECT run_id, step, task, error FROM {}parked_step")
 
 
+async def test_description_shows_the_pause_and_the_parked_step(engine: Engine) -> None:
+    run = await engine.start(failing(9))
+    step = await until_parked(engine, run)
+    await accepted(await run.pause("lunch"))
+    described = await run.describe()
+    assert described.pause_reason == "lunch"
+    (wait,) = (await run.waits()).parked
+    assert (wait.step, wait.attempt, wait.logical_attempt) == (step, 2, 1)
+    assert wait.error.endswith("order 9 is wrong")
+    assert "waits for an operator" in str(described)
+    assert "paused: lunch" in str(described)
+
+
 async def test_cancelled_run_leaves_no_parked_step(engine: Engine) -> None:
     run = await engine.start(failing(9))
     await until_parked(engine, run)

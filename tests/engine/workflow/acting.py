@@ -38,6 +38,11 @@ async def flaky_elsewhere(n: int) -> int:
     return await flaky(n)
 
 
+@task(name="acting.plain", retry=RETRIED)
+async def plain(n: int) -> int:
+    return await flaky(n)
+
+
 @workflow(name="acting.child")
 async def child(n: int) -> int:
     return await local(n)
@@ -94,7 +99,7 @@ stuck = graph(
     "acting_stuck",
     [
         START,
-        m.WorkerNode(name="a", task="acting.flaky", input={"n": "x"}),
+        m.WorkerNode(name="a", task="acting.plain", input={"n": "x"}, on_failure="park"),
         add("b", "x"),
         add("c", "a + b"),
         out("c"),
