@@ -96,6 +96,7 @@ class WorkflowMachine(RunMachine):
         self.left: list[str] = []
         """Async generators that the program abandoned before their end, and that could not clean up."""
         self.unawaited = Unawaited()
+        self.seed: str = info.run_id
         self._last_place = StepId("root")
         self._appended: dict[str, int] = {}
         """Chunks that the workflow itself has appended, by stream."""
@@ -162,6 +163,7 @@ class WorkflowMachine(RunMachine):
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
         self.parent = event.parent_id
+        self.seed = event.seed or self.seed
         coroutine: Coroutine[Any, Any, Any]
         try:
             args, kwargs = self.workflow.signature.unpack(self.codec, event.payload or b"{}")
