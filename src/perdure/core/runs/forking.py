@@ -233,16 +233,31 @@ def _boundaries_of_workflow(journal: Sequence[e.Event]) -> Iterable[int]:
 
 
 def _boundaries_of_graph(journal: Sequence[e.Event]) -> Iterable[int]:
-    """A graph decides on each fact before it takes the next. The entry of an answer precedes the answer."""
+    """A graph decides on each fact before it takes the next. The entry of an answer precedes the answer.
+
+    Within the turn that begins a child run, its start is a decision, and so is its end if the graph does not wait.
+    """
+    children: set[StepId] = set()
     for place in range(1, len(journal)):
-        event, before = journal[place], journal[place - 1]
+        event = journal[place]
+        if isinstance(event, e.InvokeScheduled) and event.place is e.InvokePlace.RUN:
+            children.add(event.promise_id)
         if not isinstance(event, _FACTS):
             continue
-        has_entry = isinstance(before, e.Posted) and before.label == ENTERED
         is_answer = isinstance(event, e.InvokeCompleted | e.TimerFired)
-        yield place - 1 if has_entry and is_answer else place
+        first = place - 1 if is_answer and _is_entry(journal[place - 1]) else place
+        before = journal[first - 1]
+        if isinstance(event, e.InvokeStarted | e.InvokeCompleted) and event.promise_id in children:
+            if isinstance(before, e.InvokeScheduled | e.InvokeStarted):
+                if before.promise_id == event.promise_id:
+                    continue
+        yield first
     if not isinstance(journal[-1], e.Terminal):
         yield len(journal)
+
+
+def _is_entry(event: e.Event) -> bool:
+    return isinstance(event, e.Posted) and event.label == ENTERED
 
 
 def _without_attempts(event: e.Event, tasks: set[StepId]) -> e.Event | None:
