@@ -45,6 +45,7 @@ from perdure.core.errors import EngineClosed, InputError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import parse_run_id
 from perdure.core.limits import MAX_KEY_LENGTH
+from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.engine.sources import Sources
@@ -68,7 +69,7 @@ class Engine:
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
-    engines on the store execute the runs.
+    engines on the store execute the runs. The `authorizer` decides who may act on runs as an operator.
     """
 
     def __init__(
@@ -79,11 +80,13 @@ class Engine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)
         self._hosts = require_hosts(hosts, self._queues)
+        self._authorizer = authorizer or AllowAll()
         self._codec = reading_old_shapes(codec or JsonCodec())
         self._store: Store | None = None
         self._host: Host | None = None
@@ -138,6 +141,7 @@ class Engine:
             self._store = store
             parts = new_host(), self._codec, sources, self._settings, self._queues
             self._host = (Host if self._hosts else FrontEnd)(store, *parts)
+            self._host.authorizer = self._authorizer
             await self._host.start()
         except BaseException:
             await self._abort()

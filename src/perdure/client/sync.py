@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mappi
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, current_thread
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
@@ -19,6 +19,7 @@ from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
+from perdure.client.sync_acts import SyncActs
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.client.waits import Waits
 from perdure.core.codec import Codec
@@ -26,6 +27,7 @@ from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
+from perdure.core.runs.authority import Authorizer
 from perdure.core.runs.description import Description
 from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
@@ -49,8 +51,16 @@ class SyncEngine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
+        authorizer: Authorizer | None = None,
     ) -> None:
-        self._engine = Engine(url, queues=queues, settings=settings, codec=codec, hosts=hosts)
+        self._engine = Engine(
+            url,
+            queues=queues,
+            settings=settings,
+            codec=codec,
+            hosts=hosts,
+            authorizer=authorizer,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
         self._thread: Thread | None = None
@@ -271,7 +281,7 @@ class SyncEngine:
             self._stop_thread()
 
 
-class SyncHandle(Generic[R]):
+class SyncHandle(SyncActs[R]):
     """A run, for sync code. Each method is the sync form of the same method of `Handle`."""
 
     def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
@@ -307,9 +317,6 @@ class SyncHandle(Generic[R]):
 
     def describe(self) -> Description:
         return self._engine.wait_for(self._handle.describe())
-
-    def cancel(self, reason: str = "") -> None:
-        self._engine.wait_for(self._handle.cancel(reason))
 
     def status(self) -> RunStatus:
         return self._engine.wait_for(self._handle.status())

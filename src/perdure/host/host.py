@@ -9,6 +9,7 @@ from perdure.core.errors import SchemaTooNew
 from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
+from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.warm import WarmRun
@@ -93,6 +94,8 @@ class Host:
         )
         self.hints = self._make_hints()
         self.membership = Membership(self.dispatcher, self.worker, takeover, gate, self)
+        self.authorizer: Authorizer = AllowAll()
+        """Decides who may act on runs through this process."""
         self.failure: SchemaTooNew | None = None
         """Why this host has stopped by itself, if it has."""
         self.has_failed = asyncio.Event()
@@ -139,6 +142,11 @@ class Host:
     def work_queued(self, work: Work) -> None:
         self.poller.queued(work)
         self.hints.work_queued(work)
+
+    def run_resumed(self) -> None:
+        self.poller.deliver_soon()
+        self.poller.claim_soon()
+        self.hints.look()
 
     def signals_broadcast(self) -> None:
         self.poller.deliver_soon()
