@@ -16,7 +16,9 @@ from perdure.client.fork_requests import (
 from perdure.core.errors import CorruptJournal, InputError
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
+from perdure.core.journal.events import ActType
 from perdure.core.messages import AT_ONCE, Message
+from perdure.core.runs.acts import Act, act_message
 from perdure.core.runs.forking import START, ForkPlan, ForkRequest, fork_id, plan_fork, renamed_guid
 from perdure.engine.programs.forking import fork_bundle
 from perdure.host.host import Host
@@ -25,50 +27,57 @@ from perdure.store.rows.records import Run
 
 
 class ForkOptions(msgspec.Struct, frozen=True):
-    """The arguments of `Handle.fork`. `act` identifies the request: repeated, it makes one run."""
+    """What the caller of `Handle.fork` asks for, besides the act."""
 
     step: str
-    values: Mapping[str, Any]
-    arguments: Mapping[str, Any] | None
-    signals: bool
-    reason: str
-    act: str
+    values: Mapping[str, Any] = {}
+    arguments: Mapping[str, Any] | None = None
+    signals: bool = True
 
 
 async def preview_fork(host: Host, source: Run, options: ForkOptions) -> ForkPreview:
     """What the fork would do. Replays it on the code at hand, and stores nothing."""
-    plan, _ = await _prepare(host, source, options)
-    return preview_of(
-        source.run_id, fork_id(source.run_id, options.act), plan, signals=options.signals
-    )
+    act = Act("preview", ActType.FORK)
+    plan, _ = await _prepare(host, source, options, act)
+    fork = fork_id(source.run_id, act.id)
+    return preview_of(source.run_id, fork, plan, signals=options.signals)
 
 
-async def fork_run(host: Host, source: Run, options: ForkOptions) -> RunId:
-    """Commits: the fork, and the later signals to it. Returns its id; the same act makes the same run."""
-    fork = fork_id(source.run_id, options.act)
-    store = host.dispatcher.store
-    if await store.run(fork) is None:
-        _, bundle = await _prepare(host, source, options)
-        await store.commit(bundle)
-        host.runs_released()
+async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> RunId:
+    """Commits: the fork, the later signals to it, and the act in the source. The same act makes the same run."""
+    fork = fork_id(source.run_id, act.id)
+    dispatcher = host.dispatcher
+    if await dispatcher.store.run(fork) is not None:
+        return fork
+    _, bundle = await _prepare(host, source, options, act)
+    recorded = act_message(source.origin, act, dispatcher.sources.arrival(source.origin))
+    bundle.enqueue(recorded)
+    if source.chain is not None:
+        bundle.forward(source.origin, recorded.guid, source.run_id)
+    await dispatcher.store.commit(bundle)
+    host.runs_released()
+    delivered = msgspec.structs.replace(recorded, run_id=source.run_id)
+    host.message_sent(delivered, source.owner)
     return fork
 
 
-async def _prepare(host: Host, source: Run, options: ForkOptions) -> tuple[ForkPlan, Bundle]:
+async def _prepare(
+    host: Host, source: Run, options: ForkOptions, act: Act
+) -> tuple[ForkPlan, Bundle]:
     dispatcher = host.dispatcher
     codec, sources, programs = dispatcher.codec, dispatcher.sources, dispatcher.programs
     entries = await dispatcher.store.entries(source.run_id, 0, source.seq)
     journal = [entry.event for entry in entries]
     step = find_forked_step(source.run_id, options.step, journal)
-    fork = fork_id(source.run_id, options.act)
+    fork = fork_id(source.run_id, act.id)
     request = ForkRequest(
         source.run_id,
         source.origin,
         fork,
         step,
         encoded_values(source.run_id, options.values, journal, codec, programs),
-        options.act,
-        options.reason,
+        act.id,
+        act.reason,
         sources.now_ms(),
         lost_child(codec, source.run_id),
     )
@@ -78,6 +87,9 @@ async def _prepare(host: Host, source: Run, options: ForkOptions) -> tuple[ForkP
         plan = _with_arguments(host, source, plan, step, options.arguments)
     await dispatcher.catalogue.find_version(source.program, source.version)
     bundle = fork_bundle(source, fork, plan.events, codec, sources, programs)
+    if plan.is_paused:
+        resume = Act(f"{act.id}/resume", ActType.RESUME, act.by, act.role, act.reason)
+        bundle.enqueue(act_message(fork, resume, sources.now_ms()))
     if options.signals:
         for message in _later_signals(request, plan, sources.now_ms()):
             bundle.enqueue(message)

@@ -75,10 +75,8 @@ class ForkPlan(msgspec.Struct, frozen=True):
     doubted: tuple[StepId, ...]
     signals: tuple[e.SignalDelivered, ...]
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether the fork holds outcomes, so that it has to be resumed."""
-        return any(isinstance(event, e.RunPaused) for event in self.events[self.cut - 1 :])
+    is_paused: bool
+    """Whether the fork holds outcomes, so that it has to be resumed."""
 
 
 def fork_id(source: RunId, act: str) -> RunId:
@@ -116,6 +114,7 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event]) -> ForkPlan:
             and steps.is_under_way(step)
         ),
         tuple(each for each in later if isinstance(each, e.SignalDelivered)),
+        steps.is_paused or bool(outcomes or request.values),
     )
 
 
@@ -133,6 +132,7 @@ class _OpenSteps:
         self.entered: set[StepId] = set()
         """Steps whose answer is entered and not taken in."""
         self.is_cancelling = False
+        self.is_paused = False
 
     def take(self, event: e.Event) -> None:
         match event:
@@ -153,8 +153,10 @@ class _OpenSteps:
                 step = StepId(_step_of(event.postings[0].account))
                 self.entries[step] = self.entries.get(step, 0) + 1
                 self.entered.add(step)
+            case e.RunPaused() | e.RunResumed():
+                self.is_paused = isinstance(event, e.RunPaused)
             case e.CancelRequested():
-                self.is_cancelling = True
+                self.is_cancelling, self.is_paused = True, False
             case _:
                 pass
 
@@ -320,13 +322,14 @@ def _restarted(
 def _facts(
     request: ForkRequest, steps: _OpenSteps, outcomes: Mapping[StepId, e.InvokeCompleted]
 ) -> Iterable[e.Event]:
-    """The outcomes and the values, held by a pause. The run has to be resumed."""
+    """The outcomes and the values, which a pause holds."""
     if not outcomes and not request.values:
         return
     for step in outcomes:
         if not steps.is_under_way(step):
             yield e.InvokeStarted(step, steps.attempt(step))
-    yield e.RunPaused(request.reason, request.act)
+    if not steps.is_paused:
+        yield e.RunPaused(request.reason, request.act)
     for step, outcome in outcomes.items():
         attempt = steps.attempt(step)
         guid = None if outcome.guid is None else result_guid(request.fork, step, attempt)
