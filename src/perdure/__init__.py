@@ -32,8 +32,10 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.fork_requests import ForkedStep, ForkPreview
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.inspection import audit, verify
 from perdure.client.streams import Abandoned, Chunk
@@ -43,6 +45,7 @@ from perdure.client.waits import HookWait, Waits
 from perdure.core.errors import (
     CannotCompile,
     ForbiddenStatement,
+    ForkDiverged,
     GraphInvalid,
     InputError,
     KeyReused,
@@ -73,6 +76,7 @@ from perdure.core.errors import (
     VersionExists,
 )
 from perdure.core.runs.description import Description
+from perdure.core.runs.diff import StepChange
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
@@ -103,6 +107,9 @@ __all__ = [
     "Description",
     "Engine",
     "ForbiddenStatement",
+    "ForkDiverged",
+    "ForkPreview",
+    "ForkedStep",
     "GraphBuilder",
     "GraphInvalid",
     "GraphProgram",
@@ -127,6 +134,7 @@ __all__ = [
     "RetryWait",
     "RunCancelled",
     "RunClosed",
+    "RunDiff",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
@@ -138,7 +146,10 @@ __all__ = [
     "SignalWait",
     "StatementFailed",
     "StepCancelled",
+    "StepChange",
+    "StepDiff",
     "StepInDoubt",
+    "StepSide",
     "Stream",
     "SyncEngine",
     "SyncHandle",

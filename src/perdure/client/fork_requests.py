@@ -33,7 +33,8 @@ class ForkPreview(msgspec.Struct, frozen=True):
 
     `repeated` steps are executed again, and then whatever the program does next. `kept` steps ended later, and keep
     their outcomes. `doubted` steps had started without an outcome: their `on_doubt` decides. `signals` are the names of
-    signals that the run received later, and that are sent to the fork.
+    signals that the run received later and that are sent to the fork; `lost_signals` are not, because the fork has not
+    begun the step that they were for.
     """
 
     source: RunId
@@ -43,6 +44,7 @@ class ForkPreview(msgspec.Struct, frozen=True):
     kept: tuple[ForkedStep, ...]
     doubted: tuple[ForkedStep, ...]
     signals: tuple[str, ...]
+    lost_signals: tuple[str, ...]
 
 
 def preview_of(source: RunId, fork: RunId, plan: ForkPlan, *, signals: bool) -> ForkPreview:
@@ -57,9 +59,12 @@ def preview_of(source: RunId, fork: RunId, plan: ForkPlan, *, signals: bool) -> 
             ForkedStep(step, names.get(step, ""), idempotency_text(fork, step)) for step in steps
         )
 
-    sent = tuple(each.signal_name for each in plan.signals) if signals else ()
+    sent, lost = plan.signals, plan.lost
+    if not signals:
+        sent, lost = (), (*sent, *lost)
+    names_of = [tuple(each.signal_name for each in group) for group in (sent, lost)]
     steps = named(plan.repeated), named(plan.kept), named(plan.doubted)
-    return ForkPreview(source, fork, plan.cut, *steps, sent)
+    return ForkPreview(source, fork, plan.cut, *steps, *names_of)
 
 
 def find_forked_step(run_id: RunId, given: str, journal: Sequence[e.Event]) -> StepId:

@@ -1,10 +1,12 @@
 """Forks a run: stores a new run that begins like it, and takes another way from one of its steps on."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
+from perdure.client.acts import ActOptions, Acts
 from perdure.client.fork_requests import (
     ForkPreview,
     encoded_values,
@@ -18,12 +20,75 @@ from perdure.core.ids import RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.events import ActType
 from perdure.core.messages import AT_ONCE, Message
-from perdure.core.runs.acts import Act, act_message
-from perdure.core.runs.forking import START, ForkPlan, ForkRequest, fork_id, plan_fork, renamed_guid
+from perdure.core.runs.acts import Act, Actor, act_message
+from perdure.core.runs.forking import (
+    START,
+    ForkPlan,
+    ForkRequest,
+    fork_id,
+    own_guid,
+    plan_fork,
+    step_of_signal,
+)
 from perdure.engine.programs.forking import fork_bundle
 from perdure.host.host import Host
 from perdure.store.commit.bundle import Bundle
 from perdure.store.rows.records import Run
+
+
+class Forks(Acts):
+    """The forks of a handle: new runs that begin like its run."""
+
+    async def fork(
+        self,
+        step: str = START,
+        *,
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - what users call it
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - as in start_graph
+        signals: bool = True,
+        reason: str = "",
+        by: Actor | None = None,
+        id: str | None = None,  # noqa: A002 - as in signal
+    ) -> Self:
+        """Start a new run that has done what this one had done when `step` ended, and executes the step again.
+
+        `step` is a step's id, or the name of a task that the run called once; without it the fork begins at the start.
+        `set` gives outcomes for steps that were open at that moment, which are not executed; `input` changes arguments,
+        at the start only. Other steps of that moment keep the results that they had later. Signals that the run
+        received later are sent to the fork, unless `signals` is false. This run is not changed, and may have ended.
+
+        The program at hand must repeat what the fork keeps, else `ForkDiverged` is raised. Forks with one `id` are one.
+        """
+        options = ForkOptions(step, set or {}, input, signals)
+        kind = ActType.RETRY_RUN if step == START and not set and input is None else ActType.FORK
+        end, act = await self._authorized(kind, ActOptions(reason, by, id))
+        return self._like(await fork_run(self._host, end, options, act))
+
+    async def preview_fork(
+        self,
+        step: str = START,
+        *,
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - as above
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - as above
+        signals: bool = True,
+    ) -> ForkPreview:
+        """What `fork` would do: which steps it would execute again, under which keys. Stores nothing."""
+        options = ForkOptions(step, set or {}, input, signals)
+        return await preview_fork(self._host, await self._receiver(), options)
+
+    async def retry(
+        self,
+        reason: str = "",
+        *,
+        by: Actor | None = None,
+        id: str | None = None,  # noqa: A002 - as above
+    ) -> Self:
+        """Start a new run with this run's input: `fork` at the start."""
+        return await self.fork(reason=reason, by=by, id=id)
+
+    @abstractmethod
+    def _like(self, run_id: RunId) -> Self:
+        """A handle of another run of the program."""
 
 
 class ForkOptions(msgspec.Struct, frozen=True):
@@ -55,7 +120,7 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     if source.chain is not None:
         bundle.forward(source.origin, recorded.guid, source.run_id)
     await dispatcher.store.commit(bundle)
-    host.runs_released()
+    host.runs_added()
     delivered = msgspec.structs.replace(recorded, run_id=source.run_id)
     host.message_sent(delivered, source.owner)
     return fork
@@ -91,7 +156,7 @@ async def _prepare(
         resume = Act(f"{act.id}/resume", ActType.RESUME, act.by, act.role, act.reason)
         bundle.enqueue(act_message(fork, resume, sources.now_ms()))
     if options.signals:
-        for message in _later_signals(request, plan, sources.now_ms()):
+        for message in _later_signals(fork, plan, sources.now_ms()):
             bundle.enqueue(message)
     return plan, bundle
 
@@ -121,18 +186,14 @@ def _with_arguments(
     )
 
 
-def _later_signals(request: ForkRequest, plan: ForkPlan, now_ms: int) -> list[Message]:
-    """The signals to send to the fork, in their order. Those for one step go to that step, if it is open."""
+def _later_signals(fork: RunId, plan: ForkPlan, now_ms: int) -> list[Message]:
+    """The signals to send to the fork, in their order."""
     messages = []
     for number, event in enumerate(plan.signals):
-        if event.guid is None:
-            continue
-        name, _, step = event.signal_name.partition("@")
-        guid = renamed_guid(event.guid, request)
-        if step or not guid.startswith(f"m_{request.fork[2:]}"):
-            continue
+        assert event.guid is not None  # noqa: S101 - the plan has no other
+        step = step_of_signal(event)
+        name = event.signal_name if step is None else event.signal_name.partition("@")[0]
+        guid, arrival = own_guid(event.guid, fork), now_ms + number
         kind = f"signal:{name}"
-        messages.append(
-            Message(request.fork, guid, kind, AT_ONCE, now_ms + number, payload=event.payload)
-        )
+        messages.append(Message(fork, guid, kind, AT_ONCE, arrival, step, event.payload))
     return messages

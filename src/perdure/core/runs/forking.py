@@ -65,7 +65,8 @@ class ForkPlan(msgspec.Struct, frozen=True):
 
     `cut` is how many entries of the source it keeps. Steps that are `repeated` were begun before the cut, and begin
     again; those that are `kept` ended behind it, and their outcomes are carried over; `doubted` ones had started, and
-    the fork does not know what of their effect happened. `signals` were delivered to the source behind the cut.
+    the fork does not know what of their effect happened. `signals` were delivered to the source behind the cut; `lost`
+    ones were for steps that the fork has not begun, so that they can't be sent to it.
     """
 
     cut: int
@@ -74,7 +75,7 @@ class ForkPlan(msgspec.Struct, frozen=True):
     kept: tuple[StepId, ...]
     doubted: tuple[StepId, ...]
     signals: tuple[e.SignalDelivered, ...]
-
+    lost: tuple[e.SignalDelivered, ...]
     is_paused: bool
     """Whether the fork holds outcomes, so that it has to be resumed."""
 
@@ -91,6 +92,8 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event]) -> ForkPlan:
     _require_known(request, journal, targets)
     cut = 1 if request.step == START else _cut(journal, targets)
     tasks = {each.promise_id for each in journal if _is_task(each)} & targets
+    if any(isinstance(event, e.CancelRequested) for event in journal[:cut]):
+        tasks = set()  # what a cancelled run waits for depends on which attempts are under way
     kept = (_without_attempts(event, tasks) for event in journal[:cut])
     prefix = [event for event in kept if event is not None]
     steps = _OpenSteps()
@@ -104,16 +107,12 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event]) -> ForkPlan:
     return ForkPlan(
         cut,
         tuple(whole),
-        tuple(step for step in steps.open if step in targets and step not in request.values),
-        tuple(outcomes),
         tuple(
-            step
-            for step in steps.started
-            if step not in targets | outcomes.keys()
-            and _is_task(steps.open[step])
-            and steps.is_under_way(step)
+            step for step in steps.open if step in targets - steps.doubted - request.values.keys()
         ),
-        tuple(each for each in later if isinstance(each, e.SignalDelivered)),
+        tuple(outcomes),
+        tuple(sorted(steps.doubted - outcomes.keys() - request.values.keys())),
+        *_signals(later, steps.begun),
         steps.is_paused or bool(outcomes or request.values),
     )
 
@@ -131,6 +130,8 @@ class _OpenSteps:
         """How many answers a graph has entered for each step."""
         self.entered: set[StepId] = set()
         """Steps whose answer is entered and not taken in."""
+        self.begun: set[str] = set()
+        """Steps of a graph that have begun, ended ones too."""
         self.is_cancelling = False
         self.is_paused = False
 
@@ -149,6 +150,8 @@ class _OpenSteps:
                 self.entered.discard(step)
             case e.TimerFired(promise_id=step) | e.SignalReceived(promise_id=step):
                 self.entered.discard(step)
+            case e.Posted(label="attempt"):
+                self.begun.add(_step_of(event.postings[0].account))
             case e.Posted(label="entry"):
                 step = StepId(_step_of(event.postings[0].account))
                 self.entries[step] = self.entries.get(step, 0) + 1
@@ -163,6 +166,12 @@ class _OpenSteps:
     def is_under_way(self, step: StepId) -> bool:
         """Whether an attempt of the step has started and not ended."""
         return step in self.started and step not in self.delayed
+
+    @property
+    def doubted(self) -> set[StepId]:
+        """Tasks with an attempt under way."""
+        started = filter(self.is_under_way, self.started)
+        return {step for step in started if _is_task(self.open[step])}
 
     def attempt(self, step: StepId) -> int:
         """The number of the attempt under way, or of the next one."""
@@ -244,7 +253,7 @@ def _boundaries_of_graph(journal: Sequence[e.Event]) -> Iterable[int]:
         event = journal[place]
         if isinstance(event, e.InvokeScheduled) and event.place is e.InvokePlace.RUN:
             children.add(event.promise_id)
-        if not isinstance(event, _FACTS):
+        if not isinstance(event, _FACTS) or _is_own_interruption(event):
             continue
         is_answer = isinstance(event, e.InvokeCompleted | e.TimerFired)
         first = place - 1 if is_answer and _is_entry(journal[place - 1]) else place
@@ -256,6 +265,11 @@ def _boundaries_of_graph(journal: Sequence[e.Event]) -> Iterable[int]:
         yield first
     if not isinstance(journal[-1], e.Terminal):
         yield len(journal)
+
+
+def _is_own_interruption(event: e.Event) -> bool:
+    """Whether a graph interrupts itself, which is a decision; every other request to cancel comes with a message."""
+    return isinstance(event, e.CancelRequested) and event.guid is None and event.signal_id is None
 
 
 def _is_entry(event: e.Event) -> bool:
@@ -306,6 +320,25 @@ def _outcomes(
             continue
         found.setdefault(step, event)
     return found
+
+
+def _signals(
+    later: Sequence[e.Event], begun: set[str]
+) -> tuple[tuple[e.SignalDelivered, ...], tuple[e.SignalDelivered, ...]]:
+    """The later signals that can be sent again, and those that can't. In a graph a signal may be for one step."""
+    sent: list[e.SignalDelivered] = []
+    lost: list[e.SignalDelivered] = []
+    for event in later:
+        if isinstance(event, e.SignalDelivered) and event.guid is not None:
+            step = step_of_signal(event)
+            (sent if step is None or step in begun else lost).append(event)
+    return tuple(sent), tuple(lost)
+
+
+def step_of_signal(event: e.SignalDelivered) -> StepId | None:
+    """The step of a graph that the signal is for; `None` if it is for the run."""
+    _, at, step = event.signal_name.partition("@")
+    return StepId(step) if at and event.staged else None
 
 
 def _restarted(
@@ -384,12 +417,17 @@ def _renamed(event: e.Event, request: ForkRequest) -> e.Event:
     return event
 
 
+def own_guid(guid: Guid, fork: RunId) -> Guid:
+    """The GUID with which a message to the source is sent to the fork."""
+    return Guid(f"m_{fork[2:]}_{guid.rpartition('_')[2]}")
+
+
 def renamed_guid(guid: Guid, request: ForkRequest) -> Guid:
     """The GUID of the same message to the fork. A GUID that names neither the source nor its chain stays."""
     origin = guid_run(guid)
     if origin not in (request.source, request.origin):
         return guid
-    return Guid(f"m_{request.fork[2:]}_{guid.rpartition('_')[2]}")
+    return own_guid(guid, request.fork)
 
 
 def _account(account: AccountId, request: ForkRequest) -> AccountId:

@@ -93,7 +93,6 @@ class WorkflowMachine(RunMachine):
         self.left: list[str] = []
         """Async generators that the program abandoned before their end, and that could not clean up."""
         self.unawaited = Unawaited()
-        self.seed: str = info.run_id
         self._last_place = StepId("root")
         self._appended: dict[str, int] = {}
         """Chunks that the workflow itself has appended, by stream."""
