@@ -57,7 +57,8 @@ class Forks(Acts):
         at the start only. Other steps of that moment keep the results that they had later. Signals that the run
         received later are sent to the fork, unless `signals` is false. This run is not changed, and may have ended.
 
-        The program at hand must repeat what the fork keeps, else `ForkDiverged` is raised. Forks with one `id` are one.
+        This process must have the program, which must repeat what the fork keeps, else `ForkDiverged` is raised. Forks
+        with one `id` are one.
         """
         options = ForkOptions(step, set or {}, input, signals)
         kind = ActType.RETRY_RUN if step == START and not set and input is None else ActType.FORK
@@ -101,7 +102,7 @@ class ForkOptions(msgspec.Struct, frozen=True):
 
 
 async def preview_fork(host: Host, source: Run, options: ForkOptions) -> ForkPreview:
-    """What the fork would do. Replays it on the code at hand, and stores nothing."""
+    """What the fork would do. Replays it on the registered code, and stores nothing."""
     act = Act("preview", ActType.FORK)
     plan, _ = await _prepare(host, source, options, act)
     fork = fork_id(source.run_id, act.id)

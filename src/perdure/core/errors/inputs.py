@@ -55,7 +55,7 @@ class UnknownName(InputError):
 
 
 class ForkDiverged(InputError):
-    """The program at hand does not repeat the entries that a fork keeps."""
+    """The registered program does not repeat the entries that a fork keeps."""
 
     code = "fork-diverged"
 

@@ -1,6 +1,6 @@
 """Prepares a fork for the store: its run, its books, and the rows that its journal requires.
 
-The program at hand repeats the journal first. A program that takes another way refuses the fork, and nothing is stored.
+The registered program repeats the journal first. If it takes another way the fork is refused, and nothing is stored.
 """
 
 from collections.abc import Sequence
