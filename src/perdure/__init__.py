@@ -33,8 +33,10 @@ from perdure.authoring.verbs import (
 )
 from perdure.authoring.workflow import Workflow, workflow
 from perdure.client.acts import Receipt
+from perdure.client.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.fork_requests import ForkedStep, ForkPreview
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
@@ -47,6 +49,7 @@ from perdure.core.errors import (
     CannotCompile,
     Denied,
     ForbiddenStatement,
+    ForkDiverged,
     GraphInvalid,
     InputError,
     KeyReused,
@@ -84,6 +87,7 @@ from perdure.core.runs.alerts import Alert, AlertCode
 from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
+from perdure.core.runs.diff import StepChange
 from perdure.core.runs.projector import SnapshotProjector
 from perdure.core.runs.snapshot import (
     ApplicationError,
@@ -140,6 +144,9 @@ __all__ = [
     "EngineRunRef",
     "EventType",
     "ForbiddenStatement",
+    "ForkDiverged",
+    "ForkPreview",
+    "ForkedStep",
     "GraphBuilder",
     "GraphInvalid",
     "GraphProgram",
@@ -169,6 +176,7 @@ __all__ = [
     "RootCause",
     "RunCancelled",
     "RunClosed",
+    "RunDiff",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
@@ -184,7 +192,10 @@ __all__ = [
     "SnapshotStatus",
     "StatementFailed",
     "StepCancelled",
+    "StepChange",
+    "StepDiff",
     "StepInDoubt",
+    "StepSide",
     "StepSnapshot",
     "StepStatus",
     "Stream",

@@ -85,6 +85,11 @@ class WorkflowContext(Protocol):
         ...
 
     @property
+    def seed(self) -> str:
+        """What random ids derive from: the id of the run or, in a fork, of the run that was forked first."""
+        ...
+
+    @property
     def is_replaying(self) -> bool: ...
 
     def made(self, operation: "DurableOperation[Any]") -> None:

@@ -53,7 +53,7 @@ def uuid4() -> UUID:
     """A random UUID; a replay makes the same one."""
     context = workflow_context("perdure.uuid4")
     bits = context.draw()
-    seed = f"{context.info.run_id}|{context.last_place()}|{bits}"
+    seed = f"{context.seed}|{context.last_place()}|{bits}"
     return UUID(bytes=sha256(seed.encode()).digest()[:16], version=4)
 
 

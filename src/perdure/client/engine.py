@@ -16,6 +16,7 @@ from perdure.authoring.response import OK
 from perdure.authoring.texts import require_user_text
 from perdure.authoring.upcaster import reading_old_shapes
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
+from perdure.client.comparing import RunDiff, compare_runs
 from perdure.client.deployments import (
     GraphVersion,
     activate_graph,
@@ -307,6 +308,12 @@ class Engine:
         """A handle of a run that any process has started on this store."""
         text = require_user_text("a run id", run_id, least=0)
         return Handle(self._require_open(), parse_run_id(text))
+
+    async def diff(self, a: str, b: str) -> RunDiff:
+        """Where the journals of two runs part, and how each step compares."""
+        dispatcher = self._require_host().dispatcher
+        ids = [parse_run_id(require_user_text("a run id", each, least=0)) for each in (a, b)]
+        return await compare_runs(dispatcher.store, dispatcher.codec, *ids)
 
     async def send(
         self,

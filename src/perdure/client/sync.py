@@ -14,8 +14,10 @@ from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
 from perdure.client.caller_checks import require_no_workflow
+from perdure.client.comparing import RunDiff
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.fork_requests import ForkPreview
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
@@ -28,6 +30,7 @@ from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
+from perdure.core.runs.acts import Actor
 from perdure.core.runs.authority import Authorizer
 from perdure.core.runs.description import Description
 from perdure.engine.programs.preflight import Preflight
@@ -272,6 +275,10 @@ class SyncEngine:
         """How often each alert was raised, as `Engine.alerts`."""
         return self._engine.alerts()
 
+    def diff(self, a: str, b: str) -> RunDiff:
+        """How two runs differ, as `Engine.diff`."""
+        return self.wait_for(self._engine.diff(a, b))
+
     def audit(self) -> Report:
         return self.wait_for(self._engine.audit())
 
@@ -291,6 +298,8 @@ class SyncEngine:
 
 class SyncHandle(SyncHistoryMethods, SyncActs[R]):
     """A run, for sync code. Each method is the sync form of the same method of `Handle`."""
+
+    _engine: SyncEngine
 
     def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
         self._engine = engine
@@ -326,6 +335,42 @@ class SyncHandle(SyncHistoryMethods, SyncActs[R]):
         id: str | None = None,  # noqa: A002 - as in Handle
     ) -> None:
         self._engine.wait_for(self._handle.respond(step, value, code=code, id=id))
+
+    def fork(
+        self,
+        step: str = "root",
+        *,
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
+        signals: bool = True,
+        reason: str = "",
+        by: Actor | None = None,
+        id: str | None = None,  # noqa: A002 - as in Handle
+    ) -> "SyncHandle[R]":
+        forking = self._handle.fork(
+            step, set=set, input=input, signals=signals, reason=reason, by=by, id=id
+        )
+        return SyncHandle(self._engine, self._engine.wait_for(forking))
+
+    def preview_fork(
+        self,
+        step: str = "root",
+        *,
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
+        signals: bool = True,
+    ) -> ForkPreview:
+        previewing = self._handle.preview_fork(step, set=set, input=input, signals=signals)
+        return self._engine.wait_for(previewing)
+
+    def retry(
+        self,
+        reason: str = "",
+        *,
+        by: Actor | None = None,
+        id: str | None = None,  # noqa: A002 - as in Handle
+    ) -> "SyncHandle[R]":
+        return self.fork(reason=reason, by=by, id=id)
 
     def waits(self) -> Waits:
         return self._engine.wait_for(self._handle.waits())

@@ -159,20 +159,22 @@ def _audit_ending(
 def _audit_first_entry(
     run_id: RunId, ending: RunRowSummary, journal: Sequence[_Recorded]
 ) -> Iterator[AuditFinding]:
-    """The start key, the scope and the program that the row names are those of the first entry.
-
-    Only the row of the first run of a chain has the start key.
-    """
+    """The start key, the scope and the program that the row names are those of the first entry."""
     first = journal[0].event if journal and journal[0].seq == 0 else None
     if not isinstance(first, ExecutionStarted):
         return
-    key = first.idempotency_key if ending.chain is None else None
+    key = key_in_row(ending, first)
     if ending.key != key:
         what = f"the start key of the run is {ending.key!r}, its first entry says {key!r}"
         yield AuditFinding(run_id, 0, "key_differs", what)
     for column, held, recorded in start_differences(ending, first):
         what = f"the {column} of the run is {held!r}, its first entry says {recorded!r}"
         yield AuditFinding(run_id, 0, f"{column}_differs", what)
+
+
+def key_in_row(row: RunRowSummary, first: ExecutionStarted) -> str | None:
+    """The start key that the row must have. Later runs of a chain, and forks, have it in their first entry only."""
+    return first.idempotency_key if row.chain is None and first.forks is None else None
 
 
 def start_differences(

@@ -163,6 +163,11 @@ class Host:
     def runs_released(self) -> None:
         self.hints.look()
 
+    def runs_added(self) -> None:
+        """Open runs without an owner are in the store: this host or another takes them at once."""
+        self.poller.look_soon()
+        self.hints.look()
+
     def versions_changed(self) -> None:
         """A version of a graph was deployed or activated here: other hosts read it at once."""
         self.hints.look()

@@ -68,6 +68,8 @@ class RunMachine(ABC):
         self.parks_failures = False
         """Whether failed steps of tasks that do not say so themselves are parked."""
         self.cancel_reason: str | None = None
+        self.seed: str = info.run_id
+        """What random ids derive from."""
         self.parent: str | None = None
         """The run and step that get this run's result."""
         self._sent_ms = 0

@@ -166,6 +166,7 @@ class WorkflowMachine(RunMachine):
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
         self.parent = event.parent_id
+        self.seed = event.seed or self.seed
         coroutine: Coroutine[Any, Any, Any]
         try:
             args, kwargs = self.workflow.signature.unpack(self.codec, event.payload or b"{}")
