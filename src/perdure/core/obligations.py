@@ -39,11 +39,15 @@ class Child(msgspec.Struct, frozen=True):
 
 
 class Outstanding(msgspec.Struct, frozen=True):
-    """Rows that will bring results to a run: messages by GUID, work by step, children by step."""
+    """Rows that will bring results to a run: messages by GUID, work by step, children by step.
+
+    `sent` are signals and cancels that concern no step, read for an audit only.
+    """
 
     messages: dict[Guid, MessageSummary] = {}
     work: dict[StepId, WorkSummary] = {}
     children: dict[StepId, Child] = {}
+    sent: dict[Guid, MessageSummary] = {}
 
 
 class Obligations(msgspec.Struct):
