@@ -84,7 +84,7 @@ class Host:
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
         )
-        takeover = Takeover(self.dispatcher, stale_after_ms, self.runs_taken)
+        self.takeover = takeover = Takeover(self.dispatcher, stale_after_ms, self.runs_taken)
         self.takeovers = TakeoverLoop(self.dispatcher, takeover, self.runs_taken)
         self.remote_runs = RemoteRuns(self.context, cache)
         self.poller = Poller(
