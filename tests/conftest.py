@@ -5,6 +5,7 @@ controller starts it before the workers and tells them its address.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -44,6 +45,12 @@ def pytest_configure() -> None:
     sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Keep modules and collected tests out of the collector's sight: it would walk them in each full collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -42,7 +42,8 @@ def _structs(base: type = msgspec.Struct) -> Iterator[type[msgspec.Struct]]:
 
 def _untracked() -> list[type[msgspec.Struct]]:
     for module in pkgutil.walk_packages(perdure.__path__, "perdure."):
-        if not module.name.endswith(("_native", "_quick", "__main__")):
+        # The commands import programs of their own, which would be registered in this process.
+        if not module.name.startswith("perdure.cli"):
             importlib.import_module(module.name)
     ours = {each for each in _structs() if each.__module__.startswith("perdure.")}
     untracked = (each for each in ours if not each.__struct_config__.gc)
