@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from perdure.core.errors import CorruptJournal
 from perdure.core.hosts.hints import Awaited
@@ -41,6 +41,12 @@ class RunEnding(NamedTuple):
         return cls.of(run.status, event)
 
 
+class OnGrowth(Protocol):
+    """What is notified when a journal or a stream has grown, such as an `asyncio.Event`."""
+
+    def set(self) -> None: ...
+
+
 class Watchers:
     """Futures for the durable ending of a run, and events for followers of a journal or a stream.
 
@@ -53,7 +59,7 @@ class Watchers:
         """Other processes whose callers wait for such changes, and until when each counts as such."""
         self._on_changed = on_changed
         self._endings: dict[RunId, list[asyncio.Future[RunEnding | None]]] = {}
-        self._followers: dict[Topic, list[asyncio.Event]] = {}
+        self._followers: dict[Topic, list[OnGrowth]] = {}
 
     def ending_of(self, run_id: RunId) -> asyncio.Future[RunEnding | None]:
         future: asyncio.Future[RunEnding | None] = asyncio.get_running_loop().create_future()
@@ -73,11 +79,15 @@ class Watchers:
         Followers of a stream follow the journal of its run, too: it says which chunks are valid.
         """
         grown = asyncio.Event()
-        for topic in topics:
-            self._followers.setdefault(topic, []).append(grown)
+        self.notify(grown, *topics)
         return grown
 
-    def unfollow(self, grown: asyncio.Event, *topics: Topic) -> None:
+    def notify(self, grown: OnGrowth, *topics: Topic) -> None:
+        """Call `grown.set` whenever this process learns that one of these has grown, until `unfollow`."""
+        for topic in topics:
+            self._followers.setdefault(topic, []).append(grown)
+
+    def unfollow(self, grown: OnGrowth, *topics: Topic) -> None:
         for topic in topics:
             followers = self._followers.get(topic, [])
             followers.remove(grown)
