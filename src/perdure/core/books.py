@@ -217,7 +217,7 @@ def _audit_obligations(
 
 
 def _audit_sent(books: Books, end: int) -> Iterator[AuditFinding]:
-    """Signals and cancels of an open run that no sender wrote like this: they would never be delivered."""
+    """Messages sent to an open run that no sender wrote like this: they would never be delivered."""
     held = books.outstanding
     for guid, message in sorted([*held.sent.items(), *held.messages.items()]):
         damage = damage_of_sent(message)

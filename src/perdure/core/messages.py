@@ -12,7 +12,8 @@ AT_ONCE: Final = 0
 STATES: Final = ("pending", "stale", "dead")
 """States of a message: it will be delivered; its run did not need it; its run was over."""
 
-_SIGNAL: Final = "signal:"
+SENT: Final = ("signal:", "cancel", "act:")
+"""Beginnings of the kinds of messages that are sent to a run as a whole: no step of it waits for exactly this one."""
 
 _WITHOUT_OUTCOME: Final = ("timer", "retry")
 """Kinds of messages about steps that carry no outcome."""
@@ -73,12 +74,11 @@ class MessageSummary(msgspec.Struct, frozen=True):
 
 
 def damage_of_sent(message: MessageSummary) -> str | None:
-    """Why a signal or a cancel in the store is none that any sender wrote; `None` if it may be.
+    """Why a message in the store that was sent to a run is none that any sender wrote; `None` if it may be.
 
     Hosts deliver only pending messages whose time has come. The journal does not show what was sent and not received.
     """
-    is_signal = message.kind.startswith(_SIGNAL)
-    if not is_signal and not message.kind.startswith("cancel"):
+    if not message.kind.startswith(SENT):
         if message.step is None and message.kind not in _WITHOUT_OUTCOME:
             return None if is_outcome(message.kind) else f"has the unknown kind {message.kind!r}"
         return None
@@ -86,7 +86,7 @@ def damage_of_sent(message: MessageSummary) -> str | None:
         return f"is {message.state!r}, which is no state of a message"
     if message.is_pending and message.due_at_ms != AT_ONCE:
         return f"is due at {message.due_at_ms}, and every {message.kind!r} is due at {AT_ONCE}"
-    if is_signal and not message.has_payload:
+    if message.kind.startswith("signal:") and not message.has_payload:
         return "has no payload"
     return None
 

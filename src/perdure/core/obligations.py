@@ -42,7 +42,7 @@ class Child(msgspec.Struct, frozen=True):
 class Outstanding(msgspec.Struct, frozen=True):
     """Rows that will bring results to a run: messages by GUID, work by step, children by step.
 
-    `sent` are signals and cancels that concern no step, read for an audit only.
+    `sent` are signals, cancels and acts that concern no step, read for an audit only.
     """
 
     messages: dict[Guid, MessageSummary] = {}
