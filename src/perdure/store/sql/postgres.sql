@@ -594,6 +594,11 @@ SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload
 FROM perdure.message
 WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%' AND kind NOT LIKE 'act:%')
 
+-- name: select_sent_messages
+-- Signals, cancels and acts to this run that concern no step: no entry of its journal demands them.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
+FROM perdure.message WHERE run_id = $1 AND step IS NULL AND (kind LIKE 'signal:%' OR kind LIKE 'cancel%' OR kind LIKE 'act:%')
+
 -- name: select_queued
 -- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
 -- and the first bytes of their payloads: 8192 are reserved for the header.

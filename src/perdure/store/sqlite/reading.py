@@ -89,6 +89,7 @@ def _outstanding(
             step: next(iter(_read(connection, "select_chain_end", first=child)), None)
             for step, child in open_child_runs(run_id, entries).items()
         },
+        _read(connection, "select_sent_messages", run_id=run_id),
     )
 
 
