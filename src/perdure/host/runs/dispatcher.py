@@ -81,7 +81,9 @@ class Dispatcher:
         self.catalogue = Catalogue(context.store, self.programs)
         self.parking = Parking(context, self.catalogue.lacks_definition_of)
         self.loader = Loader(context, cache, self.parking, self._replay, self.catalogue)
-        self.waiting = WaitingSteps(executor, self.advance, context.spawn, settings.probation)
+        self.waiting = WaitingSteps(
+            executor, self.advance, self._begin_together, context.spawn, settings.probation
+        )
         self.staging = Staging(context, self.programs, cache, executor, self.waiting)
         self._rounds = Rounds(self.staging, self._submit)
         rounds = self._rounds if self._mode is CommitMode.FUSED else None
@@ -138,6 +140,11 @@ class Dispatcher:
         return self.staging.turn(run, nothing)
 
     # Advancing
+
+    def _begin_together(
+        self, run_id: RunId, steps: Sequence[StepId], on_decided: Callable[[], None]
+    ) -> bool:
+        return self._outcomes.begin_steps(run_id, steps, on_decided)
 
     async def advance(
         self, run_id: RunId, act: Act, finished: FinishedAttempt | None = None

@@ -12,8 +12,13 @@ from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.tasks.executor import Executor
 from perdure.host.tasks.quarantine import Quarantine
+from perdure.store.commit.committer import CommitsUnderWay
 
 Advance = Callable[[RunId, Callable[[WarmRun], None]], Awaitable[bool]]
+
+BeginTogether = Callable[[RunId, Sequence[StepId], Callable[[], None]], bool]
+"""Begins steps of a run in one round with the turns of other runs, and calls the function when that is decided. False if
+the run must be advanced by itself."""
 
 
 class WaitingSteps:
@@ -26,12 +31,14 @@ class WaitingSteps:
         self,
         executor: Executor,
         advance: Advance,
+        begin_together: BeginTogether,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         quarantine_s: float,
     ) -> None:
         self._executor = executor
         self.quarantine = Quarantine(executor, self._begin_one, spawn, quarantine_s)
         self._advance = advance
+        self._begin_together = begin_together
         self._spawn = spawn
         self._queues: dict[bool, OrderedDict[tuple[RunId, StepId], int]] = {
             is_async: OrderedDict() for is_async in (True, False)
@@ -91,13 +98,18 @@ class WaitingSteps:
     async def _begin(self) -> None:
         """Begin as many steps as slots became free; and others, if not every one is still wanted."""
         freed, self._freed = self._freed, 0
-        while runs := self._take(freed).items():
-            await asyncio.gather(
-                *(self._advance(run, partial(_want, steps)) for run, steps in runs)
-            )
+        while runs := self._take(freed):
+            begun, alone = CommitsUnderWay(), []
+            for run_id, steps in runs.items():
+                begun.begin()
+                if not self._begin_together(run_id, steps, begun.end):
+                    begun.end()
+                    alone.append(self._advance(run_id, partial(want, steps)))
+            await asyncio.gather(*alone)
+            await begun.wait()
 
     async def _begin_one(self, run_id: RunId, step: StepId) -> None:
-        await self._advance(run_id, partial(_want, [step]))
+        await self._advance(run_id, partial(want, [step]))
 
     def _take(self, most: int) -> dict[RunId, list[StepId]]:
         """Those that have waited longest and have a slot, by run."""
@@ -117,6 +129,7 @@ class WaitingSteps:
         return found
 
 
-def _want(steps: Sequence[StepId], run: WarmRun) -> None:
+def want(steps: Sequence[StepId], run: WarmRun) -> None:
+    """Let these steps start in the run's next turn, as far as they are still open."""
     promises = run.machine.promises
     run.machine.unstarted.extend(promises[step] for step in steps if step in promises)
