@@ -91,6 +91,9 @@ class Dispatcher:
             executor, cache, self.staging, rounds, self.advance, context.spawn
         )
         self._on_regained = on_regained
+        # Bound once: methods bound at each step would be objects for the garbage collector to look at.
+        self._bound_decided, self._take_outcome = self._decided, self._outcomes.take
+        self._begin_run = self.staging.begin_run
         self.transitions = LongTransitions(
             cache, partial(self.advance, act=nothing), context.stopping
         )
@@ -120,7 +123,7 @@ class Dispatcher:
     def _start_with_others(self, start: RunStart) -> asyncio.Future[RunId]:
         run_id = self.staging.new_run_id()
         started: asyncio.Future[RunId] = asyncio.get_running_loop().create_future()
-        begin = partial(self.staging.begin_run, run_id, start)
+        begin = partial(self._begin_run, run_id, start)
         self._rounds.add(begin, partial(settle_future, started, run_id))
         return started
 
@@ -252,7 +255,7 @@ class Dispatcher:
         batch.run.pin()
         self.context.undecided.begin()
         try:
-            self.store.submit(batch.bundle, partial(self._decided, batch, on_decided))
+            self.store.submit(batch.bundle, partial(self._bound_decided, batch, on_decided))
         except BaseException:
             batch.run.unpin()
             self.context.undecided.end()
@@ -349,7 +352,7 @@ class Dispatcher:
         is_doubted = promise.doubts > 0
         self.executor.start(
             Attempt(
-                *(info, task, promise.input, self._outcomes.take),
+                *(info, task, promise.input, self._take_outcome),
                 is_doubted=is_doubted,
                 epoch=run.fence.epoch,
             )

@@ -21,15 +21,16 @@ AdvanceFinished = Callable[[RunId, Act, FinishedAttempt | None], Awaitable[bool]
 """Advances a run by the outcome of an attempt, which is kept even if the run must be parked; or without an outcome."""
 
 
-class _Turn:
-    """What one run takes in with its next turn."""
+class _Turn(list[FinishedAttempt]):
+    """What one run takes in with its next turn: outcomes of attempts, and steps that have got slots.
 
-    __slots__ = ("finished", "granted")
+    A list itself, because every step makes one.
+    """
 
-    def __init__(self) -> None:
-        self.finished: list[FinishedAttempt] = []
-        self.granted: tuple[tuple[Sequence[StepId], Callable[[], None]], ...] = ()
-        """Steps that have got slots, and what to call when that is decided."""
+    __slots__ = ("granted",)
+
+    granted: tuple[tuple[Sequence[StepId], Callable[[], None]], ...]
+    """Steps that have got slots, and what to call when that is decided."""
 
 
 class Outcomes:
@@ -56,13 +57,15 @@ class Outcomes:
         self._advance = advance
         self._spawn = spawn
         self._turns: dict[WarmRun, _Turn] = {}
+        # Bound once: methods bound at each step would be objects for the garbage collector to look at.
+        self._bound_begin, self._bound_decided = self._begin, self._decided
 
     def take(self, attempt: Attempt, outcome: AttemptOutcome) -> Awaitable[None] | None:
         """Take the outcome of an attempt of an own run. The caller awaits what this returns, if anything."""
         run = self._cache.get(attempt.info.run_id)
         if run is None or self._rounds is None:
             return self._feed_one(attempt, outcome)
-        self._turn(self._rounds, run).finished.append((attempt, outcome))
+        self._turn(self._rounds, run).append((attempt, outcome))
         return None
 
     def begin_steps(
@@ -81,8 +84,9 @@ class Outcomes:
         turn = self._turns.get(run)
         if turn is None:
             turn = self._turns[run] = _Turn()
+            turn.granted = ()
             run.pin()  # so that it stays in memory
-            rounds.add(partial(self._begin, run), partial(self._decided, run.run_id, turn))
+            rounds.add(partial(self._bound_begin, run), partial(self._bound_decided, run, turn))
         return turn
 
     def _begin(self, run: WarmRun) -> Batch:
@@ -93,8 +97,8 @@ class Outcomes:
             raise _NotNow
         return self._staging.feed(run, partial(_take_in, turn))
 
-    def _decided(self, run_id: RunId, turn: _Turn, failure: BaseException | None) -> None:
-        for attempt, outcome in turn.finished:
+    def _decided(self, run: WarmRun, turn: _Turn, failure: BaseException | None) -> None:
+        for attempt, outcome in turn:
             if failure is None:
                 self._executor.forget(attempt)
             else:
@@ -104,7 +108,7 @@ class Outcomes:
             if failure is None:
                 on_decided()
             else:
-                self._spawn(self._begin_again(run_id, steps, on_decided))
+                self._spawn(self._begin_again(run.run_id, steps, on_decided))
 
     async def _begin_again(
         self, run_id: RunId, steps: Sequence[StepId], on_decided: Callable[[], None]
@@ -135,7 +139,7 @@ def _is_occupied(run: WarmRun) -> bool:
 
 
 def _take_in(turn: _Turn, run: WarmRun) -> None:
-    for attempt, outcome in turn.finished:
+    for attempt, outcome in turn:
         complete_attempt(run, attempt.info.step, attempt.info.attempt, outcome)
     for steps, _ in turn.granted:
         want(steps, run)
