@@ -30,10 +30,7 @@ class HostSources(Sources):
         self._used = 0
 
     def now_ms(self) -> int:
-        if self._offset_ms is None:
-            now = time.time_ns() // 1_000_000  # noqa: TID251 - this is the clock
-        else:
-            now = elapsed_ms() + self._offset_ms
+        now = _wall_ms() if self._offset_ms is None else elapsed_ms() + self._offset_ms
         if not 0 < self._latest_ms - now < LONGEST_HOLD_MS:
             self._latest_ms = now
         return self._latest_ms
