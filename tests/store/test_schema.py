@@ -201,6 +201,7 @@ async def test_the_migration_to_entries_in_commit_order_keeps_all_entries(
     before = [await store.entries(run.run_id, 0, 100) for run in runs]
     await store.close()
     connection = apsw.Connection(str(path))
+    undo_lists(connection)
     connection.execute(
         "ALTER TABLE perdure_event RENAME TO newer;"
         + cut(migrations("sqlite")[0], "CREATE TABLE perdure_event", ";")
@@ -218,6 +219,18 @@ async def test_the_migration_to_entries_in_commit_order_keeps_all_entries(
     connection = apsw.Connection(str(path))
     assert not is_without_rowid(connection)
     connection.close()
+
+
+def undo_lists(connection: apsw.Connection) -> None:
+    """Take back the migration of lists and views."""
+    script = migrations("sqlite")[13]
+    for kind in ("VIEW", "INDEX"):
+        for name in re.findall(rf"CREATE {kind} (\w+)", script):
+            connection.execute(f"DROP {kind} {name}")
+    for column in re.findall(r"ADD COLUMN (\w+)", script):
+        connection.execute(f"ALTER TABLE perdure_run DROP COLUMN {column}")
+    hooks = migrations("sqlite")[7]
+    connection.execute(cut(hooks, "CREATE INDEX perdure_hook_key", ";"))
 
 
 def cut(text: str, begin: str, end: str) -> str:
