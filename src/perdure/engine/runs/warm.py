@@ -8,9 +8,10 @@ import msgspec
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import NONCE_BYTES, Entry
-from perdure.core.journal.events import Event
+from perdure.core.journal.events import Event, ExecutionFailed
 from perdure.core.journal.journal import Appended, Journal
 from perdure.core.messages import Message
+from perdure.core.runs.fingerprint import error_text
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.engine.runs.effects import (
     Acknowledge,
@@ -30,6 +31,7 @@ from perdure.engine.runs.effects import (
     SendBroadcast,
     SendToMailbox,
     SetReady,
+    SetTag,
     SpawnChild,
     Track,
     UntrackAll,
@@ -203,6 +205,10 @@ class WarmRun:
             self._loaded = create_run(bundle, self._new, events, sources)
         elif loaded is not None and events:
             bundle.append(loaded.fence, loaded.append(events, sources))
+        if events and type(events[-1]) is ExecutionFailed:
+            error = error_text(self.machine.codec, events[-1].payload)
+            if error is not None:
+                bundle.blame(self.fence, error.fingerprint)
         sent: list[Message] = []
         for change in changes:
             payload = getattr(change.event, "payload", None)
@@ -240,10 +246,10 @@ class WarmRun:
             case SpawnChild() | ContinueAsNew():
                 create(effect)
             case _:
-                self._index(bundle, effect)
+                self._index(bundle, effect, sources)
 
-    def _index(self, bundle: Bundle, effect: IndexEffect) -> None:
-        """Apply the effects that only graphs have: hooks, mailboxes, waiting joins."""
+    def _index(self, bundle: Bundle, effect: IndexEffect, sources: Sources) -> None:
+        """Apply tags and the effects that only graphs have: hooks, mailboxes, waiting joins."""
         match effect:
             case Track(step, required, resolved):
                 bundle.track(self.fence, step, required, resolved)
@@ -253,6 +259,8 @@ class WarmRun:
                 bundle.ready(self.fence, step)
             case UntrackAll():
                 bundle.untrack_all(self.fence)
+            case SetTag(name, value, before):
+                bundle.tag(self.fence, name, value, sources.now_ms(), before)
             case AddHook(step, mailbox, kind, topic, key, since_ms):
                 self.needs_matching = True
                 bundle.hook(self.fence, step, mailbox, kind, topic, key, since_ms)

@@ -9,7 +9,7 @@ that the journal has at that place. So the program takes the same path, in the s
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -161,7 +161,7 @@ class WorkflowMachine(RunMachine):
             self._is_closing = is_closing
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
-        self.parent = event.parent_id
+        self.begin_as(event)
         coroutine: Coroutine[Any, Any, Any]
         try:
             args, kwargs = self.workflow.signature.unpack(self.codec, event.payload or b"{}")
@@ -416,9 +416,8 @@ class WorkflowMachine(RunMachine):
 
     def draw(self) -> int:
         step = self._take_place(self._require_current())
-        value = 0
-        if not self.record.is_replaying:
-            value = int.from_bytes(self.sources.entropy(8), "big") >> 1
+        drawn = b"" if self.record.is_replaying else self.sources.entropy(8)
+        value = int.from_bytes(drawn, "big") >> 1
         event: e.RandomGenerated = self.record.emit(e.RandomGenerated(step, value))
         return event.value
 
@@ -435,6 +434,10 @@ class WorkflowMachine(RunMachine):
     def publish(self, name: str, value: object) -> None:
         self._require_current()
         self.record.attach(Publish(name, self._encode(value, f"value {name!r} published")))
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        self._require_current()
+        self.set_tags(tags)
 
     def append(self, name: str, value: object) -> None:
         self._require_current()
