@@ -29,6 +29,7 @@ from perdure.authoring.verbs import (
     random,
     sleep,
     start,
+    tag,
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
@@ -36,6 +37,7 @@ from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.inspection import audit, verify
+from perdure.client.run_lists import Page, RunCount, RunFilters, RunSummary
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
@@ -88,6 +90,7 @@ from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
+from perdure.store.list_queries import SqlRows
 
 __all__ = [
     "Abandoned",
@@ -118,6 +121,7 @@ __all__ = [
     "NotActive",
     "NotCommitted",
     "NotDone",
+    "Page",
     "PerdureError",
     "Preflight",
     "ProgramCall",
@@ -127,15 +131,19 @@ __all__ = [
     "RetryWait",
     "RunCancelled",
     "RunClosed",
+    "RunCount",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
+    "RunFilters",
     "RunInterrupted",
     "RunStatus",
+    "RunSummary",
     "Settings",
     "Signal",
     "SignalReused",
     "SignalWait",
+    "SqlRows",
     "StatementFailed",
     "StepCancelled",
     "StepInDoubt",
@@ -181,6 +189,7 @@ __all__ = [
     "sleep",
     "start",
     "stream",
+    "tag",
     "task",
     "upcaster",
     "uuid4",
