@@ -83,6 +83,12 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
         return self.waiting_for is not None or (named is not None and named <= _OPEN)
 
     @property
+    def only_parked(self) -> bool:
+        """Whether it selects runs that are parked, and no others."""
+        named = self.statuses
+        return self.parked is True or (named is not None and named <= _PARKED)
+
+    @property
     def ended_statuses(self) -> tuple[str, ...]:
         """The ended states that it allows."""
         allowed = _ENDED if self.statuses is None else _ENDED & self.statuses
@@ -91,6 +97,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 _ENDED: Final = frozenset(map(str, TERMINAL))
 _OPEN: Final = frozenset(map(str, Status)) - _ENDED
+_PARKED: Final = frozenset({"parked", "diverged"})
+"""What users see in place of the status of a parked run."""
 
 
 class Source(StrEnum):
@@ -121,7 +129,7 @@ def source_of(wanted: RunFilter) -> Source:
         (Source.CHAIN, wanted.chain is not None),
         (Source.ERROR, wanted.error is not None),
         (Source.TAG, bool(wanted.tags)),
-        (Source.PARKED, wanted.parked is True),
+        (Source.PARKED, wanted.only_parked),
         (Source.ENDED, wanted.only_ended),
         (Source.KEYS, wanted.key_prefix is not None),
         (Source.PLACES, wanted.program is not None or wanted.scope is not None),

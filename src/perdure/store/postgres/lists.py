@@ -25,7 +25,7 @@ from perdure.store.user_statements import require_allowed
 
 T = TypeVar("T")
 
-_BY_INDEX = """
+BY_INDEX = """
 SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off;
 SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off; SET LOCAL jit = off
 """
@@ -96,7 +96,7 @@ class PostgresLists(ABC):
 async def _ask(asking: Callable[[], Asking], connection: Connection) -> Any:
     """Execute the statements of a query in one snapshot."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        await connection.execute(_BY_INDEX)
+        await connection.execute(BY_INDEX)
         steps = asking()
         statement = next(steps)
         while True:

@@ -97,9 +97,12 @@ SELECT DISTINCT NULL::bigint AS ended, hook.run_id AS id FROM perdure.hook AS ho
 WHERE hook.kind = 'key' AND hook.topic = :tag_name AND hook.key = :tag_value AND hook.run_id < :before
 
 -- name: from_keys
-SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run
-WHERE run.scope = :scope AND run.program = :program AND run.key IS NOT NULL AND run.replaced_by IS NULL
-  AND run.key >= :key_prefix AND run.key < :key_end AND run.id < :before
+-- The inner query has no order, so the planner has no reason to walk the runs in the order of ids.
+SELECT held.ended, held.id FROM (
+    SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run
+    WHERE run.scope = :scope AND run.program = :program AND run.key IS NOT NULL AND run.replaced_by IS NULL
+      AND run.key >= :key_prefix AND run.key < :key_end OFFSET 0
+) AS held WHERE held.id < :before
 
 -- name: where_key_prefix
 run.replaced_by IS NULL AND substr(run.key, 1, length(:key_prefix::text)) = :key_prefix::text
