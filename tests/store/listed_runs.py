@@ -5,7 +5,7 @@ from random import Random
 
 from perdure.core.errors import RunDiverged
 from perdure.core.graph.identity import mailbox_of
-from perdure.core.ids import RunId, new_run_id
+from perdure.core.ids import HostId, RunId, new_run_id
 from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.runs.listing import ANY_TIME, Position, Range, RunFilter, next_position
 from perdure.store.rows.lists import ListedRun
@@ -36,10 +36,10 @@ def some_runs(count: int, seed: int = 1) -> list[ListedRun]:
             f"order-{number}" if random.random() < 0.5 else None,
             status,
             random.choice([None, None, None, f"{RunDiverged.code}: why", "unknown-name: why"]),
-            None if is_over or random.random() < 0.3 else random.choice(["host-a", "host-b"]),
-            parent and parent.run_id,
+            None if is_over or random.random() < 0.3 else HostId(random.choice("ab")),
+            None if parent is None else parent.run_id,
             random.choice(runs).run_id if runs and random.random() < 0.2 else None,
-            first and (first.chain or first.run_id),
+            None if first is None else first.chain or first.run_id,
             random.choice(FINGERPRINTS) if status is Status.FAILED else None,
             1,
             at_ms,

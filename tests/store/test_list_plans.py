@@ -39,7 +39,8 @@ RUN_ID = "'r_' || lpad(CAST(i AS text), 32, '0')"
 RUNS = f"""
 INSERT INTO {{0}}run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
                     created_at_ms, closed_at_ms, parked, chain, parent, forked_from, error)
-SELECT {RUN_ID}, CASE WHEN i <= {RARE} THEN 'small' ELSE '' END, CASE WHEN i <= {RARE} THEN 'rare' ELSE 'p' END, '', '',
+SELECT {RUN_ID}, CASE WHEN i <= {RARE} THEN 'small' ELSE '' END, CASE WHEN i <= {RARE} THEN 'rare' ELSE 'p' END,
+       '', '',
        CASE WHEN i <= {RARE} THEN 'k-' ELSE 'o-' END || i,
        CASE WHEN i % 2 = 1 AND i <= {RARE} THEN 'host-b' END, 1, 0, EMPTY, 0,
        CASE WHEN i <= {RARE} AND i % 2 = 0 THEN 'failed' WHEN i <= {RARE} THEN 'blocked' ELSE 'completed' END, {NOW} + i,
@@ -108,7 +109,7 @@ async def cost(store: Store, wanted: RunFilter) -> int:
     assert isinstance(store, PostgresStore)
     connection = store._commits.connection
     assert connection is not None
-    pages = 0
+    pages: int = 0
     async with connection.transaction():
         await connection.execute(BY_INDEX)
         query = ListQueries("postgres").page(wanted, None, LIMIT)
@@ -117,7 +118,7 @@ async def cost(store: Store, wanted: RunFilter) -> int:
             sql, values = numbered(statement)
             explained = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql
             top = msgspec.json.decode(await connection.fetchval(explained, *values))[0]["Plan"]
-            pages += top["Shared Hit Blocks"] + top["Shared Read Blocks"]
+            pages += int(top["Shared Hit Blocks"]) + int(top["Shared Read Blocks"])
             try:
                 rows = await connection.fetch(sql, *values)
                 statement = query.send([tuple(row) for row in rows])
