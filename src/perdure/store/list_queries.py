@@ -83,6 +83,7 @@ class ListQueries:
 
     def __init__(self, dialect: str) -> None:
         self._sql = statements(f"{dialect}_lists")
+        self._orders_parts = dialect == "postgres"
 
     def page(
         self, wanted: RunFilter, after: Position | None, limit: int
@@ -100,7 +101,7 @@ class ListQueries:
                 "boundary", candidates, None, {"skipped": MAX_EXAMINED - 1}
             )
             boundary = Position(*last[0]) if last else None
-        shown = found[:limit]
+        shown = list({row[0]: row for row in found[:limit]}.values())  # a scrubbed key has two rows
         ids = {f"id_{number}": row[0] for number, row in enumerate(shown)}
         tags = {}
         if ids:
@@ -143,17 +144,23 @@ class ListQueries:
             shared["before_ms"] = until_ms if at_ms is None else min(at_ms, until_ms)
             shared["before"] = FIRST_ID if at_ms is None or at_ms > until_ms else before
             shared["closed_from"] = wanted.closed[0] or 0
-        merged = self._merged(streams)
+        merged = self._merged(streams, order)
         sql = f"{merged.sql} ORDER BY {order} LIMIT :examined"
         return Statement(sql, merged.values | shared)
 
-    def _merged(self, streams: Iterable[_Stream]) -> Statement:
-        """Several ranges as one; the parameters of each get its number."""
+    def _merged(self, streams: Sequence[_Stream], order: str | None = None) -> Statement:
+        """Several ranges as one; the parameters of each get its number.
+
+        SQLite merges them in the order of the whole. Postgres does so only if each has that order, and a limit.
+        """
         texts: list[str] = []
         values: dict[str, Any] = {}
         for number, (fragment, own) in enumerate(streams):
             names = {name: f"{name}_{number}" for name in own}
-            texts.append(_renamed(self._sql[fragment], names))
+            text = _renamed(self._sql[fragment], names)
+            if order is not None and self._orders_parts and len(streams) > 1:
+                text = f"({text} ORDER BY {order} LIMIT :examined)"
+            texts.append(text)
             values |= {names[name]: value for name, value in own.items()}
         return Statement(" UNION ALL ".join(texts), values)
 

@@ -30,9 +30,9 @@ MAX_HELD_KEYS: Final = 1_000
 """Keys of one prefix that are read from the index of keys, which has another order than lists; with more of them the
 page walks all runs."""
 
-LEAD_MS: Final = 60_000
-"""How far the time in a run's id may be ahead of its creation: each run of a chain counts as 1 ms later than the one
-before, although runs may follow each other faster."""
+LEAD_MS: Final = 5_000
+"""How far the time in a run's id may be ahead of its creation. Each run of a chain has an id 1 ms later than the one
+before: only the ids of a chain that continues more often than that, for seconds, get ahead."""
 
 FIRST_ID: Final = "s"
 """Greater than every run id."""
@@ -172,7 +172,7 @@ def next_position(
 ) -> Position | None:
     """Where the next page continues, given the matches that were read, at most one more than `limit`.
 
-    Whether more matches follow is known if one more was read. Otherwise the walk went on to `boundary`, the last run
+    Whether more matches follow is known if one more was read. Otherwise the walk continued to `boundary`, the last run
     that it may examine, or to the end of the index (`None`).
     """
     if len(positions) > limit:

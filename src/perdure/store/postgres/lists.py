@@ -26,11 +26,11 @@ from perdure.store.user_statements import require_allowed
 T = TypeVar("T")
 
 BY_INDEX = """
-SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off;
-SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off; SET LOCAL jit = off
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off
 """
 """A page stops at its limit. Plans that read all candidates first may look cheaper to the planner, whose statistics may
-be missing or old; these settings leave it nested loops over indexes. They end with the transaction."""
+be missing or old; these settings leave it the order of the indexes. They end with the transaction."""
 
 _REFUSED = (
     asyncpg.ReadOnlySQLTransactionError,

@@ -1,19 +1,23 @@
 -- Lists of runs in a Postgres store. `:candidates` stands for one of the indexes below, or for several ranges of one,
--- `:conditions` for those of the filter; named parameters are numbered before the execution. The transaction allows
--- only nested loops over indexes, so a page examines no more candidates than it needs.
+-- `:conditions` for those of the filter; named parameters are numbered before the execution. The lateral join takes
+-- the candidates in their order, so a page examines no more of them than it needs.
 
 -- name: page
 -- Runs that meet all conditions, in the order of the candidates.
 SELECT run.id, run.scope, run.program, run.version, run.key, run.status, run.parked, run.owner, run.parent,
        run.forked_from, run.chain, run.error, run.seq, run.created_at_ms, run.closed_at_ms
-FROM (:candidates) AS candidate JOIN perdure.run AS run ON run.id = candidate.id
+FROM (:candidates) AS candidate CROSS JOIN LATERAL (
+    SELECT run.* FROM perdure.run AS run WHERE run.id = candidate.id OFFSET 0
+) AS run
 WHERE :conditions
 ORDER BY :order
 LIMIT :limit
 
 -- name: count
 -- How many candidates meet all conditions.
-SELECT count(*) FROM (:candidates) AS candidate JOIN perdure.run AS run ON run.id = candidate.id
+SELECT count(DISTINCT run.id) FROM (:candidates) AS candidate CROSS JOIN LATERAL (
+    SELECT run.* FROM perdure.run AS run WHERE run.id = candidate.id OFFSET 0
+) AS run
 WHERE :conditions
 
 -- name: boundary
@@ -21,8 +25,8 @@ WHERE :conditions
 SELECT candidate.ended, candidate.id FROM (:candidates) AS candidate LIMIT 1 OFFSET :skipped
 
 -- name: tags
--- The tags and search keys of these runs.
-SELECT run_id, topic, key FROM perdure.hook WHERE run_id IN (:ids) AND kind = 'key'
+-- The tags and search keys of these runs, by the primary key: the operator hides the index of keys, which is in another order.
+SELECT run_id, topic, key FROM perdure.hook WHERE run_id IN (:ids) AND kind || '' = 'key'
 
 -- name: scopes
 -- Steps from each scope to the next, so the cost grows with scopes, not with runs.
@@ -66,7 +70,12 @@ SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.scope = :
 SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.owner = :owner AND run.closed_at_ms IS NULL AND run.id < :before
 
 -- name: from_unowned
-SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.id < :before
+-- By the owner too: Postgres does not know that one NULL sorts as another.
+SELECT unowned.ended, unowned.id FROM (
+    SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run
+    WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.id < :before
+    ORDER BY run.owner DESC, run.id DESC LIMIT :examined
+) AS unowned
 
 -- name: from_ended
 SELECT run.closed_at_ms AS ended, run.id FROM perdure.run AS run
@@ -92,8 +101,8 @@ SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.error = :
 SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.parked IS NOT NULL AND run.id < :before
 
 -- name: from_tag
--- A key that was scrubbed, and that the run got again, has two rows.
-SELECT DISTINCT NULL::bigint AS ended, hook.run_id AS id FROM perdure.hook AS hook
+-- A key that was scrubbed, and that the run got again, has two rows, one after the other.
+SELECT NULL::bigint AS ended, hook.run_id AS id FROM perdure.hook AS hook
 WHERE hook.kind = 'key' AND hook.topic = :tag_name AND hook.key = :tag_value AND hook.run_id < :before
 
 -- name: from_keys
@@ -108,7 +117,9 @@ SELECT held.ended, held.id FROM (
 run.replaced_by IS NULL AND substr(run.key, 1, length(:key_prefix::text)) = :key_prefix::text
 
 -- name: where_tag
-EXISTS (SELECT 1 FROM perdure.hook AS hook WHERE hook.run_id = run.id AND hook.kind = 'key' AND hook.topic = :tag_name AND hook.key = :tag_value)
+-- A scalar query, because a planner may turn EXISTS into a join that scans the tag.
+(SELECT 1 FROM perdure.hook AS hook WHERE hook.run_id = run.id AND hook.kind = 'key' AND hook.topic = :tag_name
+ AND hook.key = :tag_value LIMIT 1) IS NOT NULL
 
 -- name: where_chain
 (run.chain = :chain OR run.id = :chain)
@@ -121,7 +132,8 @@ CASE WHEN run.parked IS NULL THEN run.status
 -- name: where_waiting_for
 -- A step of a graph has a hook. What a workflow awaits is in the last entry of that kind, a few entries before the end.
 run.closed_at_ms IS NULL AND (
-    EXISTS (SELECT 1 FROM perdure.hook AS hook WHERE hook.run_id = run.id AND hook.kind = 'wait' AND hook.topic = :waiting_for)
+    (SELECT 1 FROM perdure.hook AS hook WHERE hook.run_id = run.id AND hook.kind = 'wait' AND hook.topic = :waiting_for
+     LIMIT 1) IS NOT NULL
     OR run.status = 'blocked' AND strpos((
         SELECT event.body FROM perdure.event AS event
         WHERE event.run_id = run.id AND event.body LIKE '{"type":"ExecutionAwaiting"%' ORDER BY event.seq DESC LIMIT 1

@@ -12,7 +12,7 @@ LIMIT :limit
 
 -- name: count
 -- How many candidates meet all conditions.
-SELECT count(*) FROM (:candidates) AS candidate CROSS JOIN perdure_run AS run ON run.id = candidate.id
+SELECT count(DISTINCT run.id) FROM (:candidates) AS candidate CROSS JOIN perdure_run AS run ON run.id = candidate.id
 WHERE :conditions
 
 -- name: boundary
@@ -91,8 +91,8 @@ SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.error = :error AN
 SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.parked IS NOT NULL AND run.id < :before
 
 -- name: from_tag
--- A key that was scrubbed, and that the run got again, has two rows.
-SELECT DISTINCT NULL AS ended, hook.run_id AS id FROM perdure_hook AS hook
+-- A key that was scrubbed, and that the run got again, has two rows, one after the other.
+SELECT NULL AS ended, hook.run_id AS id FROM perdure_hook AS hook
 WHERE hook.kind = 'key' AND hook.topic = :tag_name AND hook.key = :tag_value AND hook.run_id < :before
 
 -- name: from_keys
@@ -104,7 +104,9 @@ WHERE run.scope = :scope AND run.program = :program AND run.key IS NOT NULL AND 
 run.replaced_by IS NULL AND substr(run.key, 1, length(:key_prefix)) = :key_prefix
 
 -- name: where_tag
-EXISTS (SELECT 1 FROM perdure_hook AS hook WHERE hook.run_id = run.id AND hook.kind = 'key' AND hook.topic = :tag_name AND hook.key = :tag_value)
+-- A scalar query, because a planner may turn EXISTS into a join that scans the tag.
+(SELECT 1 FROM perdure_hook AS hook WHERE hook.run_id = run.id AND hook.kind = 'key' AND hook.topic = :tag_name
+ AND hook.key = :tag_value LIMIT 1) IS NOT NULL
 
 -- name: where_chain
 (run.chain = :chain OR run.id = :chain)
@@ -117,7 +119,8 @@ CASE WHEN run.parked IS NULL THEN run.status
 -- name: where_waiting_for
 -- A step of a graph has a hook. What a workflow awaits is in the last entry of that kind, a few entries before the end.
 run.closed_at_ms IS NULL AND (
-    EXISTS (SELECT 1 FROM perdure_hook AS hook WHERE hook.run_id = run.id AND hook.kind = 'wait' AND hook.topic = :waiting_for)
+    (SELECT 1 FROM perdure_hook AS hook WHERE hook.run_id = run.id AND hook.kind = 'wait' AND hook.topic = :waiting_for
+     LIMIT 1) IS NOT NULL
     OR run.status = 'blocked' AND instr((
         SELECT event.body FROM perdure_event AS event
         WHERE event.run_id = run.id AND event.body LIKE '{"type":"ExecutionAwaiting"%' ORDER BY event.seq DESC LIMIT 1

@@ -45,7 +45,7 @@ def query(
 
 
 class _Watch:
-    """Why SQLite was told to refuse a query."""
+    """Refuses what a query may not do, and keeps the reason."""
 
     def __init__(self, arguments: int) -> None:
         self.refusal: PerdureError | None = None
