@@ -15,7 +15,7 @@ COLUMN = re.compile(
 )
 KEY = re.compile(r"PRIMARY KEY \(([^)]+)\)|^    ([a-z_]+) .*PRIMARY KEY", re.MULTILINE)
 VIEW = re.compile(
-    r"((?:^--[^\n]*\n)+)CREATE VIEW perdure\.(\w+) AS\nSELECT (?:DISTINCT )?(.*?)\nFROM",
+    r"((?:^--[^\n]*\n)+)CREATE VIEW perdure\.(\w+) AS\nSELECT (?:DISTINCT )?(.*?)\sFROM ",
     re.MULTILINE | re.DOTALL,
 )
 INDEX = re.compile(
@@ -80,7 +80,7 @@ def _names(selected: str) -> Iterator[str]:
     for char in f"{selected},":
         depth += (char == "(") - (char == ")")
         if char == "," and not depth:
-            yield part.split()[-1].rsplit(".", 1)[-1]
+            yield part.rsplit(maxsplit=1)[-1].rsplit(".", 1)[-1]
             part = ""
         else:
             part += char
