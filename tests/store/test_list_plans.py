@@ -11,7 +11,7 @@ from perdure.store.postgres.store import PostgresStore
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 from tests.store.builders import NOW, raw
-from tests.store.test_plans import ROWS
+from tests.store.test_plans import ROWS, machine_steps
 
 pytestmark = [
     pytest.mark.asyncio,
@@ -95,18 +95,7 @@ async def fill(store: Store) -> None:
 async def cost(store: Store, wanted: RunFilter) -> int:
     """What the first page reads: in steps of SQLite's machine, or in pages of Postgres."""
     if isinstance(store, SqliteStore):
-        steps = 0
-
-        def count() -> bool:
-            nonlocal steps
-            steps += 1
-            return False
-
-        await store.list_runs(wanted, None, LIMIT)
-        await store._reader.run(lambda c: c.set_progress_handler(count, 1))
-        await store.list_runs(wanted, None, LIMIT)
-        await store._reader.run(lambda c: c.set_progress_handler(None))
-        return steps
+        return await machine_steps(store, lambda s: s.list_runs(wanted, None, LIMIT))
     assert isinstance(store, PostgresStore)
     connection = store._commits.connection
     assert connection is not None

@@ -132,6 +132,19 @@ async def test_the_tags_of_a_chain_follow_to_its_next_run(engine: Engine) -> Non
     assert {each.scope for each in chain} == {"acme"}
 
 
+async def test_a_run_that_a_transaction_starts_gets_its_tags_with_the_commit(
+    engine_url: str,
+) -> None:
+    async with opened(engine_url) as engine:
+        async with engine.transaction() as tx:
+            await tx.execute("CREATE TABLE orders (id integer)")
+            run = await engine.start(staged(), scope="prod", tags={"customer": "acme"})
+        await run.signal(go, "on")
+        await run.result(60)
+        (summary,) = (await engine.runs(tags={"customer": "acme"}, program="tags.staged")).runs
+        assert (summary.run_id, summary.scope) == (run.run_id, "prod")
+
+
 async def test_a_graph_is_started_with_tags_by_its_name(engine_url: str) -> None:
     async with opened(engine_url) as engine:
         await engine.deploy(quick("tags.deployed"))

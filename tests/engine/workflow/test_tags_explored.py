@@ -42,6 +42,23 @@ async def tagged() -> None:
     await step()
 
 
+@workflow(name="explored.tag_loop")
+async def tag_loop(left: int) -> None:
+    perdure.tag(lap=left)
+    await step()
+    if left:
+        await perdure.continue_as_new(tag_loop(left - 1))
+
+
+@asynccontextmanager
+async def store_with_laps() -> AsyncIterator[Store]:
+    """A store whose runs are a chain, each with the tag of its own lap and no other."""
+    async with memory_store() as store:
+        yield store
+        page = await store.list_runs(RunFilter(), None, 100)
+        assert [run.tags for run in page.runs] == [{"lap": "0"}, {"lap": "1"}]
+
+
 @asynccontextmanager
 async def store_with_tags() -> AsyncIterator[Store]:
     """A store whose runs must have the expected tags in the end."""
@@ -56,6 +73,10 @@ async def store_with_tags() -> AsyncIterator[Store]:
 async def test_tags_commit_with_the_run_under_every_schedule() -> None:
     explored = await explore_workflow(tagged, open_store=store_with_tags)
     assert explored.commits > 100
+
+
+async def test_a_chain_passes_its_tags_on_under_every_schedule() -> None:
+    await explore_workflow(lambda: tag_loop(1), open_store=store_with_laps)
 
 
 async def test_seeded_bug_a_tag_that_keeps_its_value_before_is_caught(

@@ -57,9 +57,9 @@ class PostgresLists(ABC):
         return count
 
     async def read_sql(self, sql: str, args: Sequence[Any], limit: int, limit_s: float) -> SqlRows:
+        self._require_open()
         require_allowed(sql)
         require_texts(args)
-        self._require_open()
         connection = None
         try:
             # A connection of its own: a long query must not keep one that hosts need.

@@ -41,6 +41,7 @@ class SqliteLists(ABC):
         return count
 
     async def read_sql(self, sql: str, args: Sequence[Any], limit: int, limit_s: float) -> SqlRows:
+        self._require_open()
         require_allowed(sql)
         require_texts(args)
         require_values(args)
@@ -57,6 +58,9 @@ class SqliteLists(ABC):
 
     @abstractmethod
     async def _read(self, job: Callable[[apsw.Connection], T]) -> T: ...
+
+    @abstractmethod
+    def _require_open(self) -> None: ...
 
 
 def _ask(asking: Callable[[], Asking], connection: apsw.Connection) -> Any:
