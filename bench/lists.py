@@ -27,11 +27,11 @@ RUNS = """
 INSERT INTO {run} (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status, created_at_ms,
                    closed_at_ms, parked, chain, parent, forked_from, error)
 SELECT {id}, 's' || (i % 5), CASE WHEN i % 100 = 3 THEN 'rare' ELSE 'p' || (i % 10) END, '1', 'd',
-       CASE WHEN i % 2 = 0 THEN 'order-' || i END, CASE WHEN i % 100 = 7 THEN 'h_' || (i % 3) END, 1, 5, {blob},
-       CASE WHEN i % 100 = 7 THEN 1 ELSE 0 END,
-       CASE i % 100 WHEN 5 THEN 'failed' WHEN 7 THEN 'blocked' ELSE 'completed' END, {began} + i,
-       CASE WHEN i % 100 <> 7 THEN {began} + i + 1000 END,
-       CASE WHEN i % 100 = 7 AND i % 200 > 100 THEN 'unknown: x' END,
+       CASE WHEN i % 2 = 0 THEN 'order-' || i END, CASE WHEN i % 100 IN (7, 17) THEN 'h_' || (i % 3) END, 1, 5, {blob},
+       CASE WHEN i % 100 IN (7, 17) THEN 1 ELSE 0 END,
+       CASE i % 100 WHEN 5 THEN 'failed' WHEN 7 THEN 'blocked' WHEN 17 THEN 'blocked' ELSE 'completed' END, {began} + i,
+       CASE WHEN i % 100 NOT IN (7, 17) THEN {began} + i + 1000 END,
+       CASE WHEN i % 100 = 17 THEN 'unknown: x' END,
        CASE WHEN i % 100 = 9 THEN {first} END, CASE WHEN i % 100 = 11 THEN {first} END,
        CASE WHEN i % 100 = 13 THEN {first} END, CASE WHEN i % 100 = 5 THEN 'f1' END
 FROM {numbers}

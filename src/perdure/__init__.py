@@ -37,7 +37,7 @@ from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.inspection import audit, verify
-from perdure.client.run_lists import Page, RunCount, RunFilters, RunSummary
+from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
@@ -90,7 +90,7 @@ from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
-from perdure.store.list_queries import SqlRows
+from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
     "Abandoned",

@@ -22,14 +22,16 @@ from perdure.core.runs.listing import (
     cursor_text,
     position_of,
 )
-from perdure.store.list_queries import SqlRows
-from perdure.store.rows.lists import ListedRun
+from perdure.store.rows.lists import ListedRun, RunCount, SqlRows
 from perdure.store.store import Store
 
 MAX_ROWS: Final = 100_000
 """Rows of one query: they are all in memory."""
 
 MAX_QUERY_S: Final = 3600.0
+
+_LAST_MS: Final = 253_402_300_799_000
+"""The end of the year 9999."""
 
 TimeRange = tuple[datetime | None, datetime | None]
 
@@ -102,19 +104,6 @@ class Page(msgspec.Struct, frozen=True):
         return f"<page of {len(self.runs)} runs, {more}>"
 
 
-class RunCount(msgspec.Struct, frozen=True):
-    """How many runs there are. `is_complete` is False if the store stopped counting: there may be more."""
-
-    runs: int
-    is_complete: bool
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
-
-    def __str__(self) -> str:
-        return f"{self.runs} runs" if self.is_complete else f"{self.runs} runs or more"
-
-
 async def list_runs(
     store: Store, filters: RunFilters, after: str | None = None, limit: int = 100
 ) -> Page:
@@ -142,8 +131,7 @@ async def iterate_runs(store: Store, filters: RunFilters) -> AsyncIterator[RunSu
 
 
 async def count_runs(store: Store, filters: RunFilters) -> RunCount:
-    found = await store.count_runs(filter_of(filters))
-    return RunCount(found.runs, found.is_complete)
+    return await store.count_runs(filter_of(filters))
 
 
 async def read_sql(
@@ -248,7 +236,8 @@ def _milliseconds(name: str, at: object) -> int | None:
 
 
 def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
+    """A time in UTC; a damaged one is the first or the last that there is."""
+    return datetime.fromtimestamp(min(max(at_ms, 0), _LAST_MS) / 1000, UTC)
 
 
 class RunLists(ABC):

@@ -18,7 +18,7 @@ from perdure.client.caller_checks import require_no_workflow
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
-from perdure.client.run_lists import Page, RunCount, RunFilters, RunSummary
+from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
@@ -34,9 +34,9 @@ from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
-from perdure.store.list_queries import SqlRows
 from perdure.store.opening import without_password
 from perdure.store.process import OwnProcess, never_free_in_child
+from perdure.store.rows.lists import RunCount, SqlRows
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -27,17 +27,9 @@ from perdure.core.runs.listing import (
     prefix_end,
     source_of,
 )
-from perdure.store.rows.lists import ListedPage, RunCount, listed_from, tags_by_run
+from perdure.store.rows.lists import ListedPage, RunCount, SqlRows, listed_from, tags_by_run
 from perdure.store.rows.values import require_storable_values
 from perdure.store.statements import statements
-
-
-class SqlRows(msgspec.Struct, frozen=True):
-    """What a query found: names of columns, and rows. `is_complete` is False if there are more rows than asked for."""
-
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    is_complete: bool = True
 
 
 class ListTables(Protocol):

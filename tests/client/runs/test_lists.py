@@ -10,8 +10,9 @@ import pytest
 from perdure import Engine, GraphProgram, InputError, RunStatus, Signal, task, workflow
 from perdure.core.errors import InvalidId
 from perdure.core.journal import events as e
-from tests.client.engines import opened, until_recorded, until_status
+from tests.client.engines import opened, store_of, until_recorded, until_status
 from tests.client.programs.deployable import adding
+from tests.store.builders import raw
 
 approval = Signal("approval", bool)
 
@@ -135,6 +136,21 @@ async def test_a_summary_is_readable_and_has_a_json_form() -> None:
             "tags": {"customer": "acme"},
             "entries": 2,
         }
+
+
+async def test_a_damaged_row_is_listed_as_parked_beside_the_others() -> None:
+    async with Engine("sqlite:///:memory:") as engine:
+        runs = [await engine.start(quick()) for _ in range(2)]
+        for run in runs:
+            await run.result(60)
+        await raw(
+            store_of(engine),
+            f"UPDATE {{}}run SET status = 'odd', created_at_ms = -5 WHERE id = '{runs[0].run_id}'",
+        )
+        found = {run.run_id: run for run in (await engine.runs()).runs}
+        assert found[runs[0].run_id].status is RunStatus.PARKED
+        assert "'odd'" in str(found[runs[0].run_id].parked_reason)
+        assert found[runs[1].run_id].status is not RunStatus.PARKED
 
 
 WRONG: list[dict[str, Any]] = [

@@ -12,14 +12,13 @@ from perdure.core.runs.listing import Position, RunFilter
 from perdure.store.list_queries import (
     Asking,
     ListQueries,
-    SqlRows,
     numbered,
     require_storable_filter,
     took_too_long,
 )
 from perdure.store.postgres.opening import LOST, Address, close_connection, unreachable
 from perdure.store.postgres.writing import Connection
-from perdure.store.rows.lists import ListedPage, RunCount
+from perdure.store.rows.lists import ListedPage, RunCount, SqlRows
 from perdure.store.rows.values import require_texts
 from perdure.store.user_statements import require_allowed
 

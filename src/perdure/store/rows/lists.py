@@ -39,16 +39,38 @@ class ListedPage(msgspec.Struct, frozen=True):
 
 
 class RunCount(msgspec.Struct, frozen=True):
-    """How many runs were found; more may follow if the count is not complete."""
+    """How many runs there are. `is_complete` is False if the store stopped counting: there may be more."""
 
     runs: int
     is_complete: bool
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __str__(self) -> str:
+        return f"{self.runs} runs" if self.is_complete else f"{self.runs} runs or more"
+
+
+class SqlRows(msgspec.Struct, frozen=True):
+    """What a query found: names of columns, and rows. `is_complete` is False if there are more rows than asked for."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    is_complete: bool = True
+
+    def __repr__(self) -> str:
+        more = "" if self.is_complete else " or more"
+        return f"<{len(self.rows)} rows{more} of {', '.join(self.columns)}>"
+
 
 def listed_from(row: Sequence[Any], tags: dict[str, str]) -> ListedRun:
-    run_id, scope, program, version, key, status, *rest = row
-    values: list[Any] = [run_id, scope, program, version, key, Status(status), *rest]
-    return msgspec.structs.replace(ListedRun(*values), tags=tags)
+    """A run from its row. A status that does not exist is damage: the run is shown as parked, the others as ever."""
+    run = msgspec.structs.replace(ListedRun(*row), tags=tags)
+    try:
+        return msgspec.structs.replace(run, status=Status(run.status))
+    except ValueError:
+        why = f"damaged: its status is {run.status!r}"
+        return msgspec.structs.replace(run, status=Status.PENDING, parked=why)
 
 
 def tags_by_run(rows: Sequence[Sequence[Any]]) -> dict[str, dict[str, str]]:

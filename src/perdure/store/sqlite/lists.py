@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeVar
 import apsw
 
 from perdure.core.runs.listing import Position, RunFilter
-from perdure.store.list_queries import Asking, ListQueries, SqlRows, require_storable_filter
-from perdure.store.rows.lists import ListedPage, RunCount
+from perdure.store.list_queries import Asking, ListQueries, require_storable_filter
+from perdure.store.rows.lists import ListedPage, RunCount, SqlRows
 from perdure.store.rows.values import require_texts
 from perdure.store.sqlite.damage import run_with_typed_errors
 from perdure.store.sqlite.opening import MEMORY, connect, retry_while_locked

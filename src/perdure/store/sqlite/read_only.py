@@ -8,7 +8,8 @@ from typing import Any
 import apsw
 
 from perdure.core.errors import ForbiddenStatement, InputError, PerdureError, StatementFailed
-from perdure.store.list_queries import SqlRows, took_too_long
+from perdure.store.list_queries import took_too_long
+from perdure.store.rows.lists import SqlRows
 
 _READING = frozenset(
     (apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE)
