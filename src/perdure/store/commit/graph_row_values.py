@@ -42,13 +42,13 @@ def delivered_rows(index: GraphIndex) -> list[RowValues]:
 
 
 def dropped_key_rows(index: GraphIndex) -> list[RowValues]:
-    """Also under the form that a scrubbed key has."""
-    return [
+    """Also under the form that a scrubbed key has. In the order in which broadcasts lock them."""
+    return sorted(
         (run_id, step, KEY, form)
         for run_id, run in index.runs.items()
         for step, mailbox in run.dropped_keys
         for form in (mailbox, f"{SCRUBBED}{mailbox}")
-    ]
+    )
 
 
 def hook_rows(index: GraphIndex) -> list[RowValues]:
