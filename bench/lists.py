@@ -21,7 +21,7 @@ from perdure import Engine
 
 BEGAN_MS = 1_700_000_000_000
 PAGE = 100
-CALLS = 30
+CALLS = 60
 
 RUNS = """
 INSERT INTO {run} (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status, created_at_ms,
