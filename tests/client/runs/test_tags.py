@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import asyncpg
 import pytest
 
 import perdure
@@ -143,6 +144,27 @@ async def test_a_run_that_a_transaction_starts_gets_its_tags_with_the_commit(
         await run.result(60)
         (summary,) = (await engine.runs(tags={"customer": "acme"}, program="tags.staged")).runs
         assert (summary.run_id, summary.scope) == (run.run_id, "prod")
+
+
+async def test_a_front_end_starts_runs_with_tags(shared_url: str) -> None:
+    async with opened(shared_url) as host, Engine(shared_url, hosts=False) as front_end:
+        run = await front_end.start(child(), tags={"customer": "acme"})
+        assert await found(front_end, customer="acme") == {run.run_id}
+        await run.result(60)
+        assert await found(host, customer="acme") == {run.run_id}
+
+
+@pytest.mark.postgres
+async def test_a_run_that_starts_on_a_connection_of_the_user_gets_its_tags(
+    fresh_postgres: str,
+) -> None:
+    async with opened(fresh_postgres) as engine:
+        connection = await asyncpg.connect(fresh_postgres)
+        async with connection.transaction(), engine.transaction(connection=connection):
+            run = await engine.start(child(), tags={"customer": "acme"})
+        await connection.close()
+        await run.result(60)
+        assert await found(engine, customer="acme") == {run.run_id}
 
 
 async def test_a_graph_is_started_with_tags_by_its_name(engine_url: str) -> None:

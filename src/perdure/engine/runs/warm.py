@@ -8,7 +8,7 @@ import msgspec
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import NONCE_BYTES, Entry
-from perdure.core.journal.events import Carrier, Event, ExecutionFailed
+from perdure.core.journal.events import Carrier, Event, ExecutionFailed, ExecutionStarted
 from perdure.core.journal.journal import Appended, Journal
 from perdure.core.messages import Message
 from perdure.core.runs.fingerprint import error_text
@@ -86,11 +86,16 @@ def rebuild_run(run: Run, entries: Sequence[Entry]) -> tuple[LoadedRun, list[Eve
 
 
 def create_run(bundle: Bundle, new: NewRun, events: Sequence[Event], sources: Sources) -> LoadedRun:
-    """Add a new run and its first entries to the bundle."""
+    """Add a new run, its first entries, and the tags that it starts with, to the bundle."""
     journal = Journal(new.run_id)
     entropy = sources.entropy(NONCE_BYTES * len(events))
     appended = journal.append(events, sources.now_ms(), entropy)
-    return LoadedRun(journal, bundle.create_run(new, appended))
+    fence = bundle.create_run(new, appended)
+    for event in events:
+        if isinstance(event, ExecutionStarted) and event.tags:
+            for name, value in event.tags.items():
+                bundle.tag(fence, name, value, sources.now_ms())
+    return LoadedRun(journal, fence)
 
 
 RunCreator = Callable[[CreateRun], None]

@@ -8,7 +8,7 @@ from perdure.core.ids import RunId, StepId, new_run_id
 from perdure.core.journal import events as e
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.programs.rebuilding import new_machine
-from perdure.engine.runs.effects import CreateRun, RecordedChange, SetTag
+from perdure.engine.runs.effects import CreateRun, RecordedChange
 from perdure.engine.runs.log_notes import RunStarted
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.context import HostContext
@@ -50,8 +50,7 @@ class Staging:
         key = event.idempotency_key
         info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
         machine = new_machine(workflow, info, self._codec, self._sources, self._programs)
-        tags = (SetTag(*tag) for tag in event.tags.items()) if event.tags else ()
-        machine.feed(event, *tags)
+        machine.feed(event)
         for fact in start.heritage.inherited:
             machine.feed(fact)
         if run_log.isEnabledFor(INFO):
