@@ -33,17 +33,21 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.acts import Receipt
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
 from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync_acts import SyncReceipt
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.client.waits import HookWait, Waits
 from perdure.core.errors import (
     CannotCompile,
+    Denied,
     ForbiddenStatement,
     GraphInvalid,
     InputError,
@@ -65,6 +69,7 @@ from perdure.core.errors import (
     StepCancelled,
     StepInDoubt,
     TaskFailed,
+    TooManyActs,
     TransactionError,
     TransactionInterrupted,
     TransactionOver,
@@ -74,11 +79,28 @@ from perdure.core.errors import (
     UnreadableProgram,
     VersionExists,
 )
+from perdure.core.journal.contract import EventType
+from perdure.core.journal.events import ActType, ArtifactRef
+from perdure.core.runs.acts import Act, Actor, Decision
+from perdure.core.runs.alerts import Alert, AlertCode
+from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
+from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
+from perdure.core.runs.projector import SnapshotProjector
+from perdure.core.runs.snapshot import (
+    ApplicationError,
+    RootCause,
+    RunSnapshot,
+    SequenceGap,
+    SnapshotStatus,
+    StepSnapshot,
+    StepStatus,
+)
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
     JoinWait,
+    OperatorWait,
     RetryWait,
     SignalWait,
     TaskState,
@@ -94,7 +116,17 @@ from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
     "Abandoned",
+    "Act",
+    "ActType",
+    "ActedRun",
+    "Actor",
+    "Alert",
+    "AlertCode",
+    "AllowAll",
     "AnswerWait",
+    "ApplicationError",
+    "ArtifactRef",
+    "Authorizer",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -102,9 +134,14 @@ __all__ = [
     "ChildWait",
     "Chunk",
     "ChunkState",
+    "ContractEvent",
+    "Decision",
+    "Denied",
     "DeploymentState",
     "Description",
     "Engine",
+    "EngineRunRef",
+    "EventType",
     "ForbiddenStatement",
     "GraphBuilder",
     "GraphInvalid",
@@ -118,17 +155,22 @@ __all__ = [
     "JoinWait",
     "KeyReused",
     "KeySpent",
+    "LedgerAccount",
     "NotActive",
     "NotCommitted",
     "NotDone",
+    "OperatorWait",
     "Page",
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Receipt",
     "Response",
     "ResponseError",
     "Retry",
     "RetryWait",
+    "Roles",
+    "RootCause",
     "RunCancelled",
     "RunClosed",
     "RunCount",
@@ -137,25 +179,33 @@ __all__ = [
     "RunFailed",
     "RunFilters",
     "RunInterrupted",
+    "RunSnapshot",
     "RunStatus",
     "RunSummary",
+    "SequenceGap",
     "Settings",
     "Signal",
     "SignalReused",
     "SignalWait",
+    "SnapshotProjector",
+    "SnapshotStatus",
     "SqlRows",
     "StatementFailed",
     "StepCancelled",
     "StepInDoubt",
+    "StepSnapshot",
+    "StepStatus",
     "Stream",
     "SyncEngine",
     "SyncHandle",
+    "SyncReceipt",
     "SyncTransaction",
     "Task",
     "TaskFailed",
     "TaskState",
     "TaskWait",
     "TimerWait",
+    "TooManyActs",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",

@@ -90,7 +90,7 @@ def test_the_sqlite_schema_page_equals_all_migrations() -> None:
     assert sqlite_shape(page) == sqlite_shape(migrated)
     tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
     assert "perdure_meta" in tables
-    assert len(tables) == 16
+    assert len(tables) == 17
 
 
 @pytest.mark.postgres
@@ -135,7 +135,7 @@ def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
     found = re.findall(
         r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 16 + (dialect == "postgres")
+    assert len(found) == 17 + (dialect == "postgres")
     for comment, table, body in found:
         assert f"--   {table} " in header
         columns = re.findall(
@@ -208,6 +208,9 @@ async def test_the_migration_to_entries_in_commit_order_keeps_all_entries(
         + "INSERT INTO perdure_event SELECT * FROM newer; DROP TABLE newer;"
         + "DROP INDEX perdure_run_unowned; DROP INDEX perdure_run_key; ALTER TABLE perdure_run DROP COLUMN replaced_by;"
         + cut(migrations("sqlite")[0], "CREATE UNIQUE INDEX perdure_run_key", ";")
+        + "DROP INDEX perdure_work_queue; ALTER TABLE perdure_work DROP COLUMN held;"
+        + "DROP TABLE perdure_parked_step;"
+        + cut(migrations("sqlite")[0], "CREATE INDEX perdure_work_queue", ";")
         + "DROP INDEX perdure_message_order; UPDATE perdure_meta SET value = '8'"
     )
     assert is_without_rowid(connection)
@@ -240,7 +243,7 @@ async def test_the_migration_to_lists_finds_the_parents_of_children(tmp_path: Pa
     connection = apsw.Connection(str(path))
     undo_lists(connection)
     connection.execute(CHILD.format("perdure_", "x''"))
-    connection.execute("UPDATE perdure_meta SET value = '13'")
+    connection.execute("UPDATE perdure_meta SET value = '14'")
     connection.close()
     store = await open_store(f"sqlite:///{path}")
     assert await raw(store, PARENTS) == [(other.run_id, None), ("r_child", f"r_{'ab' * 16}")]
@@ -254,8 +257,8 @@ async def test_the_migration_to_lists_finds_the_parents_of_children_on_postgres(
     connection = await asyncpg.connect(fresh_postgres)
     await connection.execute("DROP SCHEMA IF EXISTS perdure CASCADE; CREATE SCHEMA perdure")
     await connection.execute("CREATE TABLE perdure.meta (key text PRIMARY KEY, value text)")
-    await connection.execute("INSERT INTO perdure.meta VALUES ('schema_version', '13')")
-    for script in migrations("postgres")[:13]:
+    await connection.execute("INSERT INTO perdure.meta VALUES ('schema_version', '14')")
+    for script in migrations("postgres")[:14]:
         await connection.execute(script)
     await connection.execute(CHILD.format("perdure.", "''"))
     await connection.execute(BEFORE_PARKING.format("perdure.", "''"))
@@ -267,7 +270,7 @@ async def test_the_migration_to_lists_finds_the_parents_of_children_on_postgres(
 
 def undo_lists(connection: apsw.Connection) -> None:
     """Take back the migration of lists and views."""
-    script = migrations("sqlite")[13]
+    script = migrations("sqlite")[14]
     for kind in ("VIEW", "INDEX"):
         for name in re.findall(rf"CREATE {kind} (\w+)", script):
             connection.execute(f"DROP {kind} {name}")

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mappi
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, current_thread
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
@@ -21,6 +21,8 @@ from perdure.client.handle import Handle, RunStatus
 from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
+from perdure.client.sync_acts import SyncActs
+from perdure.client.sync_history import SyncHistoryMethods
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.client.waits import Waits
 from perdure.core.codec import Codec
@@ -28,9 +30,11 @@ from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
+from perdure.core.runs.authority import Authorizer
 from perdure.core.runs.description import Description
 from perdure.core.runs.listing import MAX_LIMIT
 from perdure.engine.programs.preflight import Preflight
+from perdure.host.alerts import OnAlert
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
@@ -53,8 +57,18 @@ class SyncEngine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
+        on_alert: OnAlert | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
-        self._engine = Engine(url, queues=queues, settings=settings, codec=codec, hosts=hosts)
+        self._engine = Engine(
+            url,
+            queues=queues,
+            settings=settings,
+            codec=codec,
+            hosts=hosts,
+            on_alert=on_alert,
+            authorizer=authorizer,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
         self._thread: Thread | None = None
@@ -287,6 +301,10 @@ class SyncEngine:
             raise
         self.wait_for(task.end(commit=True))
 
+    def alerts(self) -> dict[str, int]:
+        """How often each alert was raised, as `Engine.alerts`."""
+        return self._engine.alerts()
+
     def audit(self) -> Report:
         return self.wait_for(self._engine.audit())
 
@@ -304,7 +322,7 @@ class SyncEngine:
             self._stop_thread()
 
 
-class SyncHandle(Generic[R]):
+class SyncHandle(SyncHistoryMethods, SyncActs[R]):
     """A run, for sync code. Each method is the sync form of the same method of `Handle`."""
 
     def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
@@ -318,6 +336,13 @@ class SyncHandle(Generic[R]):
     @property
     def is_new(self) -> bool:
         return self._handle.is_new
+
+    @property
+    def _of_run(self) -> Handle[R]:
+        return self._handle
+
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._engine.wait_for(work)
 
     def result(self, timeout: Duration | None = None) -> R:
         return self._engine.wait_for(self._handle.result(timeout))
@@ -340,9 +365,6 @@ class SyncHandle(Generic[R]):
 
     def describe(self) -> Description:
         return self._engine.wait_for(self._handle.describe())
-
-    def cancel(self, reason: str = "") -> None:
-        self._engine.wait_for(self._handle.cancel(reason))
 
     def status(self) -> RunStatus:
         return self._engine.wait_for(self._handle.status())
