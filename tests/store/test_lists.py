@@ -27,7 +27,7 @@ pytestmark = [
     ),
 ]
 
-RUNS = some_runs(48)
+RUNS = some_runs(80)
 
 
 async def pages(store: Store, wanted: RunFilter, limit: int) -> list[RunId]:

@@ -278,6 +278,8 @@ def undo_lists(connection: apsw.Connection) -> None:
         connection.execute(f"ALTER TABLE perdure_run DROP COLUMN {column}")
     hooks = migrations("sqlite")[7]
     connection.execute(cut(hooks, "CREATE INDEX perdure_hook_key", ";"))
+    parked = migrations("sqlite")[13]
+    connection.execute(cut(parked, "CREATE INDEX perdure_parked_step_error", ";"))
 
 
 def cut(text: str, begin: str, end: str) -> str:

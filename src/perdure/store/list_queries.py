@@ -161,6 +161,9 @@ class ListQueries:
             case Source.CHAIN:
                 chain = {"chain": wanted.chain}
                 return [_Stream("from_chain", chain), _Stream("from_first_of_chain", chain)]
+            case Source.ERROR:
+                error = {"error": wanted.error}
+                return [_Stream("from_error", error), _Stream("from_parked_steps", error)]
             case Source.TAG:
                 name, value = next(iter(wanted.tags.items()))
                 return [_Stream("from_tag", {"tag_name": name, "tag_value": value})]
@@ -216,7 +219,7 @@ class ListQueries:
         """All conditions of the filter, those that its source meets included."""
         texts = ["1 = 1"]
         values: dict[str, Any] = {}
-        for column in ("program", "version", "scope", "parent", "forked_from", "error"):
+        for column in ("program", "version", "scope", "parent", "forked_from"):
             value = getattr(wanted, column)
             if value is not None:
                 texts.append(f"run.{column} = :{column}")
@@ -238,9 +241,9 @@ class ListQueries:
         return Statement(" AND ".join(texts), values)
 
     def _named(self, wanted: RunFilter) -> Statement:
-        """Conditions on the start key, the chain and the awaited signal."""
+        """Conditions on the start key, the chain, the awaited signal and the error."""
         texts, values = [], dict[str, Any]()
-        for column in ("key_prefix", "chain", "waiting_for"):
+        for column in ("key_prefix", "chain", "waiting_for", "error"):
             value = getattr(wanted, column)
             if value is not None:
                 texts.append(f"({self._sql[f'where_{column}']})")
@@ -274,7 +277,6 @@ _EVERY_RUN: Final = [_Stream("from_all")]
 _COLUMNS: Final = {
     Source.PARENT: "parent",
     Source.FORKS: "forked_from",
-    Source.ERROR: "error",
 }
 """The filter whose value an index begins with."""
 

@@ -97,6 +97,14 @@ SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.id = :cha
 -- name: from_error
 SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.error = :error AND run.id < :before
 
+-- name: from_parked_steps
+-- A run with several such steps has several rows, one after the other.
+SELECT NULL::bigint AS ended, parked.run_id AS id FROM perdure.parked_step AS parked WHERE parked.error = :error AND parked.run_id < :before
+
+-- name: where_error
+(run.error = :error OR (
+    SELECT 1 FROM perdure.parked_step AS parked WHERE parked.run_id = run.id AND parked.error = :error LIMIT 1) IS NOT NULL)
+
 -- name: from_parked
 SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.parked IS NOT NULL AND run.id < :before
 

@@ -217,8 +217,8 @@ CREATE TABLE perdure.parked_step (
     PRIMARY KEY (run_id, step)
 );
 
--- Steps that failed for the same cause.
-CREATE INDEX parked_step_error ON perdure.parked_step (error, since_ms);
+-- Runs with steps that failed for the same cause, in the order of lists.
+CREATE INDEX parked_step_error ON perdure.parked_step (error, run_id);
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes
@@ -464,6 +464,10 @@ FROM perdure.message;
 -- Hosts. `beat` grows while a host lives; `queues` is a list as JSON.
 CREATE VIEW perdure.perdure_v1_hosts AS
 SELECT id AS host, beat, stale_after_ms, queues, started_at_ms FROM perdure.host;
+
+-- Steps that have failed and wait for an operator. `error` is the fingerprint of the last error.
+CREATE VIEW perdure.perdure_v1_parked_steps AS
+SELECT run_id, step, task, error, since_ms FROM perdure.parked_step;
 
 -- Operators' acts that journals record, accepted or rejected.
 CREATE VIEW perdure.perdure_v1_decisions AS

@@ -87,6 +87,14 @@ SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.id = :chain AND r
 -- name: from_error
 SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.error = :error AND run.id < :before
 
+-- name: from_parked_steps
+-- A run with several such steps has several rows, one after the other.
+SELECT NULL AS ended, parked.run_id AS id FROM perdure_parked_step AS parked WHERE parked.error = :error AND parked.run_id < :before
+
+-- name: where_error
+(run.error = :error OR (
+    SELECT 1 FROM perdure_parked_step AS parked WHERE parked.run_id = run.id AND parked.error = :error LIMIT 1) IS NOT NULL)
+
 -- name: from_parked
 SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.parked IS NOT NULL AND run.id < :before
 

@@ -210,8 +210,8 @@ CREATE TABLE perdure_parked_step (
     PRIMARY KEY (run_id, step)
 ) STRICT, WITHOUT ROWID;
 
--- Steps that failed for the same cause.
-CREATE INDEX perdure_parked_step_error ON perdure_parked_step (error, since_ms);
+-- Runs with steps that failed for the same cause, in the order of lists.
+CREATE INDEX perdure_parked_step_error ON perdure_parked_step (error, run_id);
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes
@@ -446,6 +446,10 @@ FROM perdure_message;
 -- Hosts. `beat` grows while a host lives; `queues` is a list as JSON.
 CREATE VIEW perdure_v1_hosts AS
 SELECT id AS host, beat, stale_after_ms, queues, started_at_ms FROM perdure_host;
+
+-- Steps that have failed and wait for an operator. `error` is the fingerprint of the last error.
+CREATE VIEW perdure_v1_parked_steps AS
+SELECT run_id, step, task, error, since_ms FROM perdure_parked_step;
 
 -- Operators' acts that journals record, accepted or rejected.
 CREATE VIEW perdure_v1_decisions AS

@@ -18,6 +18,9 @@ CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
 DROP INDEX perdure.hook_key;
 CREATE INDEX hook_key ON perdure.hook (topic, key, run_id) WHERE kind = 'key';
 
+DROP INDEX perdure.parked_step_error;
+CREATE INDEX parked_step_error ON perdure.parked_step (error, run_id);
+
 -- The runs. `entries` counts the entries of the journal, `open_obligations` is 0 once the run is over, `error` is the
 -- fingerprint of the error that it failed with.
 CREATE VIEW perdure.perdure_v1_runs AS
@@ -96,6 +99,10 @@ FROM perdure.message;
 -- Hosts. `beat` grows while a host lives; `queues` is a list as JSON.
 CREATE VIEW perdure.perdure_v1_hosts AS
 SELECT id AS host, beat, stale_after_ms, queues, started_at_ms FROM perdure.host;
+
+-- Steps that have failed and wait for an operator. `error` is the fingerprint of the last error.
+CREATE VIEW perdure.perdure_v1_parked_steps AS
+SELECT run_id, step, task, error, since_ms FROM perdure.parked_step;
 
 -- Operators' acts that journals record, accepted or rejected.
 CREATE VIEW perdure.perdure_v1_decisions AS

@@ -18,6 +18,9 @@ CREATE INDEX perdure_run_parked ON perdure_run (id) WHERE parked IS NOT NULL;
 DROP INDEX perdure_hook_key;
 CREATE INDEX perdure_hook_key ON perdure_hook (topic, key, run_id) WHERE kind = 'key';
 
+DROP INDEX perdure_parked_step_error;
+CREATE INDEX perdure_parked_step_error ON perdure_parked_step (error, run_id);
+
 -- The runs. `entries` counts the entries of the journal, `open_obligations` is 0 once the run is over, `error` is the
 -- fingerprint of the error that it failed with.
 CREATE VIEW perdure_v1_runs AS
@@ -95,6 +98,10 @@ FROM perdure_message;
 -- Hosts. `beat` grows while a host lives; `queues` is a list as JSON.
 CREATE VIEW perdure_v1_hosts AS
 SELECT id AS host, beat, stale_after_ms, queues, started_at_ms FROM perdure_host;
+
+-- Steps that have failed and wait for an operator. `error` is the fingerprint of the last error.
+CREATE VIEW perdure_v1_parked_steps AS
+SELECT run_id, step, task, error, since_ms FROM perdure_parked_step;
 
 -- Operators' acts that journals record, accepted or rejected.
 CREATE VIEW perdure_v1_decisions AS
