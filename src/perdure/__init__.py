@@ -29,6 +29,7 @@ from perdure.authoring.verbs import (
     random,
     sleep,
     start,
+    tag,
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
@@ -40,6 +41,7 @@ from perdure.client.fork_requests import ForkedStep, ForkPreview
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
+from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_acts import SyncReceipt
@@ -114,6 +116,7 @@ from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
+from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
     "Abandoned",
@@ -164,6 +167,7 @@ __all__ = [
     "NotCommitted",
     "NotDone",
     "OperatorWait",
+    "Page",
     "PerdureError",
     "Preflight",
     "ProgramCall",
@@ -176,13 +180,16 @@ __all__ = [
     "RootCause",
     "RunCancelled",
     "RunClosed",
+    "RunCount",
     "RunDiff",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
+    "RunFilters",
     "RunInterrupted",
     "RunSnapshot",
     "RunStatus",
+    "RunSummary",
     "SequenceGap",
     "Settings",
     "Signal",
@@ -190,6 +197,7 @@ __all__ = [
     "SignalWait",
     "SnapshotProjector",
     "SnapshotStatus",
+    "SqlRows",
     "StatementFailed",
     "StepCancelled",
     "StepChange",
@@ -242,6 +250,7 @@ __all__ = [
     "sleep",
     "start",
     "stream",
+    "tag",
     "task",
     "upcaster",
     "uuid4",

@@ -3,7 +3,7 @@
 The engine implements the workflow context, hosts the task context; context variables hold the current one.
 """
 
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -123,6 +123,10 @@ class WorkflowContext(Protocol):
         ...
 
     def publish(self, name: str, value: object) -> None: ...
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Give the run tags, with the next commit."""
+        ...
 
     def append(self, name: str, value: object) -> None:
         """Append a chunk to a stream, with the next commit."""

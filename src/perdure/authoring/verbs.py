@@ -22,6 +22,7 @@ from perdure.authoring.context import (
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.signal import Signal, require_signal
+from perdure.authoring.tags import TagValue, tag_texts
 from perdure.authoring.texts import require_user_text
 from perdure.core.errors import InputError, OutsideRun, PerdureError
 from perdure.core.ids import RunId
@@ -82,6 +83,19 @@ def publish(name: str, value: object) -> None:
             "perdure.publish is called outside a run", "call it in a workflow or a task"
         )
     context.publish(require_user_text("the name of a published value", name), value)
+
+
+def tag(**tags: TagValue) -> None:
+    """Give this run tags, by which `Engine.runs` finds it: `perdure.tag(stage="paid")`.
+
+    A value is a text, a number or a bool, and replaces the earlier value of the same name. Runs that this run starts
+    from now on get the tags too.
+    """
+    if TASK.get() is not None and WORKFLOW.get() is None:
+        raise OutsideRun(
+            "perdure.tag is called in a task", "call it in the workflow, with what the task returns"
+        )
+    workflow_context("perdure.tag").tag(tag_texts(tags))
 
 
 def info() -> Info:

@@ -470,7 +470,12 @@ def _is_chained(run: Run) -> bool:
 def _status_of(run: Run) -> RunStatus:
     if run.damage is not None:
         return RunStatus.PARKED
-    if run.parked is not None:
-        diverged = run.parked.startswith(RunDiverged.code)
+    return shown_status(run.status, run.parked)
+
+
+def shown_status(status: Status, parked: str | None) -> RunStatus:
+    """The state that users see, from the columns of the run's row."""
+    if parked is not None:
+        diverged = parked.startswith(RunDiverged.code)
         return RunStatus.DIVERGED if diverged else RunStatus.PARKED
-    return RunStatus(run.status.value)
+    return RunStatus(status.value)

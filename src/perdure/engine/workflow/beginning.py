@@ -105,7 +105,8 @@ def _begin_child(
     run_id = machine.info.run_id
     promise.child_run = child_run_id(run_id, promise.step)
     promise.input = payload
-    spawn = SpawnChild(promise.child_run, workflow, payload, parent_address(run_id, promise.step))
+    parent = parent_address(run_id, promise.step)
+    spawn = SpawnChild(promise.child_run, workflow, payload, parent, machine.tags)
     scheduled = e.InvokeScheduled(
         promise.step, workflow.name, place=e.InvokePlace.RUN, payload=payload
     )
