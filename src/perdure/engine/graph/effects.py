@@ -27,7 +27,7 @@ def index_effects(walk: Walk) -> list[RunEffect]:
 
 def key_effects(
     machine: "GraphMachine", walk: Walk, scope: dict[str, Any]
-) -> tuple[RunEffect, ...]:
+) -> tuple[AddHook, ...]:
     """The search keys of a new run."""
     lowered = machine.workflow.lowered
     return tuple(
