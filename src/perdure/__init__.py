@@ -36,9 +36,11 @@ from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.inspection import audit, verify
+from perdure.client.schedules import ScheduleHandle, ScheduleInfo, TickInfo
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
+from perdure.client.timetables import Cron, Every, Once
 from perdure.client.waits import HookWait, Waits
 from perdure.core.errors import (
     CannotCompile,
@@ -99,9 +101,11 @@ __all__ = [
     "ChildWait",
     "Chunk",
     "ChunkState",
+    "Cron",
     "DeploymentState",
     "Description",
     "Engine",
+    "Every",
     "ForbiddenStatement",
     "GraphBuilder",
     "GraphInvalid",
@@ -118,6 +122,7 @@ __all__ = [
     "NotActive",
     "NotCommitted",
     "NotDone",
+    "Once",
     "PerdureError",
     "Preflight",
     "ProgramCall",
@@ -132,6 +137,8 @@ __all__ = [
     "RunFailed",
     "RunInterrupted",
     "RunStatus",
+    "ScheduleHandle",
+    "ScheduleInfo",
     "Settings",
     "Signal",
     "SignalReused",
@@ -147,6 +154,7 @@ __all__ = [
     "TaskFailed",
     "TaskState",
     "TaskWait",
+    "TickInfo",
     "TimerWait",
     "Transaction",
     "TransactionError",

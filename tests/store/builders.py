@@ -216,6 +216,8 @@ TABLES: Final = (
     "host",
     "operation",
     "operation_log",
+    "schedule",
+    "tick",
 )
 
 

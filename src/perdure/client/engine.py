@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager
 from copy import copy
 from itertools import repeat
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from perdure.authoring.call import Call, discard
 from perdure.authoring.definition import require_name
+from perdure.authoring.durations import Duration
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.registry import check_annotations
@@ -37,9 +38,17 @@ from perdure.client.preflight import (
     require_program_names,
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
+from perdure.client.schedules import (
+    ScheduleHandle,
+    ScheduleInfo,
+    info_of,
+    new_schedule,
+    put_schedule,
+)
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
 from perdure.client.starts import prepare_start, start_all, start_one
+from perdure.client.timetables import Cron, Every, Once
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.errors import EngineClosed, InputError
 from perdure.core.graph.model import Graph
@@ -294,6 +303,37 @@ class Engine:
         """A handle of a run that any process has started on this store."""
         text = require_user_text("a run id", run_id, least=0)
         return Handle(self._require_open(), parse_run_id(text))
+
+    async def schedule(
+        self,
+        name: str,
+        call: ProgramCall[Any],
+        timetable: Cron | Every | Once,
+        *,
+        overlap: Literal["skip", "buffer", "allow", "replace"] = "skip",
+        jitter: Duration = 0,
+        catch_up: Duration = 3600,
+        scope: str = "",
+    ) -> ScheduleHandle:
+        """Start runs of a workflow or graph by themselves. Returns when the schedule is durable.
+
+        Each tick starts one run, however many hosts there are and whichever of them crash. `overlap` says what a tick
+        does while the run before is open. Ticks that were missed by more than `catch_up`, because no host was there,
+        are not made up for. A schedule of that name that exists gets these rules.
+        """
+        program = take_program(call)
+        rules = new_schedule(timetable, overlap, jitter, catch_up)
+        start = prepare_start(self._require_host(), program, call.arguments, None, scope)
+        return await put_schedule(self._require_host(), name, start, rules)
+
+    async def schedules(self, *, scope: str | None = None) -> list[ScheduleInfo]:
+        """The schedules in the order of their names: those of a scope, or all."""
+        host = self._require_host()
+        return [info_of(host, each) for each in await host.dispatcher.store.schedules.all(scope)]
+
+    def schedule_handle(self, name: str, *, scope: str = "") -> ScheduleHandle:
+        """A handle of a schedule that any process has made on this store."""
+        return ScheduleHandle(self._require_open(), name, scope)
 
     async def send(
         self,

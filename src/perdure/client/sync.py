@@ -17,9 +17,11 @@ from perdure.client.caller_checks import require_no_workflow
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.schedules import ScheduleHandle, ScheduleInfo
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
+from perdure.client.timetables import Cron, Every, Once
 from perdure.client.waits import Waits
 from perdure.core.codec import Codec
 from perdure.core.errors import EngineClosed, InputError, PerdureError
@@ -253,6 +255,38 @@ class SyncEngine:
                 self.wait_for(task.end(commit=False))
             raise
         self.wait_for(task.end(commit=True))
+
+    def schedule(
+        self,
+        name: str,
+        call: ProgramCall[Any],
+        timetable: Cron | Every | Once,
+        *,
+        overlap: Literal["skip", "buffer", "allow", "replace"] = "skip",
+        jitter: Duration = 0,
+        catch_up: Duration = 3600,
+        scope: str = "",
+    ) -> None:
+        """Start runs by themselves, as `Engine.schedule`. `wait_for` calls the methods of `schedule_handle`."""
+        self._require_loop(call)
+        scheduling = self._engine.schedule(
+            name,
+            call,
+            timetable,
+            overlap=overlap,
+            jitter=jitter,
+            catch_up=catch_up,
+            scope=scope,
+        )
+        self.wait_for(scheduling)
+
+    def schedules(self, *, scope: str | None = None) -> list[ScheduleInfo]:
+        """The schedules of a scope, or all, as `Engine.schedules`."""
+        return self.wait_for(self._engine.schedules(scope=scope))
+
+    def schedule_handle(self, name: str, *, scope: str = "") -> ScheduleHandle:
+        """A handle of a schedule: `engine.wait_for(engine.schedule_handle("nightly").pause())`."""
+        return self._engine.schedule_handle(name, scope=scope)
 
     def audit(self) -> Report:
         return self.wait_for(self._engine.audit())

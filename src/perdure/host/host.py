@@ -24,6 +24,7 @@ from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.memory import MemoryUse
 from perdure.host.runs.remote import RemoteRuns
+from perdure.host.schedules.ticker import Ticker
 from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.tasks.draining import note_stopping
@@ -89,6 +90,7 @@ class Host:
         self.remote_runs = RemoteRuns(self.context, cache)
         self.poller = Poller(
             *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
+            Ticker(self.context, self.dispatcher, self.begin_soon),
             interval_ms=round(settings.heartbeat * 1000) if store.is_shared else POLL_MS,
         )
         self.hints = self._make_hints()
@@ -152,6 +154,11 @@ class Host:
 
     def versions_changed(self) -> None:
         """A version of a graph was deployed or activated here: other hosts read it at once."""
+        self.hints.look()
+
+    def schedules_changed(self) -> None:
+        """A schedule was changed here: this host and all others look at it at once."""
+        self.poller.look_soon()
         self.hints.look()
 
     def run_ended(self, run_id: RunId) -> None:

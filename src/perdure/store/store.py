@@ -26,6 +26,7 @@ from perdure.store.hints import HintChannel, OnHint
 from perdure.store.operation_table import OperationTable
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
 from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
+from perdure.store.schedule_table import ScheduleTable
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
@@ -35,6 +36,11 @@ class Store(GraphTables, Protocol):
     @property
     def name(self) -> str:
         """The database without credentials, for messages to people."""
+        ...
+
+    @property
+    def schedules(self) -> ScheduleTable:
+        """The schedules of this store."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

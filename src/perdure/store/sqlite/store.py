@@ -61,6 +61,7 @@ from perdure.store.sqlite.opening import MEMORY, connect, connect_first, retry_w
 from perdure.store.sqlite.operations import SqliteOperations
 from perdure.store.sqlite.reading import load, load_all, next_books
 from perdure.store.sqlite.run_rows import select_run, take_runs
+from perdure.store.sqlite.schedules import SqliteSchedules
 from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.sqlite.transaction import SqliteTransaction
 from perdure.store.sqlite.work import claim_work
@@ -109,6 +110,10 @@ class SqliteStore(SqliteGraphs):
     @property
     def name(self) -> str:
         return f"sqlite:///{self._path}"
+
+    @property
+    def schedules(self) -> SqliteSchedules:
+        return SqliteSchedules(self._change_by, self._read)
 
     def operations(self, lock_timeout_s: float) -> SqliteOperations:
         return SqliteOperations(self._change_by, self._read, lock_timeout_s)
