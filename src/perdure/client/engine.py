@@ -41,6 +41,7 @@ from perdure.client.preflight import (
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
 from perdure.client.run_lists import RunLists
+from perdure.client.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
 from perdure.client.starts import prepare_start, start_all, start_one
@@ -69,7 +70,7 @@ from perdure.store.store import Store
 R = TypeVar("R")
 
 
-class Engine(RunLists):
+class Engine(RunLists, Schedules):
     """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
