@@ -69,8 +69,8 @@ class Acts:
     ) -> "Receipt":
         """Pause the run: nothing begins, and the program does not advance, until `resume`.
 
-        Attempts under way end, and their outcomes are kept. Signals and timers wait. Child runs go on, unless the act
-        `descends` to them.
+        Attempts under way end, and their outcomes are kept. Signals and timers wait. Child runs continue, unless the
+        act `descends` to them.
         """
         return await self._act(ActType.PAUSE, ActOptions(reason, by, id, descends))
 
@@ -82,7 +82,7 @@ class Acts:
         id: str | None = None,  # noqa: A002 - as above
         descends: bool = False,
     ) -> "Receipt":
-        """End a pause: the run goes on as if nothing had been."""
+        """End a pause: the run continues as if nothing had been."""
         return await self._act(ActType.RESUME, ActOptions(reason, by, id, descends))
 
     async def cancel(
