@@ -36,6 +36,7 @@ from perdure.client.acts import Receipt
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
@@ -76,10 +77,23 @@ from perdure.core.errors import (
     UnreadableProgram,
     VersionExists,
 )
-from perdure.core.journal.events import ActType
+from perdure.core.journal.contract import EventType
+from perdure.core.journal.events import ActType, ArtifactRef
 from perdure.core.runs.acts import Act, Actor, Decision
+from perdure.core.runs.alerts import Alert, AlertCode
 from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
+from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
+from perdure.core.runs.projector import SnapshotProjector
+from perdure.core.runs.snapshot import (
+    ApplicationError,
+    RootCause,
+    RunSnapshot,
+    SequenceGap,
+    SnapshotStatus,
+    StepSnapshot,
+    StepStatus,
+)
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
@@ -103,8 +117,12 @@ __all__ = [
     "ActType",
     "ActedRun",
     "Actor",
+    "Alert",
+    "AlertCode",
     "AllowAll",
     "AnswerWait",
+    "ApplicationError",
+    "ArtifactRef",
     "Authorizer",
     "Call",
     "Cancelled",
@@ -113,11 +131,14 @@ __all__ = [
     "ChildWait",
     "Chunk",
     "ChunkState",
+    "ContractEvent",
     "Decision",
     "Denied",
     "DeploymentState",
     "Description",
     "Engine",
+    "EngineRunRef",
+    "EventType",
     "ForbiddenStatement",
     "GraphBuilder",
     "GraphInvalid",
@@ -131,6 +152,7 @@ __all__ = [
     "JoinWait",
     "KeyReused",
     "KeySpent",
+    "LedgerAccount",
     "NotActive",
     "NotCommitted",
     "NotDone",
@@ -144,20 +166,27 @@ __all__ = [
     "Retry",
     "RetryWait",
     "Roles",
+    "RootCause",
     "RunCancelled",
     "RunClosed",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
     "RunInterrupted",
+    "RunSnapshot",
     "RunStatus",
+    "SequenceGap",
     "Settings",
     "Signal",
     "SignalReused",
     "SignalWait",
+    "SnapshotProjector",
+    "SnapshotStatus",
     "StatementFailed",
     "StepCancelled",
     "StepInDoubt",
+    "StepSnapshot",
+    "StepStatus",
     "Stream",
     "SyncEngine",
     "SyncHandle",

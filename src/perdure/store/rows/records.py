@@ -11,6 +11,14 @@ from perdure.core.ledger import AccountId
 from perdure.core.messages import MessageSummary, Work, WorkSummary
 
 
+class JournalPart(NamedTuple):
+    """Entries `first` to `end` - 1 of a run's journal."""
+
+    run_id: RunId
+    first: int
+    end: int
+
+
 class SentMessage(msgspec.Struct, frozen=True):
     """A message sent before: the run or mailbox where it waits, with its payload; or, if `is_taken`, the run that
     recorded it."""
