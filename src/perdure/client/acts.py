@@ -188,7 +188,7 @@ class Acts:
             plain = Act(*(signal_id, kind, actor.name, actor.role, reason, given.step))
             code = require_user_text("a code", refusal, MAX_NAME_LENGTH)
             act = msgspec.structs.replace(plain, refusal=code)
-        receipt = await self._send_act(end, act)
+        receipt = await self._send_act(end, act, is_new=given.id is None)
         if refusal is not None:
             explained = EXPLANATIONS.get(refusal, "the engine's authorizer refused")
             raise Denied(
@@ -198,7 +198,7 @@ class Acts:
             )
         return receipt
 
-    async def _send_act(self, end: Run, act: Act) -> "Receipt":
+    async def _send_act(self, end: Run, act: Act, *, is_new: bool) -> "Receipt":
         message = act_message(end.origin, act, AT_ONCE)
         payload = message.payload or b""
         if len(payload) > MAX_ACT_BYTES:
@@ -215,20 +215,23 @@ class Acts:
                 "send this one again in a minute",
             )
         await self._send(end, message.kind, message.guid, payload)
-        return Receipt(self._host, end, message.guid, act.id)
+        return Receipt(self._host, end, message.guid, act.id, is_new=is_new)
 
 
 class Receipt:
     """An act that is durable, and on its way to the run. `signal_id` names it: an act with the same id is the same."""
 
-    def __init__(self, host: Host, end: Run, guid: Guid, signal_id: str) -> None:
+    def __init__(
+        self, host: Host, end: Run, guid: Guid, signal_id: str, *, is_new: bool = False
+    ) -> None:
+        """`end` is the last run of the chain. An act that `is_new` is not decided in the entries that it has."""
         self.signal_id = signal_id
         self._host = host
         self._store = host.dispatcher.store
         self._guid = guid
-        self._run_id = end.origin
-        self._read = 0
-        """Entries of the run that were searched."""
+        self._run_id = end.run_id if is_new else end.origin
+        self._read = end.seq if is_new else 0
+        """Entries of the run that need no search."""
 
     def __repr__(self) -> str:
         return f"<Receipt {self.signal_id or 'cancel'} to {self._run_id}>"
