@@ -125,7 +125,6 @@ async def test_a_warm_step_writes_eight_rows_and_nothing_else(engine: Engine) ->
         "host": 1,
         "operation": 0,
         "operation_log": 0,
-        "parked_step": 0,
     }
 
 
