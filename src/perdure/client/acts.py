@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.texts import require_user_text
-from perdure.core.errors import Denied, PayloadTooLarge, TooManyActs
+from perdure.core.errors import Denied, InputError, PayloadTooLarge, TooManyActs
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.events import ActType
@@ -176,7 +176,9 @@ class Acts:
     async def _authorized(self, kind: ActType, given: ActOptions) -> tuple[Run, Act]:
         """The act, and the run that it is for. One that is denied is sent, so that the run's history has it."""
         reason = require_user_text("the reason of an act", given.reason, MAX_ACT_BYTES, 0)
-        actor = given.by or _NOBODY
+        actor = _NOBODY if given.by is None else given.by
+        if not isinstance(actor, Actor):
+            raise InputError(f"an act by {actor!r:.100}", "pass perdure.Actor(name, role)")
         for what, text in (("the name of an actor", actor.name), ("a role", actor.role)):
             require_user_text(what, text, MAX_NAME_LENGTH, 0)
         end = await self._receiver()

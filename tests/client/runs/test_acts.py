@@ -527,3 +527,19 @@ async def continuing(turn: int) -> str:
     if turn == 0:
         return await perdure.continue_as_new(continuing(1))
     return await word.receive()
+
+
+async def test_acts_by_what_is_no_actor_are_refused() -> None:
+    async with opened("sqlite:///:memory:") as engine:
+        run = await engine.start(listening())
+        with pytest.raises(InputError, match=r"pass perdure\.Actor"):
+            await run.pause(by="ada")  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="the id of an act"):
+            await run.pause(id="")
+        assert not await recorded(engine, run, e.SignalAccepted)
+
+
+@pytest.mark.parametrize("wrong", [Roles, "admin", 7])
+def test_authorizer_that_can_not_decide_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match="authorizer is"):
+        Engine("sqlite:///:memory:", authorizer=wrong)
