@@ -40,6 +40,8 @@ from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.client.waits import HookWait, Waits
+from perdure.core.codec import Codec, JsonCodec
+from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (
     CannotCompile,
     ForbiddenStatement,
@@ -99,8 +101,10 @@ __all__ = [
     "ChildWait",
     "Chunk",
     "ChunkState",
+    "Codec",
     "DeploymentState",
     "Description",
+    "EncryptedCodec",
     "Engine",
     "ForbiddenStatement",
     "GraphBuilder",
@@ -113,6 +117,7 @@ __all__ = [
     "InputError",
     "JoinSet",
     "JoinWait",
+    "JsonCodec",
     "KeyReused",
     "KeySpent",
     "NotActive",

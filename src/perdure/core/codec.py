@@ -20,7 +20,12 @@ T = TypeVar("T")
 
 
 class Codec(Protocol):
-    """Turns values into payload bytes and back. Encryption and compression wrap one codec in another."""
+    """Turns values into payload bytes and back: `Engine(url, codec=...)`.
+
+    All inputs, results, errors, signals, chunks and published values pass through it. A codec of your own wraps
+    `JsonCodec`, as `EncryptedCodec` does. Threads call it at the same time. If equal values may get different bytes
+    (because a key was replaced), it also needs a method `plain(payload)`, whose result is the same for both.
+    """
 
     def encode(self, value: object, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
         """Bytes of `value`; the same value gives the same bytes. Refuses what it can't carry."""
@@ -29,6 +34,14 @@ class Codec(Protocol):
     def decode(self, payload: bytes, wanted: type[T]) -> T:
         """The value of type `wanted` that `payload` holds."""
         ...
+
+
+def is_same_payload(codec: Codec, one: bytes, other: bytes) -> bool:
+    """Whether two payloads hold the same value, even if a codec with several keys wrote different bytes."""
+    if one == other:
+        return True
+    plain: Callable[[bytes], bytes] | None = getattr(codec, "plain", None)
+    return plain is not None and plain(one) == plain(other)
 
 
 def encode_named(

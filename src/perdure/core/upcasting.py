@@ -46,6 +46,7 @@ class UpcastingCodec:
         self._inner = inner
         self._upcasters = upcasters
         self.encode = inner.encode
+        self.plain: Callable[[bytes], bytes] = getattr(inner, "plain", bytes)
 
     def decode(self, payload: bytes, wanted: type[T]) -> T:
         if not self._upcasters:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from perdure.authoring.context import Info
@@ -15,6 +16,7 @@ from perdure.core.replay.identity import child_run_id, retry_guid
 from perdure.engine.runs.effects import Acknowledge, AddHook, RecordedChange, RunEffect
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.patches import Patches
+from perdure.engine.runs.payloads import is_same_event
 from perdure.engine.runs.prefetched import NO_MESSAGES
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import IsSame, Record
@@ -40,7 +42,7 @@ class RunMachine(ABC):
         self.info = info
         self.codec = codec
         self.sources = sources
-        self.record = Record(recorded, self._place, is_same)
+        self.record = Record(recorded, self._place, partial(is_same_event, codec, is_same))
         self.patches = Patches(self.record)
         self.promises: dict[StepId, DurablePromise] = {}
         """The open steps."""
