@@ -1,5 +1,6 @@
 """Perdure: durable execution for Python. Programs that survive any crash, with proof."""
 
+from perdure.authoring.artifacts import put_artifact
 from perdure.authoring.call import Call
 from perdure.authoring.concurrency import JoinSet, first, gather, join_set, shield
 from perdure.authoring.context import Info
@@ -12,6 +13,7 @@ from perdure.authoring.interruption import Cancelled
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
+from perdure.authoring.secrets import SecretFilter, secret
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
 from perdure.authoring.task import Task, task
@@ -43,12 +45,15 @@ from perdure.client.waits import HookWait, Waits
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (
+    ArtifactDamaged,
+    ArtifactMissing,
     CannotCompile,
     ForbiddenStatement,
     GraphInvalid,
     InputError,
     KeyReused,
     KeySpent,
+    NoArtifactStore,
     NotActive,
     NotCommitted,
     NotDone,
@@ -60,6 +65,7 @@ from perdure.core.errors import (
     RunEnded,
     RunFailed,
     RunInterrupted,
+    SecretExposed,
     SignalReused,
     StatementFailed,
     StepCancelled,
@@ -69,11 +75,13 @@ from perdure.core.errors import (
     TransactionInterrupted,
     TransactionOver,
     UnknownRun,
+    UnknownSecret,
     UnknownStep,
     UnknownVersion,
     UnreadableProgram,
     VersionExists,
 )
+from perdure.core.journal.events import ArtifactRef
 from perdure.core.runs.description import Description
 from perdure.core.runs.waits import (
     AnswerWait,
@@ -85,15 +93,25 @@ from perdure.core.runs.waits import (
     TaskWait,
     TimerWait,
 )
+from perdure.core.secrets import SecretRef
 from perdure.core.streams.chunks import ChunkState
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
+from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.object_store import ObjectArtifacts
+from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
 from perdure.host.runs.memory import WarmMemory
+from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
 
 __all__ = [
     "Abandoned",
     "AnswerWait",
+    "ArtifactDamaged",
+    "ArtifactMissing",
+    "ArtifactRef",
+    "ArtifactStore",
+    "Artifacts",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -104,8 +122,11 @@ __all__ = [
     "Codec",
     "DeploymentState",
     "Description",
+    "DirectoryArtifacts",
     "EncryptedCodec",
     "Engine",
+    "EnvironmentSecrets",
+    "FileSecrets",
     "ForbiddenStatement",
     "GraphBuilder",
     "GraphInvalid",
@@ -120,9 +141,11 @@ __all__ = [
     "JsonCodec",
     "KeyReused",
     "KeySpent",
+    "NoArtifactStore",
     "NotActive",
     "NotCommitted",
     "NotDone",
+    "ObjectArtifacts",
     "PerdureError",
     "Preflight",
     "ProgramCall",
@@ -137,6 +160,11 @@ __all__ = [
     "RunFailed",
     "RunInterrupted",
     "RunStatus",
+    "SecretExposed",
+    "SecretFilter",
+    "SecretProvider",
+    "SecretRef",
+    "SecretScope",
     "Settings",
     "Signal",
     "SignalReused",
@@ -158,6 +186,7 @@ __all__ = [
     "TransactionInterrupted",
     "TransactionOver",
     "UnknownRun",
+    "UnknownSecret",
     "UnknownStep",
     "UnknownVersion",
     "UnreadableProgram",
@@ -180,8 +209,10 @@ __all__ = [
     "now",
     "patched",
     "publish",
+    "put_artifact",
     "random",
     "run",
+    "secret",
     "shield",
     "sleep",
     "start",

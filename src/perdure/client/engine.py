@@ -15,6 +15,7 @@ from perdure.authoring.registry import check_annotations
 from perdure.authoring.response import OK
 from perdure.authoring.texts import require_user_text
 from perdure.authoring.upcaster import reading_old_shapes
+from perdure.client.artifacts import EngineArtifacts, artifacts_from
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
 from perdure.client.deployments import (
     GraphVersion,
@@ -48,12 +49,16 @@ from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.engine.sources import Sources
+from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.store import ArtifactStore
 from perdure.host.clock import HostSources
 from perdure.host.cluster.identity import new_host, retire
 from perdure.host.front_end import FrontEnd
 from perdure.host.host import Host
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.memory import WarmMemory
+from perdure.host.secrets import SecretProvider
+from perdure.host.services import Services
 from perdure.host.settings import Settings
 from perdure.host.transactions.joining import current
 from perdure.store.inspection import Report, audit_store, verify_store
@@ -79,12 +84,15 @@ class Engine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
+        artifacts: Artifacts | ArtifactStore | str | None = None,
+        secrets: Sequence[SecretProvider] = (),
     ) -> None:
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)
         self._hosts = require_hosts(hosts, self._queues)
         self._codec = reading_old_shapes(codec or JsonCodec())
+        self._services = Services(artifacts_from(artifacts), tuple(secrets))
         self._store: Store | None = None
         self._host: Host | None = None
 
@@ -109,6 +117,11 @@ class Engine:
         0 on SQLite, whose clock is the machine's, and while the engine is closed.
         """
         return 0.0 if self._host is None else self._host.dispatcher.sources.skew_ms / 1000
+
+    @property
+    def artifacts(self) -> EngineArtifacts:
+        """The artifacts that tasks have stored."""
+        return EngineArtifacts(self._require_host)
 
     def replace(
         self, *, queues: Sequence[str] | None = None, settings: Settings | None = None
@@ -136,7 +149,7 @@ class Engine:
         store = await open_store(self._url)
         try:
             self._store = store
-            parts = new_host(), self._codec, sources, self._settings, self._queues
+            parts = new_host(), self._codec, sources, self._settings, self._queues, self._services
             self._host = (Host if self._hosts else FrontEnd)(store, *parts)
             await self._host.start()
         except BaseException:

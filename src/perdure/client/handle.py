@@ -262,7 +262,7 @@ class Handle(Generic[R]):
         sent = require_signal(signal)
         dispatcher = self._dispatcher
         sender = sender_of(dispatcher, id)
-        payload = sent.encode(dispatcher.codec, value)
+        payload = sent.encode(dispatcher.context.caller_codec, value)
         end = await self._receiver()
         guid = signal_guid(end.origin, sent.name, sender)
         if id is not None:
@@ -294,7 +294,8 @@ class Handle(Generic[R]):
         dispatcher = self._dispatcher
         given = require_user_text("a step", step, MAX_STEP_BYTES)
         sender = sender_of(dispatcher, id)
-        payload = dispatcher.codec.encode(value if code == OK else Response(value, code))
+        codec = dispatcher.context.caller_codec
+        payload = codec.encode(value if code == OK else Response(value, code))
         run = await self._row()
         steps = answerable_steps(await self._store.entries(run.run_id), dispatcher.codec)
         found = find_step(run.run_id, given, steps)

@@ -35,7 +35,7 @@ def prepare_start(
     if key is not None:
         require_key(key)
     require_user_text("a scope", scope, least=0)
-    codec = host.dispatcher.codec
+    codec = host.context.caller_codec
     payload = codec.encode(arguments)
     program.check_input(codec, payload)
     return RunStart(program, payload, key, scope)

@@ -1,7 +1,15 @@
 """The engine for sync code: scripts, and notebooks, whose own loop is busy."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, current_thread
 from types import TracebackType
@@ -13,6 +21,7 @@ from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
+from perdure.client.artifacts import EngineArtifacts
 from perdure.client.caller_checks import require_no_workflow
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
@@ -26,9 +35,14 @@ from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
+from perdure.core.journal.events import ArtifactRef
 from perdure.core.runs.description import Description
 from perdure.engine.programs.preflight import Preflight
+from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.store import ArtifactStore
+from perdure.host.artifacts.sweep import Swept
 from perdure.host.runs.memory import WarmMemory
+from perdure.host.secrets import SecretProvider
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
 from perdure.store.opening import without_password
@@ -49,8 +63,18 @@ class SyncEngine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
+        artifacts: Artifacts | ArtifactStore | str | None = None,
+        secrets: Sequence[SecretProvider] = (),
     ) -> None:
-        self._engine = Engine(url, queues=queues, settings=settings, codec=codec, hosts=hosts)
+        self._engine = Engine(
+            url,
+            queues=queues,
+            settings=settings,
+            codec=codec,
+            hosts=hosts,
+            artifacts=artifacts,
+            secrets=secrets,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
         self._thread: Thread | None = None
@@ -239,6 +263,11 @@ class SyncEngine:
         """A handle of a run, by its id."""
         return SyncHandle(self, self._engine.handle(run_id))
 
+    @property
+    def artifacts(self) -> "SyncArtifacts":
+        """The artifacts that tasks have stored."""
+        return SyncArtifacts(self, self._engine.artifacts)
+
     @contextmanager
     def transaction(self) -> Iterator[SyncTransaction]:
         """A transaction of the engine's own, as `Engine.transaction`. The block commits when it ends."""
@@ -269,6 +298,32 @@ class SyncEngine:
             return self.wait_for(self._engine.preflight(programs))
         finally:
             self._stop_thread()
+
+
+class SyncArtifacts:
+    """Each method is the sync form of the same method of `EngineArtifacts`."""
+
+    def __init__(self, engine: SyncEngine, artifacts: EngineArtifacts) -> None:
+        self._engine = engine
+        self._artifacts = artifacts
+
+    def get(self, ref: ArtifactRef) -> bytes:
+        return self._engine.wait_for(self._artifacts.get(ref))
+
+    def stream(self, ref: ArtifactRef, first: int = 0, end: int | None = None) -> Iterator[bytes]:
+        parts = self._artifacts.stream(ref, first, end)
+        while (part := self._engine.wait_for(_next_part(parts))) is not None:
+            yield part
+
+    def erase(self, run_id: str) -> int:
+        return self._engine.wait_for(self._artifacts.erase(run_id))
+
+    def sweep(self) -> Swept:
+        return self._engine.wait_for(self._artifacts.sweep())
+
+
+async def _next_part(parts: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(parts, None)
 
 
 class SyncHandle(Generic[R]):

@@ -42,6 +42,22 @@ class NotEncodable(InputError):
     code = "not-encodable"
 
 
+class SecretExposed(NotEncodable):
+    """The value holds a secret that a task of this process has read."""
+
+    code = "secret-exposed"
+
+
+class UnknownSecret(InputError):
+    """No provider of this engine has the secret for the scope of the run."""
+
+    code = "unknown-secret"
+
+
+class NoArtifactStore(InputError):
+    code = "no-artifact-store"
+
+
 class NotDecodable(InputError):
     code = "not-decodable"
 

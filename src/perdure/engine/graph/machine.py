@@ -213,6 +213,7 @@ class GraphMachine(RunMachine):
             guid,
             True,
             event.claim,
+            event.artifacts,
             payload=event.payload,
         )
 

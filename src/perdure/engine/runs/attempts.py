@@ -50,7 +50,9 @@ def complete_attempt(
             machine.feed(reconciled_entry(step))
         if not outcome.ok:
             note_failure(machine, promise, attempt, outcome.payload)
-        completed = e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload)
+        completed = e.InvokeCompleted(
+            step, attempt, outcome.ok, payload=outcome.payload, artifacts=outcome.artifacts
+        )
         machine.feed(completed, *published)
         return
     guid = retry_guid(warm.run_id, step, attempt)

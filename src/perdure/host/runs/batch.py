@@ -80,7 +80,7 @@ def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
     """The start of a run that `run` spawns or continues as."""
     workflow, payload, parent = birth.workflow, birth.payload, birth.parent
     if isinstance(birth, SpawnChild):
-        return RunStart(workflow, payload, parent=parent)
+        return RunStart(workflow, payload, None, run.scope, parent)
     # The start key stays with the first run of the chain, where it is unique.
     heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
     return RunStart(workflow, payload, None, run.scope, parent, heritage)

@@ -1,0 +1,137 @@
+"""Deletes artifacts that have expired, and objects that no outcome refers to."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from perdure.core.artifacts import (
+    SCHEME,
+    SWEPT,
+    ArtifactName,
+    RunFacts,
+    StoredArtifact,
+    parse_name,
+    to_delete,
+)
+from perdure.core.errors import InvalidId
+from perdure.core.ids import RunId
+from perdure.core.journal.events import ExecutionStarted, InvokeCompleted
+from perdure.core.replay.identity import parse_parent
+from perdure.host.artifacts.artifacts import Artifacts
+from perdure.store.rows.records import Run
+from perdure.store.store import Store
+
+ENTRIES_PER_READ = 1000
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """What a sweep did: the objects that it found, and those of them that it deleted."""
+
+    found: int
+    deleted: int
+
+
+async def sweep(artifacts: Artifacts, store: Store, now_ms: int) -> Swept:
+    """Delete what expired and orphans. Any number of hosts may do this at the same time.
+
+    Reads the store of runs after the listing. A run that is over then stays over, and no name is ever used again: so
+    what was found cannot become referenced by its run later.
+    """
+    found = deleted = 0
+    async for run_id, objects in _by_run(artifacts):
+        found += len(objects)
+        is_marked = any(parse_name(each.name).is_mark for each in objects)
+        facts = await _facts_of(store, run_id, objects, is_marked, now_ms)
+        names = to_delete(objects, facts, now_ms, artifacts.grace_ms)
+        for name in names:
+            await artifacts.store.delete(name)
+        deleted += len(names)
+        if facts is not None and facts.referenced is not None and not facts.is_in_use:
+            left = [each for each in objects if each.name not in names]
+            if left and all(each.name in facts.referenced for each in left):
+                await _mark(artifacts, run_id)
+    return Swept(found, deleted)
+
+
+async def erase_artifacts(artifacts: Artifacts, prefix: str) -> int:
+    """Delete all objects whose names begin with the prefix. Returns how many."""
+    count = 0
+    async for each in artifacts.store.list(prefix):
+        await artifacts.store.delete(each.name)
+        count += 1
+    return count
+
+
+async def _by_run(artifacts: Artifacts) -> AsyncIterator[tuple[RunId, list[StoredArtifact]]]:
+    """The objects of each run. What Perdure did not name is left alone."""
+    run_id: RunId | None = None
+    objects: list[StoredArtifact] = []
+    async for each in artifacts.store.list(""):
+        try:
+            name = parse_name(each.name)
+        except InvalidId:
+            continue
+        if name.run_id != run_id:
+            if run_id is not None:
+                yield run_id, objects
+            run_id, objects = name.run_id, []
+        objects.append(each)
+    if run_id is not None:
+        yield run_id, objects
+
+
+async def _facts_of(
+    store: Store, run_id: RunId, objects: list[StoredArtifact], is_marked: bool, now_ms: int
+) -> RunFacts | None:
+    run = await store.run(run_id)
+    if run is None:
+        return None
+    if not run.is_over:
+        return RunFacts(True, None)
+    is_any_expired = any(0 < parse_name(each.name).expires_at_ms <= now_ms for each in objects)
+    if is_marked and not is_any_expired:
+        return RunFacts(False, None)
+    referenced, parent = await _read_journal(store, run_id)
+    is_in_use = await _is_family_open(store, run, parent)
+    return RunFacts(is_in_use, referenced)
+
+
+async def _read_journal(store: Store, run_id: RunId) -> tuple[set[str], str | None]:
+    """The names of all artifacts that the journal of a run has, and the address of its parent."""
+    referenced: set[str] = set()
+    parent = None
+    first = 0
+    while entries := await store.entries(run_id, first, first + ENTRIES_PER_READ):
+        for entry in entries:
+            event = entry.event
+            if isinstance(event, InvokeCompleted):
+                referenced.update(each.uri.removeprefix(SCHEME) for each in event.artifacts)
+            elif isinstance(event, ExecutionStarted):
+                parent = event.parent_id
+        first += len(entries)
+    return referenced, parent
+
+
+async def _is_family_open(store: Store, run: Run, parent: str | None) -> bool:
+    """Whether a run is open that this one may have given its references to: its parent, or one that continues it."""
+    end = await store.chain_end(run.origin)
+    if end is not None and not end.is_over:
+        return True
+    while parent is not None:
+        above = await store.run(parse_parent(parent)[0])
+        if above is None:
+            return False
+        if not above.is_over:
+            return True
+        _, parent = await _read_journal(store, above.run_id)
+    return False
+
+
+async def _mark(artifacts: Artifacts, run_id: RunId) -> None:
+    """Note that the run has no orphans any more, so that later sweeps need not read its journal."""
+    name = str(ArtifactName(run_id, 0, SWEPT))
+
+    async def nothing() -> AsyncIterator[bytes]:
+        yield b""
+
+    await artifacts.store.put(name, nothing(), 0)

@@ -1,0 +1,42 @@
+"""What tasks ask of their host besides running: secrets and artifacts."""
+
+from perdure.authoring.context import ArtifactData
+from perdure.core.errors import NoArtifactStore, UnknownRun
+from perdure.core.ids import RunId
+from perdure.core.journal.events import ArtifactRef
+from perdure.host.artifacts.artifacts import Artifacts, store_artifact
+from perdure.host.context import HostContext
+from perdure.host.secrets import read_secret
+
+
+class TaskRequests:
+    """One per host, for all its attempts."""
+
+    def __init__(self, context: HostContext) -> None:
+        self._context = context
+
+    async def secret(self, run_id: RunId, name: str) -> str:
+        """The value of a secret for the scope of the run. Reads the run's row."""
+        run = await self._context.store.run(run_id)
+        if run is None:
+            raise UnknownRun(f"run {run_id!r} is not in the store", "it was purged")
+        return await read_secret(self._context.services.secrets, name, run.scope)
+
+    async def put_artifact(
+        self, run_id: RunId, data: ArtifactData, kind: str, expires_ms: int | None
+    ) -> ArtifactRef:
+        """Store an artifact of the run. Nothing refers to it until the outcome of the attempt is durable."""
+        sources = self._context.sources
+        artifacts = self.require_artifacts()
+        return await store_artifact(
+            artifacts, run_id, data, kind, sources.now_ms(), expires_ms, sources.entropy(16).hex()
+        )
+
+    def require_artifacts(self) -> Artifacts:
+        artifacts = self._context.services.artifacts
+        if artifacts is None:
+            raise NoArtifactStore(
+                "this engine has no place for artifacts",
+                "pass one: Engine(url, artifacts=DirectoryArtifacts('artifacts'))",
+            )
+        return artifacts
