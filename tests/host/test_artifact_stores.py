@@ -40,7 +40,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     keys: dict[str, Any] = {"access_key_id": "test", "secret_access_key": "test"}
     _create_bucket(address, tmp_path.name.lower().replace("_", "-"))
     bucket = tmp_path.name.lower().replace("_", "-")
-    options = {"allow_http": True, "proxy_excludes": "127.0.0.1"}
+    options: Any = {"allow_http": True, "proxy_excludes": "127.0.0.1"}
     return ObjectArtifacts(
         S3Store(bucket, endpoint=address, region="us-east-1", client_options=options, **keys),
         "within/",

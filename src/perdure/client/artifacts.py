@@ -34,7 +34,11 @@ class EngineArtifacts:
         name_of(given.uri)
         if first < 0 or (end is not None and end < first):
             raise InputError(f"bytes {first} to {end}", "pass 0 <= first <= end")
-        return stream_artifact(self._artifacts(), given, first, end)
+        return self._parts(given, first, end)
+
+    async def _parts(self, ref: ArtifactRef, first: int, end: int | None) -> AsyncIterator[bytes]:
+        async for part in stream_artifact(self._artifacts(), ref, first, end):
+            yield part
 
     async def erase(self, run_id: str) -> int:
         """Delete all artifacts of a run that is over. Returns how many objects there were."""

@@ -89,9 +89,9 @@ async def _leak(way: str, value: str) -> Any:  # noqa: C901, PLR0912 - one branc
             except ValueError as error:
                 raise RuntimeError("no luck") from error
         case "raise with a note":
-            error = RuntimeError("no luck")
-            error.add_note(f"the token was {value}")
-            raise error
+            noted = RuntimeError("no luck")
+            noted.add_note(f"the token was {value}")
+            raise noted
         case "raise a group":
             raise ExceptionGroup(f"all of {value}", [ValueError(value), KeyError(value)])
         case "log":
@@ -102,6 +102,8 @@ async def _leak(way: str, value: str) -> Any:  # noqa: C901, PLR0912 - one branc
             except ValueError:
                 logging.getLogger("shop").exception("failed with %s", value)
                 perdure.log.exception("failed")
+        case _:
+            raise AssertionError(way)
     return "nothing"
 
 
@@ -153,7 +155,7 @@ async def leaking(way: str, kind: str, ref: SecretRef) -> str:
 
 
 @perdure.graph(name="leaking_graph")
-async def leaking_graph(way: str, ref: dict) -> Any:
+async def leaking_graph(way: str, ref: SecretRef) -> Any:
     try:
         return await leak_here(way, ref)
     except Exception:
@@ -201,7 +203,7 @@ async def test_a_secret_that_tasks_leak_in_every_way_is_in_no_store_and_no_log(
             for kind in LEAKS:
                 assert "SecretExposed" in outcomes[way, kind], (way, kind, outcomes[way, kind])
         for way in ("return", "raise"):
-            graph = await engine.start(leaking_graph(way, {"secret": "plain"}))
+            graph = await engine.start(leaking_graph(way, SecretRef("plain")))
             assert await graph.result(60) == "failed"
         await assert_sound(engine)
         assert holds_secret(await stored_bytes(shared_url)) == []
@@ -301,7 +303,7 @@ def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
 
 async def test_a_secret_can_be_read_in_tasks_only() -> None:
     with pytest.raises(OutsideRun):
-        perdure.secret("key")
+        await perdure.secret("key")
 
 
 async def test_a_secret_too_short_to_be_masked_is_refused() -> None:
