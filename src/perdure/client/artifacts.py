@@ -53,7 +53,7 @@ class EngineArtifacts:
     async def sweep(self) -> Swept:
         """Delete what expired, and what no outcome refers to, as hosts do in the background."""
         dispatcher = self._host().dispatcher
-        return await sweep(self._artifacts(), dispatcher.store, dispatcher.sources.now_ms())
+        return await sweep(self._artifacts(), dispatcher.store, dispatcher.sources)
 
     def _artifacts(self) -> Artifacts:
         return self._host().executor.requests.require_artifacts()

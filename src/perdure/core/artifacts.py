@@ -11,7 +11,7 @@ from perdure.core.ids import RunId, parse_run_id
 SCHEME: Final = "artifact:"
 
 SWEPT: Final = "swept"
-"""The last part of the name of a mark: the run is over, and all its orphans are deleted."""
+"""Begins the nonce of a mark: the run is over, and all its orphans are deleted. Other nonces are hex."""
 
 MAX_KIND_LENGTH: Final = 100
 
@@ -31,7 +31,7 @@ class ArtifactName(msgspec.Struct, frozen=True):
 
     @property
     def is_mark(self) -> bool:
-        return self.nonce == SWEPT
+        return self.nonce.startswith(SWEPT)
 
 
 def run_prefix(run_id: RunId) -> str:

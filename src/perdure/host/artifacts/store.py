@@ -49,7 +49,8 @@ class DirectoryArtifacts:
             await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
             # Named as an artifact that no journal refers to: a sweep deletes what a crash left.
             draft = path.with_name(f"{path.name}draft")
-            file = await asyncio.to_thread(draft.open, "wb")
+            # Not in a thread: a cancelled attempt would never get the open file.
+            file = draft.open("wb")
             try:
                 async for part in parts:
                     await asyncio.to_thread(file.write, part)

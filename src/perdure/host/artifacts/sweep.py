@@ -17,6 +17,7 @@ from perdure.core.errors import InvalidId
 from perdure.core.ids import RunId
 from perdure.core.journal.events import ExecutionStarted, InvokeCompleted
 from perdure.core.replay.identity import parse_parent
+from perdure.engine.sources import Sources
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.store.rows.records import Run
 from perdure.store.store import Store
@@ -31,12 +32,13 @@ class Swept(msgspec.Struct, frozen=True):
     deleted: int
 
 
-async def sweep(artifacts: Artifacts, store: Store, now_ms: int) -> Swept:
+async def sweep(artifacts: Artifacts, store: Store, sources: Sources) -> Swept:
     """Delete what expired and orphans. Any number of hosts may do this at the same time.
 
     Reads the store of runs after the listing. A run that is over then stays over, and no name is ever used again: so
     what was found cannot become referenced by its run later.
     """
+    now_ms = sources.now_ms()
     found = deleted = 0
     async for run_id, objects in _by_run(artifacts):
         found += len(objects)
@@ -49,7 +51,7 @@ async def sweep(artifacts: Artifacts, store: Store, now_ms: int) -> Swept:
         if facts is not None and facts.referenced is not None and not facts.is_in_use:
             left = [each for each in objects if each.name not in names]
             if left and all(each.name in facts.referenced for each in left):
-                await _mark(artifacts, run_id)
+                await _mark(artifacts, run_id, sources.entropy(16).hex())
     return Swept(found, deleted)
 
 
@@ -127,9 +129,9 @@ async def _is_family_open(store: Store, run: Run, parent: str | None) -> bool:
     return False
 
 
-async def _mark(artifacts: Artifacts, run_id: RunId) -> None:
+async def _mark(artifacts: Artifacts, run_id: RunId, nonce: str) -> None:
     """Note that the run has no orphans any more, so that later sweeps need not read its journal."""
-    name = str(ArtifactName(run_id, 0, SWEPT))
+    name = str(ArtifactName(run_id, 0, SWEPT + nonce))
 
     async def nothing() -> AsyncIterator[bytes]:
         yield b""

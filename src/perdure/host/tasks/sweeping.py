@@ -19,7 +19,7 @@ async def sweep_regularly(context: HostContext, artifacts: Artifacts) -> None:
                 await context.stopping.wait()
         except TimeoutError:
             try:
-                swept = await sweep(artifacts, context.store, context.sources.now_ms())
+                swept = await sweep(artifacts, context.store, context.sources)
             except StoreError as error:
                 log.warning("artifacts could not be swept: %s", error)
             else:
