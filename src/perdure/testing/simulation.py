@@ -13,6 +13,7 @@ from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
 from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
+from perdure.testing.artifacts import ArtifactChecker
 from perdure.testing.children import ChildChecker
 from perdure.testing.explored_host import ExploredHost
 from perdure.testing.explorer import VirtualSources
@@ -89,6 +90,7 @@ class Simulation:
         is_fused = not settings.stepwise
         self.graphs = GraphChecker(store, self.codec, replays, is_fused=is_fused)
         self.children = ChildChecker()
+        self.artifacts = ArtifactChecker(store, self.sources)
         self.writing: set[asyncio.Task[None]] = set()
 
     def moment(self) -> tuple[int, ...] | None:
@@ -119,6 +121,7 @@ class Simulation:
         return writing
 
     async def _write(self, commit: Commit, bundles: Bundles) -> None:
+        await self.artifacts.before_commit()
         await commit(bundles)
         for bundle in bundles:
             await self._record(bundle)
@@ -134,6 +137,7 @@ class Simulation:
             for entry in appended.entries:
                 self._record_event(appended.run_id, entry.event)
         await self.followers.read_new(bundle)
+        self.violations += await self.artifacts.check(bundle)
         self.violations += self.children.check(bundle)
         self.violations += self.graphs.take(bundle)
         if not self._chooser.is_repeating:
