@@ -55,6 +55,8 @@ class UnknownSecret(InputError):
 
 
 class NoArtifactStore(InputError):
+    """A task stores an artifact, and the engine was given no place for artifacts."""
+
     code = "no-artifact-store"
 
 
