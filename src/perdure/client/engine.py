@@ -58,7 +58,7 @@ from perdure.host.host import Host
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import SecretProvider
-from perdure.host.services import Services
+from perdure.host.services import Services, reading_codec
 from perdure.host.settings import Settings
 from perdure.host.transactions.joining import current
 from perdure.store.inspection import Report, audit_store, verify_store
@@ -419,8 +419,9 @@ class Engine:
         names, reveal = require_program_names(programs), self._settings.reveal_payloads
         if self._host is not None:
             dispatcher = self._require_host().dispatcher
-            return await preflight_open_engine(dispatcher, self._codec, names, reveal=reveal)
-        return await preflight_closed_engine(self._url, self._codec, names, reveal=reveal)
+            return await preflight_open_engine(dispatcher, names, reveal=reveal)
+        codec = reading_codec(self._codec, self._services)
+        return await preflight_closed_engine(self._url, codec, names, reveal=reveal)
 
     def _require_host(self) -> Host:
         """The open host. Raises if the caller is not on its event loop."""

@@ -16,6 +16,7 @@ from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
+from perdure.client.large import encode_message
 from perdure.client.run_description import describe_run
 from perdure.client.run_rows import require_consistent, require_run, require_unparked
 from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
@@ -120,7 +121,9 @@ class Handle(Generic[R]):
         return await self._outcome(run_id, ending)
 
     async def _outcome(self, run_id: RunId, ending: RunEnding) -> R:
-        codec = self._dispatcher.codec
+        codec, payloads = self._dispatcher.codec, self._dispatcher.context.payloads
+        if payloads is not None:
+            await payloads.prefetch((ending.payload,))
         if ending.status is Status.COMPLETED:
             program = await self._find_program(run_id)
             try:
@@ -262,7 +265,9 @@ class Handle(Generic[R]):
         sent = require_signal(signal)
         dispatcher = self._dispatcher
         sender = sender_of(dispatcher, id)
-        payload = sent.encode(dispatcher.context.caller_codec, value)
+        payload = await encode_message(
+            dispatcher.context, self.run_id, lambda codec: sent.encode(codec, value)
+        )
         end = await self._receiver()
         guid = signal_guid(end.origin, sent.name, sender)
         if id is not None:

@@ -7,6 +7,7 @@ from perdure.authoring.program import Program
 from perdure.authoring.registry import register
 from perdure.authoring.texts import require_user_text
 from perdure.client.handle import Handle
+from perdure.client.large import encode_input
 from perdure.client.start_keys import (
     IfEnded,
     ScopedKey,
@@ -35,10 +36,9 @@ def prepare_start(
     if key is not None:
         require_key(key)
     require_user_text("a scope", scope, least=0)
-    codec = host.context.caller_codec
-    payload = codec.encode(arguments)
-    program.check_input(codec, payload)
-    return RunStart(program, payload, key, scope)
+    payload, run_id = encode_input(host, arguments)
+    program.check_input(host.dispatcher.codec, payload)
+    return RunStart(program, payload, key, scope, run_id=run_id)
 
 
 async def start_one(host: Host, start: RunStart, if_ended: IfEnded) -> Handle[Any]:

@@ -13,6 +13,11 @@ SCHEME: Final = "artifact:"
 SWEPT: Final = "swept"
 """Begins the nonce of a mark: the run is over, and all its orphans are deleted. Other nonces are hex."""
 
+SHA256_DIGITS: Final = 64
+
+START_GRACE_MS: Final = 3_600_000
+"""How long objects of a run that is not in the store stay at least: its start may be under way."""
+
 MAX_KIND_LENGTH: Final = 100
 
 
@@ -28,6 +33,11 @@ class ArtifactName(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{run_prefix(self.run_id)}{self.expires_at_ms}-{self.nonce}"
+
+    @property
+    def is_payload(self) -> bool:
+        """Whether it is a large payload, named by its SHA-256, which stays as long as its run."""
+        return len(self.nonce) == SHA256_DIGITS
 
     @property
     def is_mark(self) -> bool:
@@ -88,15 +98,17 @@ def to_delete(
 ) -> list[str]:
     """The names of the objects of one run that a sweep deletes. `run` is None if the run is not in the store.
 
-    Nothing of a run in use, nothing that is younger than the grace time, and of a run that is over what has expired or
-    what its journal does not refer to.
+    Nothing of a run in use, nothing that is younger than the grace time, and no large payload of a run that is in the
+    store. Of a run that is over: what has expired, and what its journal does not refer to.
     """
     if run is not None and run.is_in_use:
         return []
+    grace_ms = max(grace_ms, START_GRACE_MS) if run is None else grace_ms
     deleted = []
     for each in objects:
         name = parse_name(each.name)
-        if each.stored_at_ms + grace_ms > now_ms or (name.is_mark and run is not None):
+        stays = run is not None and (name.is_mark or name.is_payload)
+        if stays or each.stored_at_ms + grace_ms > now_ms:
             continue
         is_expired = 0 < name.expires_at_ms <= now_ms
         is_orphan = run is None or (run.referenced is not None and each.name not in run.referenced)

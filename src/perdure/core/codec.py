@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from perdure.core.errors import NotDecodable, NotEncodable, PayloadTooLarge
+from perdure.core.ids import RunId
 from perdure.core.limits import MAX_PAYLOAD_BYTES
 from perdure.core.models import decode_model, encode_model
 
@@ -42,6 +43,12 @@ def is_same_payload(codec: Codec, one: bytes, other: bytes) -> bool:
         return True
     plain: Callable[[bytes], bytes] | None = getattr(codec, "plain", None)
     return plain is not None and plain(one) == plain(other)
+
+
+def codec_of_run(codec: Codec, run_id: RunId) -> Codec:
+    """The codec of the machine of that run: `codec` itself, unless runs have codecs of their own."""
+    of_run: Callable[[RunId], Codec] | None = getattr(codec, "of_run", None)
+    return codec if of_run is None else of_run(run_id)
 
 
 def encode_named(

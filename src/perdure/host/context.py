@@ -12,6 +12,7 @@ from perdure.core.messages import Message, Work
 from perdure.core.secrets import GuardedCodec
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
+from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.background import Background
 from perdure.host.outage import Outage
 from perdure.host.services import Services
@@ -78,7 +79,10 @@ class HostContext:
         self.store = store
         self.host_id = host_id
         """Changes when a peer took this host for dead and it continues under a new id."""
-        self.codec = codec
+        artifacts = services.artifacts
+        self.payloads = None if artifacts is None else LargePayloads(artifacts)
+        """Payloads over the limit, if there is a place for them."""
+        self.codec = codec = codec if self.payloads is None else reading_large(codec, self.payloads)
         self.services = services
         self.task_codec: Codec = GuardedCodec(codec) if services.secrets else codec
         """For what tasks return and send: refuses values that hold a secret."""

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perdure.core.codec import Codec
 from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.secrets import SecretProvider
 
 
@@ -11,6 +13,13 @@ from perdure.host.secrets import SecretProvider
 class Services:
     artifacts: Artifacts | None = None
     secrets: Sequence[SecretProvider] = ()
+
+
+def reading_codec(codec: Codec, services: Services) -> Codec:
+    """A codec for replays that store nothing: large payloads can be read."""
+    if services.artifacts is None:
+        return codec
+    return reading_large(codec, LargePayloads(services.artifacts, stores=False))
 
 
 NO_SERVICES = Services()

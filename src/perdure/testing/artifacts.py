@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from perdure.core.artifacts import SCHEME, StoredArtifact, parse_name
-from perdure.core.errors import ArtifactMissing, InputError
+from perdure.core.errors import ArtifactMissing
 from perdure.core.journal import events as e
 from perdure.engine.sources import Sources
 from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.store import NameTaken
 from perdure.host.artifacts.sweep import sweep
 from perdure.host.services import Services
 from perdure.store.commit.bundle import Bundle
@@ -26,7 +27,7 @@ class MemoryArtifacts:
     async def put(self, name: str, parts: AsyncIterator[bytes], size: int) -> None:
         del size
         if name in self.objects:
-            raise InputError(f"artifact {name!r} exists", "names are used once")
+            raise NameTaken(f"artifact {name!r} exists", "names are used once")
         self.objects[name] = b"".join([part async for part in parts])
 
     async def read(self, name: str, first: int, end: int) -> bytes:

@@ -11,7 +11,7 @@ from perdure.authoring.program import Program
 from perdure.authoring.registry import versions_of
 from perdure.authoring.workflow import Workflow
 from perdure.core.agreement import require_row
-from perdure.core.codec import Codec
+from perdure.core.codec import Codec, codec_of_run
 from perdure.core.errors import RunDiverged, UnknownName
 from perdure.core.ids import StepId
 from perdure.core.journal.entry import Entry
@@ -40,6 +40,7 @@ def new_machine(
     recorded: Sequence[Event] = (),
 ) -> RunMachine:
     """The machine for the program's kind."""
+    codec = codec_of_run(codec, info.run_id)
     if isinstance(program, Workflow):
         return WorkflowMachine(program, info, codec, sources, recorded)
     assert isinstance(program, GraphProgram)  # noqa: S101 - there is no other kind

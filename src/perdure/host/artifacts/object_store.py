@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.artifacts import StoredArtifact
 from perdure.core.errors import ArtifactMissing, InputError, StoreUnavailable
+from perdure.host.artifacts.store import NameTaken
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -77,7 +78,7 @@ class ObjectArtifacts:
                 "it expired, was erased with its run, or is in another store",
             )
         if isinstance(error, known.AlreadyExistsError):
-            return InputError(f"artifact {name!r} exists", "names are used once")
+            return NameTaken(f"artifact {name!r} exists", "names are used once")
         if isinstance(error, known.BaseError | OSError):
             return StoreUnavailable(
                 f"the object store refused artifact {name!r} ({type(error).__name__})",

@@ -15,11 +15,15 @@ PART_BYTES = 1024 * 1024
 """How much is read at once."""
 
 
+class NameTaken(InputError):
+    """There is an object of that name already."""
+
+
 class ArtifactStore(Protocol):
     """A place for artifacts. Names have slashes, are used once, and contain letters, digits, '-', '_' and '/'."""
 
     async def put(self, name: str, parts: AsyncIterator[bytes], size: int) -> None:
-        """Store an object, whole or not at all. Raises `InputError` if the name is taken."""
+        """Store an object, whole or not at all. Raises `NameTaken` if there is one."""
         ...
 
     async def read(self, name: str, first: int, end: int) -> bytes:
@@ -96,7 +100,7 @@ def _publish(file: BufferedWriter, draft: Path, path: Path) -> None:
     try:
         os.link(draft, path)  # fails if the name is taken; a rename would replace
     except FileExistsError:
-        raise InputError(f"artifact {path.name!r} exists", "names are used once") from None
+        raise NameTaken(f"artifact {path.name!r} exists", "names are used once") from None
     except OSError:  # a file system without links; the nonce in the name makes it unique
         draft.replace(path)
     directory = os.open(path.parent, os.O_RDONLY)

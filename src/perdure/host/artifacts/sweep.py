@@ -1,6 +1,6 @@
 """Deletes artifacts that have expired, and objects that no outcome refers to."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 import msgspec
 
@@ -50,9 +50,13 @@ async def sweep(artifacts: Artifacts, store: Store, sources: Sources) -> Swept:
         deleted += len(names)
         if facts is not None and facts.referenced is not None and not facts.is_in_use:
             left = [each for each in objects if each.name not in names]
-            if left and all(each.name in facts.referenced for each in left):
+            if left and all(_is_settled(each, facts.referenced) for each in left):
                 await _mark(artifacts, run_id, sources.entropy(16).hex())
     return Swept(found, deleted)
+
+
+def _is_settled(each: StoredArtifact, referenced: Collection[str]) -> bool:
+    return each.name in referenced or parse_name(each.name).is_payload
 
 
 async def erase_artifacts(artifacts: Artifacts, prefix: str) -> int:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from perdure.authoring.context import Info
+from perdure.authoring.interruption import PayloadUnavailable
 from perdure.core.agreement import require_ledger
 from perdure.core.errors import (
     BundleRefused,
@@ -40,7 +41,7 @@ from perdure.host.runs.outcomes import Outcomes
 from perdure.host.runs.parking import FinishedAttempt, Parking
 from perdure.host.runs.repair import Repair
 from perdure.host.runs.rounds import Rounds
-from perdure.host.runs.staging import Act, Staging
+from perdure.host.runs.staging import Act, Staging, raise_cause
 from perdure.host.runs.stopped import note_stopped
 from perdure.host.runs.transitions import LongTransitions
 from perdure.host.tasks.attempt import Attempt
@@ -116,14 +117,14 @@ class Dispatcher:
         return self._start_with_others(start)
 
     def _start_with_others(self, start: RunStart) -> asyncio.Future[RunId]:
-        run_id = self.staging.new_run_id()
+        run_id = start.run_id or self.staging.new_run_id()
         started: asyncio.Future[RunId] = asyncio.get_running_loop().create_future()
         begin = partial(self.staging.begin_run, run_id, start)
         self._rounds.add(begin, partial(settle_future, started, run_id))
         return started
 
     async def _start_stepwise(self, start: RunStart) -> RunId:
-        run = self.staging.new_run(self.staging.new_run_id(), start)
+        run = self.staging.new_run(start.run_id or self.staging.new_run_id(), start)
         try:
             async with run.lock:
                 await self._commit_stepwise(run)
@@ -134,7 +135,7 @@ class Dispatcher:
 
     def stage_start(self, start: RunStart) -> Batch:
         """A new run and its first turn. The caller commits the batch, then settles or undoes it."""
-        run = self.staging.new_run(self.staging.new_run_id(), start)
+        run = self.staging.new_run(start.run_id or self.staging.new_run_id(), start)
         return self.staging.turn(run, nothing)
 
     # Advancing
@@ -370,6 +371,9 @@ class Dispatcher:
         try:
             while (warm := rebuilding.advance()) is None:  # noqa: ASYNC110 - other runs take their turns
                 await asyncio.sleep(0)
+        except PayloadUnavailable as error:
+            raise_cause(error)
+            raise
         except Diverged as diverged:
             reveal = self.context.settings.reveal_payloads
             raise divergence_error(

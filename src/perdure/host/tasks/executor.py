@@ -20,6 +20,7 @@ from perdure.core.errors import NotDone, PayloadTooLarge
 from perdure.core.ids import RunId, StepId
 from perdure.core.limits import MAX_PAYLOAD_BYTES
 from perdure.engine.runs.attempt_outcome import AttemptOutcome, pack_outcome
+from perdure.host.artifacts.payloads import LargeCodec
 from perdure.host.context import HostContext
 from perdure.host.logs import task_log
 from perdure.host.tasks.attempt import Attempt, AttemptGroup
@@ -63,6 +64,8 @@ class Executor:
         self._caller_context = copy_context()
         self._context = context
         self._codec = context.task_codec
+        self._payloads = context.payloads
+        self._result_codec = self._codec if self._payloads is None else LargeCodec(self._codec)
         self._owner = owner
         self._gate = gate
         self._publisher = publisher
@@ -298,13 +301,15 @@ class Executor:
         """Execute the attempt and return its outcome, without reporting it."""
         task = attempt.task
         try:
+            if self._payloads is not None:
+                await self._payloads.prefetch((attempt.payload,))
             if task.timeout_ms is None and task.heartbeat_timeout_ms is None:
                 result = await self._call(attempt)
             else:
                 result = await self._limited(attempt)
-            if attempt.exposed is not None:
-                raise attempt.exposed
-            payload = task.pack_result(self._codec, result, lambda: f"the result of {attempt.text}")
+            payload = self._pack(attempt, result)
+            if len(payload) > MAX_PAYLOAD_BYTES:
+                payload = await self.requests.store_result(attempt.info.run_id, payload)
             if attempt.artifacts:
                 require_room(attempt, payload)
             return AttemptOutcome(True, payload, False, attempt.is_reconciled, attempt.artifacts)
@@ -328,6 +333,12 @@ class Executor:
         finally:
             if not attempt.is_occupied:
                 self._release(attempt)
+
+    def _pack(self, attempt: Attempt, result: Any) -> bytes:
+        if attempt.exposed is not None:
+            raise attempt.exposed
+        name = partial(_result_name, attempt)
+        return attempt.task.pack_result(self._result_codec, result, name)
 
     async def _limited(self, attempt: Attempt) -> Any:
         """Call the task's function under its timeouts."""
@@ -392,6 +403,10 @@ class Executor:
         if error is not None:
             raise error
         return result
+
+
+def _result_name(attempt: Attempt) -> str:
+    return f"the result of {attempt.text}"
 
 
 def require_room(attempt: Attempt, payload: bytes) -> None:

@@ -1,10 +1,11 @@
 """What tasks ask of their host besides running: secrets and artifacts."""
 
 from perdure.authoring.context import ArtifactData
-from perdure.core.errors import NoArtifactStore, UnknownRun
+from perdure.core.errors import NoArtifactStore, StoreError, UnknownRun
 from perdure.core.ids import RunId
 from perdure.core.journal.events import ArtifactRef
 from perdure.host.artifacts.artifacts import Artifacts, store_artifact
+from perdure.host.backoff import Backoff
 from perdure.host.context import HostContext
 from perdure.host.secrets import read_secret
 
@@ -31,6 +32,22 @@ class TaskRequests:
         return await store_artifact(
             artifacts, run_id, data, kind, sources.now_ms(), expires_ms, sources.entropy(16).hex()
         )
+
+    async def store_result(self, run_id: RunId, content: bytes) -> bytes:
+        """Store a result over the limit; returns the payload that refers to it. Tries until the store answers: the
+        task has done its work."""
+        context = self._context
+        assert context.payloads is not None  # noqa: S101 - without them no result is over the limit
+        backoff = Backoff(context.outage)
+        while True:
+            try:
+                payload = await context.payloads.store(run_id, content)
+            except StoreError as error:
+                backoff.blame(error, f"a large result of run {run_id}")
+                await backoff.wait()
+            else:
+                backoff.renew()
+                return payload
 
     def require_artifacts(self) -> Artifacts:
         artifacts = self._context.services.artifacts

@@ -296,7 +296,8 @@ class UserCommittedTransaction(JoinedWrites):
         return self.is_left
 
     async def _start(self, start: RunStart) -> RunId:
-        dispatcher, run_id, bundle = self.dispatcher, self.dispatcher.staging.new_run_id(), Bundle()
+        dispatcher, bundle = self.dispatcher, Bundle()
+        run_id = start.run_id or dispatcher.staging.new_run_id()
         new = start.row(run_id, dispatcher.sources.now_ms(), None)
         create_run(bundle, new, [start.event(run_id)], dispatcher.sources)
         await self._joined.write(bundle)
