@@ -8,7 +8,7 @@ from perdure.core.ids import parse_run_id
 from perdure.core.journal.events import ArtifactRef
 from perdure.host.artifacts.artifacts import Artifacts, stream_artifact
 from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
-from perdure.host.artifacts.sweep import Swept, erase_artifacts, sweep
+from perdure.host.artifacts.sweep import Swept, erase_artifacts, require_not_needed, sweep
 from perdure.host.host import Host
 
 
@@ -41,13 +41,15 @@ class EngineArtifacts:
             yield part
 
     async def erase(self, run_id: str) -> int:
-        """Delete all artifacts of a run that is over. Returns how many objects there were."""
+        """Delete all artifacts of a run that is over, and its payloads over the limit. Returns how many there were.
+
+        Refused while a run is open that may need them: the run, its parent, a child, one that continues it.
+        """
         run = parse_run_id(run_id)
         row = await self._host().dispatcher.store.run(run)
         if row is None:
             raise UnknownRun(f"run {run_id!r} is not in the store", "see its id")
-        if not row.is_over:
-            raise InputError(f"run {run_id!r} is open", "erase its artifacts when it is over")
+        await require_not_needed(self._host().dispatcher.store, row)
         return await erase_artifacts(self._artifacts(), run_prefix(run))
 
     async def sweep(self) -> Swept:

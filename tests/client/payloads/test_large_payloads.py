@@ -1,5 +1,6 @@
 """Payloads over the limit: with a place for artifacts they come and go as others do."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,17 @@ from perdure import (
     EncryptedCodec,
     Engine,
     Handle,
+    InputError,
     PerdureError,
     RunStatus,
     Signal,
     task,
     workflow,
 )
-from perdure.core.errors import PayloadTooLarge
+from perdure.core.errors import PayloadTooLarge, StoreUnavailable
 from perdure.core.journal.events import InvokeCompleted
 from perdure.core.limits import MAX_PAYLOAD_BYTES
+from perdure.testing.artifacts import MemoryArtifacts
 from tests.client.engines import (
     ALWAYS_REPLAY,
     assert_sound,
@@ -101,7 +104,7 @@ async def test_a_replay_compares_large_payloads_and_stores_nothing(
         await until_recorded(engine, runs[0], InvokeCompleted, 3)
     before = sorted(place.rglob("*"))
     async with large_engine(shared_url, place) as engine:
-        assert (await engine.preflight()).is_safe
+        assert (await engine.preflight()).is_clean
     assert sorted(place.rglob("*")) == before
     async with large_engine(shared_url, place, settings=ALWAYS_REPLAY) as engine:
         run: Any = engine.handle(runs[0].run_id)
@@ -145,10 +148,73 @@ async def test_a_run_whose_large_payload_is_lost_is_parked_until_it_is_back(
     place.rename(tmp_path / "lost")
     async with large_engine(url, place) as engine:
         run = engine.handle(run.run_id)
-        await run.signal(big_news, BIG)
+        await run.signal(big_news, "small")
         await until_status(run, RunStatus.PARKED)
         with pytest.raises(PerdureError, match="large payload"):
             await run.result(30)
     (tmp_path / "lost").rename(place)
     async with large_engine(url, place) as engine:
-        assert await engine.handle(run.run_id).result(60) == EXPECTED
+        assert await engine.handle(run.run_id).result(60) == (BIG + BIG)[::-1] + "!small"
+
+
+class FlakyArtifacts(MemoryArtifacts):
+    """A store that does not answer some of the first calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = {"put": 0, "read": 0}
+
+    def _fail(self, what: str) -> None:
+        if self.failures[what]:
+            self.failures[what] -= 1
+            raise StoreUnavailable("the store is down", "wait")
+
+    async def put(self, name: str, parts: AsyncIterator[bytes], size: int) -> None:
+        self._fail("put")
+        await super().put(name, parts, size)
+
+    async def read(self, name: str, first: int, end: int) -> bytes:
+        self._fail("read")
+        return await super().read(name, first, end)
+
+
+async def test_an_outage_of_the_artifact_store_delays_a_run_and_does_not_fail_it(
+    shared_url: str,
+) -> None:
+    store = FlakyArtifacts()
+    async with (
+        Engine(shared_url, artifacts=store, queues=["large-far"]) as engine,
+        Engine(shared_url, artifacts=store, hosts=False) as sender,
+    ):
+        run = await engine.start(big_chain("a" * 1_200_000))
+        store.failures["put"] = 3  # the result of the first step, and the arguments of the second
+        await until_recorded(engine, run, InvokeCompleted, 3)
+        await sender.handle(run.run_id).signal(big_news, BIG)
+        store.failures["read"] = 2
+        assert (await run.result(60)).endswith(BIG)
+        assert store.failures == {"put": 0, "read": 0}
+        await assert_sound(engine)
+
+
+async def test_what_open_runs_may_need_can_not_be_erased(tmp_path: Path) -> None:
+    async with large_engine("sqlite:///:memory:", tmp_path / "kept") as engine:
+        parent = await engine.start(outlived(BIG))
+        child_id = await parent.result(30)
+        with pytest.raises(InputError, match="is open"):
+            await engine.artifacts.erase(parent.run_id)
+        child = engine.handle(child_id)
+        await child.signal(big_news, "over")
+        assert await child.result(30) == len(BIG)
+        # The input of both runs, which are the same bytes.
+        assert await engine.artifacts.erase(parent.run_id) == 1
+
+
+@workflow
+async def waiting_child(text: str) -> int:
+    await big_news.receive()
+    return len(text)
+
+
+@workflow
+async def outlived(text: str) -> str:
+    return (await perdure.start(waiting_child(text))).run_id

@@ -11,6 +11,7 @@ from perdure.core.journal.events import ArtifactRef
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.host.artifacts import sweep as sweeping
 from perdure.host.artifacts.artifacts import store_artifact
+from perdure.host.artifacts.payloads import LargePayloads
 from perdure.host.tasks import queues
 
 
@@ -53,6 +54,14 @@ def references_lost_on_a_queue() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queues, "pack_outcome", forgetful)
+        yield
+
+
+@contextmanager
+def large_payloads_stored_never() -> Iterator[None]:
+    """The commit does not wait for the bytes of large payloads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LargePayloads, "store_noted", LargePayloads.forget_noted)
         yield
 
 

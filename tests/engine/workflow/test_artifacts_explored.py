@@ -6,9 +6,10 @@ import pytest
 
 import perdure
 from perdure import ArtifactRef, Retry, task, workflow
+from perdure.core.limits import MAX_PAYLOAD_BYTES
 from perdure.testing.workflows import explore_workflow
 from tests.engine.catching import Record, catching
-from tests.engine.workflow.artifact_bugs import BUGS
+from tests.engine.workflow.artifact_bugs import BUGS, large_payloads_stored_never
 
 QUEUES = ["artifacts-elsewhere"]
 
@@ -52,3 +53,33 @@ async def test_the_explorer_catches_a_seeded_bug_of_artifacts(
     make, symptom = BUGS[name]
     with catching(f"bug {name}", symptom, record_property), make():
         await explore_workflow(explored_storing, queues=QUEUES, modes=["warm"])
+
+
+LARGE = "x" * (MAX_PAYLOAD_BYTES + 1)
+
+
+@task(name="explored_large", queue=QUEUES[0])
+async def explored_large(text: str) -> str:
+    return text + "y"
+
+
+@workflow
+async def explored_large_values() -> int:
+    return len(await explored_large(LARGE))
+
+
+async def test_large_payloads_are_stored_before_the_commit_that_refers_to_them(
+    record_property: Record,
+) -> None:
+    explored = await explore_workflow(explored_large_values, queues=QUEUES, modes=["warm"])
+    record_property("explored", f"large payloads: {explored}")
+
+
+async def test_the_explorer_catches_large_payloads_that_are_never_stored(
+    record_property: Record,
+) -> None:
+    with (
+        catching("bug large_payloads_stored_never", "is not stored", record_property),
+        large_payloads_stored_never(),
+    ):
+        await explore_workflow(explored_large_values, queues=QUEUES, modes=["warm"])

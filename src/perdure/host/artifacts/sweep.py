@@ -13,10 +13,10 @@ from perdure.core.artifacts import (
     parse_name,
     to_delete,
 )
-from perdure.core.errors import InvalidId
+from perdure.core.errors import InputError, InvalidId
 from perdure.core.ids import RunId
-from perdure.core.journal.events import ExecutionStarted, InvokeCompleted
-from perdure.core.replay.identity import parse_parent
+from perdure.core.journal.events import ExecutionStarted, InvokeCompleted, InvokeStarted
+from perdure.core.replay.identity import child_run_id, parse_parent
 from perdure.engine.sources import Sources
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.store.rows.records import Run
@@ -97,25 +97,49 @@ async def _facts_of(
     is_any_expired = any(0 < parse_name(each.name).expires_at_ms <= now_ms for each in objects)
     if is_marked and not is_any_expired:
         return RunFacts(False, None)
-    referenced, parent = await _read_journal(store, run_id)
-    is_in_use = await _is_family_open(store, run, parent)
-    return RunFacts(is_in_use, referenced)
+    journal = await _read_journal(store, run_id)
+    is_in_use = await _is_family_open(store, run, journal.parent)
+    return RunFacts(is_in_use, journal.referenced)
 
 
-async def _read_journal(store: Store, run_id: RunId) -> tuple[set[str], str | None]:
-    """The names of all artifacts that the journal of a run has, and the address of its parent."""
-    referenced: set[str] = set()
-    parent = None
+class _JournalFacts(msgspec.Struct):
+    """What a journal says of artifacts: their names, the address of the parent, and the runs that it may have begun."""
+
+    referenced: set[str]
+    parent: str | None
+    children: set[RunId]
+
+
+async def _read_journal(store: Store, run_id: RunId) -> _JournalFacts:
+    facts = _JournalFacts(set(), None, set())
     first = 0
     while entries := await store.entries(run_id, first, first + ENTRIES_PER_READ):
         for entry in entries:
             event = entry.event
             if isinstance(event, InvokeCompleted):
-                referenced.update(each.uri.removeprefix(SCHEME) for each in event.artifacts)
+                facts.referenced.update(each.uri.removeprefix(SCHEME) for each in event.artifacts)
             elif isinstance(event, ExecutionStarted):
-                parent = event.parent_id
+                facts.parent = event.parent_id
+            elif isinstance(event, InvokeStarted):
+                # The journal does not say which steps are child runs; the id of one names no other run.
+                facts.children.add(child_run_id(run_id, event.promise_id, event.attempt))
         first += len(entries)
-    return referenced, parent
+    return facts
+
+
+async def require_not_needed(store: Store, run: Run) -> None:
+    """Raise if an open run may need an artifact of this one: itself, its parent, a child, one that continues it."""
+    if not run.is_over:
+        raise InputError(f"run {run.run_id!r} is open", "erase its artifacts when it is over")
+    journal = await _read_journal(store, run.run_id)
+    related = await store.runs(sorted(journal.children))
+    if any(not each.is_over for each in related) or await _is_family_open(
+        store, run, journal.parent
+    ):
+        raise InputError(
+            f"a run that may need the artifacts of run {run.run_id!r} is open: its parent, its child or its successor",
+            "erase them when that is over",
+        )
 
 
 async def _is_family_open(store: Store, run: Run, parent: str | None) -> bool:
@@ -129,7 +153,7 @@ async def _is_family_open(store: Store, run: Run, parent: str | None) -> bool:
             return False
         if not above.is_over:
             return True
-        _, parent = await _read_journal(store, above.run_id)
+        parent = (await _read_journal(store, above.run_id)).parent
     return False
 
 
