@@ -232,8 +232,8 @@ class Executor:
     async def _live(self, attempt: Attempt) -> None:
         attempt.has_begun = True
         try:
-            if not self._gate.is_open:
-                await self._gate.wait()
+            if self._payloads is not None or not self._gate.is_open:
+                await self._prepare(attempt)
             is_logging = task_log.isEnabledFor(DEBUG)
             if is_logging:
                 note_start(attempt)
@@ -257,6 +257,13 @@ class Executor:
             self._context.fail(error)
         finally:
             self._end(attempt)
+
+    async def _prepare(self, attempt: Attempt) -> None:
+        """Wait until attempts may begin, and until a large input is here."""
+        if not self._gate.is_open:
+            await self._gate.wait()
+        if self._payloads is not None:
+            await self.requests.prefetch_input(attempt.payload)
 
     async def _transact(self, attempt: Attempt) -> AttemptOutcome | None:
         """Execute a transactional attempt. Returns a failure that is still to be reported."""
@@ -301,17 +308,14 @@ class Executor:
         """Execute the attempt and return its outcome, without reporting it."""
         task = attempt.task
         try:
-            if self._payloads is not None:
-                await self._payloads.prefetch((attempt.payload,))
             if task.timeout_ms is None and task.heartbeat_timeout_ms is None:
                 result = await self._call(attempt)
             else:
                 result = await self._limited(attempt)
-            payload = self._pack(attempt, result)
-            if len(payload) > MAX_PAYLOAD_BYTES:
-                payload = await self.requests.store_result(attempt.info.run_id, payload)
-            if attempt.artifacts:
-                require_room(attempt, payload)
+            codec = self._result_codec
+            payload = task.pack_result(codec, result, lambda: f"the result of {attempt.text}")
+            if attempt.artifacts or attempt.exposed or len(payload) > MAX_PAYLOAD_BYTES:
+                payload = await self._settled(attempt, payload)
             return AttemptOutcome(True, payload, False, attempt.is_reconciled, attempt.artifacts)
         except asyncio.CancelledError as error:
             runner = asyncio.current_task()
@@ -334,11 +338,14 @@ class Executor:
             if not attempt.is_occupied:
                 self._release(attempt)
 
-    def _pack(self, attempt: Attempt, result: Any) -> bytes:
+    async def _settled(self, attempt: Attempt, payload: bytes) -> bytes:
+        """The payload of a result that is large, or of an attempt that has stored artifacts or exposed a secret."""
         if attempt.exposed is not None:
             raise attempt.exposed
-        name = partial(_result_name, attempt)
-        return attempt.task.pack_result(self._result_codec, result, name)
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            payload = await self.requests.store_result(attempt.info.run_id, payload)
+        require_room(attempt, payload)
+        return payload
 
     async def _limited(self, attempt: Attempt) -> Any:
         """Call the task's function under its timeouts."""
@@ -403,10 +410,6 @@ class Executor:
         if error is not None:
             raise error
         return result
-
-
-def _result_name(attempt: Attempt) -> str:
-    return f"the result of {attempt.text}"
 
 
 def require_room(attempt: Attempt, payload: bytes) -> None:

@@ -1,7 +1,13 @@
 """What tasks ask of their host besides running: secrets and artifacts."""
 
 from perdure.authoring.context import ArtifactData
-from perdure.core.errors import NoArtifactStore, StoreError, UnknownRun
+from perdure.core.errors import (
+    ArtifactDamaged,
+    ArtifactMissing,
+    NoArtifactStore,
+    StoreError,
+    UnknownRun,
+)
 from perdure.core.ids import RunId
 from perdure.core.journal.events import ArtifactRef
 from perdure.host.artifacts.artifacts import Artifacts, store_artifact
@@ -32,6 +38,23 @@ class TaskRequests:
         return await store_artifact(
             artifacts, run_id, data, kind, sources.now_ms(), expires_ms, sources.entropy(16).hex()
         )
+
+    async def prefetch_input(self, payload: bytes) -> None:
+        """Read the input of an attempt, if it is large. Tries until the store answers; what is missing the attempt
+        finds out."""
+        payloads, backoff = self._context.payloads, Backoff(self._context.outage)
+        assert payloads is not None  # noqa: S101 - the caller has asked
+        while True:
+            try:
+                await payloads.prefetch((payload,))
+            except (ArtifactMissing, ArtifactDamaged):
+                return
+            except StoreError as error:
+                backoff.blame(error, "a large input of a task")
+                await backoff.wait()
+            else:
+                backoff.renew()
+                return
 
     async def store_result(self, run_id: RunId, content: bytes) -> bytes:
         """Store a result over the limit; returns the payload that refers to it. Tries until the store answers: the
