@@ -45,6 +45,12 @@ def is_same_payload(codec: Codec, one: bytes, other: bytes) -> bool:
     return plain is not None and plain(one) == plain(other)
 
 
+def is_encrypted(codec: Codec, payload: bytes) -> bool:
+    """Whether the codec stores payloads otherwise than they can be read."""
+    plain: Callable[[bytes], bytes] | None = getattr(codec, "plain", None)
+    return plain is not None and plain(payload) != payload
+
+
 def codec_of_run(codec: Codec, run_id: RunId) -> Codec:
     """The codec of the machine of that run: `codec` itself, unless runs have codecs of their own."""
     of_run: Callable[[RunId], Codec] | None = getattr(codec, "of_run", None)

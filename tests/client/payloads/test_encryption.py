@@ -137,3 +137,33 @@ async def test_a_run_whose_key_is_missing_is_parked_until_the_key_is_back(
     assert PLAIN not in caplog.text
     async with encrypted(shared_url, NEW, OLD) as engine:
         assert "late" in await engine.handle(run.run_id).result(30)
+
+
+CODE = ["old"]
+
+
+@workflow
+async def changing(order: str) -> str:
+    if CODE == ["failing"]:
+        raise RuntimeError(f"{PLAIN} in {order}")
+    await fly_hidden(order)
+    await confirmed.receive()
+    return order
+
+
+async def test_a_divergence_shows_no_text_of_an_exception(
+    shared_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    CODE[:] = ["old"]
+    async with encrypted(shared_url, NEW) as engine:
+        run = await engine.start(changing(f"{PLAIN}-input"))
+        await until_recorded(engine, run, InvokeCompleted)
+    caplog.clear()
+    CODE[:] = ["failing"]
+    async with encrypted(shared_url, NEW, settings=ALWAYS_REPLAY) as engine:
+        again = engine.handle(run.run_id)
+        await again.signal(confirmed, {"fail": False, "note": "x"})
+        with pytest.raises(perdure.RunDiverged):
+            await again.result(30)
+        assert PLAIN.encode() not in await stored_bytes(shared_url)
+    assert PLAIN not in caplog.text

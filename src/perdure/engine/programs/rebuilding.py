@@ -11,7 +11,7 @@ from perdure.authoring.program import Program
 from perdure.authoring.registry import versions_of
 from perdure.authoring.workflow import Workflow
 from perdure.core.agreement import require_row
-from perdure.core.codec import Codec, codec_of_run
+from perdure.core.codec import Codec, codec_of_run, is_encrypted
 from perdure.core.errors import RunDiverged, UnknownName
 from perdure.core.ids import StepId
 from perdure.core.journal.entry import Entry
@@ -163,7 +163,11 @@ def _raised(divergence: Divergence, codec: Codec) -> str:
     actual = divergence.actual
     if not isinstance(actual, ExecutionFailed) or actual.payload is None:
         return ""
-    trace = failure_text(codec, actual.payload).traceback[-LONGEST_TRACEBACK:]
+    failure = failure_text(codec, actual.payload)
+    if is_encrypted(codec, actual.payload) and not failure.type_name.startswith("perdure."):
+        # The reason is stored and logged as it is, and a user's exception may quote values.
+        return f"\n  the program raised {failure.type_name}, whose text is not shown because payloads are encrypted"
+    trace = failure.traceback[-LONGEST_TRACEBACK:]
     return f"\n  the program raised:\n{indent(trace.rstrip(), '    ')}"
 
 
