@@ -48,3 +48,9 @@ def read_reference(payload: bytes) -> PayloadRef | None:
         raise NotDecodable(
             "the reference to a large payload is damaged", "restore it from a backup"
         ) from error
+
+
+def value_bytes(payload: bytes) -> int:
+    """How many bytes the value takes in the store and beside it."""
+    ref = read_reference(payload)
+    return len(payload) if ref is None else ref.size

@@ -218,3 +218,29 @@ async def waiting_child(text: str) -> int:
 @workflow
 async def outlived(text: str) -> str:
     return (await perdure.start(waiting_child(text))).run_id
+
+
+@workflow
+async def keeping(text: str) -> int:
+    kept = await double_big(text)
+    await big_news.receive()
+    return len(kept)
+
+
+@workflow
+async def dropping(text: str) -> int:
+    length = len(await double_big(text))
+    del text
+    await big_news.receive()
+    return length
+
+
+async def test_memory_counts_the_large_values_that_a_run_keeps(tmp_path: Path) -> None:
+    async with large_engine("sqlite:///:memory:", tmp_path / "kept") as engine:
+        for program, least, most in ((keeping, 1, 4), (dropping, 0, 1)):
+            run: Any = await engine.start(program(BIG))
+            await until_recorded(engine, run, InvokeCompleted)
+            held = engine.warm_memory().used_bytes
+            assert least * len(BIG) <= held < most * len(BIG), program.name
+            await run.signal(big_news, "on")
+            await run.result(30)

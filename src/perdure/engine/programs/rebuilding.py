@@ -14,8 +14,9 @@ from perdure.core.agreement import require_row
 from perdure.core.codec import Codec, codec_of_run, is_encrypted
 from perdure.core.errors import RunDiverged, UnknownName
 from perdure.core.ids import StepId
-from perdure.core.journal.entry import Entry
+from perdure.core.journal.entry import NONCE_BYTES, Entry
 from perdure.core.journal.events import Event, ExecutionFailed, InvokeStarted
+from perdure.core.large_payloads import MARK, value_bytes
 from perdure.core.replay.matching import Divergence
 from perdure.core.replay.suspicion import is_suspect
 from perdure.engine.graph.machine import GraphMachine
@@ -93,7 +94,7 @@ class Rebuilding:
             machine.close()
             raise
         _date_suspects(machine, self._entries, self._events)
-        payload_bytes = sum(len(entry.sealed) for entry in self._entries if entry.sealed)
+        payload_bytes = sum(_value_bytes(entry.sealed) for entry in self._entries if entry.sealed)
         return WarmRun(machine, self._run, loaded=self._loaded, payload_bytes=payload_bytes)
 
 
@@ -126,6 +127,11 @@ def _date_suspects(machine: RunMachine, entries: Sequence[Entry], events: Sequen
         if isinstance(event, InvokeStarted) and event.promise_id in suspects:
             promises[event.promise_id].begun_at_ms = entry.at_ms
             suspects.remove(event.promise_id)
+
+
+def _value_bytes(sealed: bytes) -> int:
+    is_marked = sealed[NONCE_BYTES : NONCE_BYTES + 1] == MARK[:1]
+    return value_bytes(sealed[NONCE_BYTES:]) if is_marked else len(sealed)
 
 
 def divergence_error(
