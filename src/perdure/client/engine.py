@@ -73,7 +73,8 @@ class Engine:
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
-    engines on the store execute the runs.
+    engines on the store execute the runs. `codec` may encrypt what is stored, `artifacts` is a place for large
+    results (a directory, or an `ArtifactStore`), and `secrets` are asked for the secrets that tasks read.
     """
 
     def __init__(

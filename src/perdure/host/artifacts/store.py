@@ -35,7 +35,7 @@ class ArtifactStore(Protocol):
         ...
 
     def list(self, prefix: str) -> AsyncIterator[StoredArtifact]:
-        """All objects whose names begin with the prefix, which is empty or ends with a slash."""
+        """All objects whose names begin with the prefix, which is empty or ends with a slash. Those of a run are together."""
         ...
 
 
