@@ -29,6 +29,7 @@ from perdure.client.engine_arguments import (
     require_hosts,
     require_input_fields,
     require_program_name,
+    require_secret_providers,
     take_program,
 )
 from perdure.client.handle import Handle, RunStatus
@@ -93,7 +94,7 @@ class Engine:
         self._settings = require_engine_settings(settings)
         self._hosts = require_hosts(hosts, self._queues)
         self._codec = reading_old_shapes(codec or JsonCodec())
-        self._services = Services(artifacts_from(artifacts), tuple(secrets))
+        self._services = Services(artifacts_from(artifacts), require_secret_providers(secrets))
         self._store: Store | None = None
         self._host: Host | None = None
 

@@ -7,6 +7,7 @@ from perdure.authoring.call import Call
 from perdure.authoring.definition import require_name
 from perdure.authoring.program import Program, ProgramCall
 from perdure.core.errors import InputError
+from perdure.host.secrets import SecretProvider
 from perdure.host.settings import Settings
 
 
@@ -28,6 +29,14 @@ def require_hosts(hosts: object, queues: Sequence[str]) -> bool:
             "leave one of them out",
         )
     return hosts
+
+
+def require_secret_providers(given: object) -> tuple[SecretProvider, ...]:
+    if not isinstance(given, list | tuple) or not all(hasattr(each, "secret") for each in given):
+        raise InputError(
+            f"secrets is {given!r:.200}", "pass a list of providers: [EnvironmentSecrets()]"
+        )
+    return tuple(given)
 
 
 def take_program(call: object) -> Program[..., Any]:

@@ -27,7 +27,7 @@ from perdure import (
 )
 from perdure.core.errors import OutsideRun
 from perdure.core.journal.events import InvokeCompleted
-from tests.client.engines import ALWAYS_REPLAY, assert_sound, recorded, until_recorded
+from tests.client.engines import ALWAYS_REPLAY, assert_sound, recorded, until, until_recorded
 
 DATA = bytes(range(256)) * 12_000
 go_on = Signal("artifact_go_on", bool)
@@ -352,3 +352,22 @@ async def test_files_of_others_in_the_directory_are_left_alone(tmp_path: Path) -
     async with artifact_engine("sqlite:///:memory:", place) as engine:
         assert (await engine.artifacts.sweep()).deleted == 0
     assert files(place) == ["README.txt"]
+
+
+async def test_a_host_sweeps_in_the_background(tmp_path: Path) -> None:
+    place = tmp_path / "kept"
+    ATTEMPTS.clear()
+    kept = Artifacts(DirectoryArtifacts(place), orphans_after=0, sweep_every=0.02)
+    async with Engine("sqlite:///:memory:", artifacts=kept) as engine:
+        run = await engine.start(retrying())
+        await run.signal(go_on, True)
+        ref = await run.result(30)
+        kept_name = ref.uri.rpartition("/")[2]
+        await until(lambda: [name for name in files(place) if "swept" not in name] == [kept_name])
+        assert await engine.artifacts.get(ref) == b"again"
+
+
+@pytest.mark.parametrize("given", [7, {"dir": "x"}, object()])
+def test_a_place_for_artifacts_that_is_none_is_refused(given: Any) -> None:
+    with pytest.raises(InputError, match="artifacts is"):
+        Engine("sqlite:///:memory:", artifacts=given)

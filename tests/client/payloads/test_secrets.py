@@ -316,3 +316,9 @@ async def test_without_providers_no_secret_is_known() -> None:
     async with Engine("sqlite:///:memory:") as engine:
         with pytest.raises(UnknownSecret, match="Engine"):
             await (await engine.start(using(SecretRef("plain")))).result()
+
+
+@pytest.mark.parametrize("given", [EnvironmentSecrets(), ["file"], None])
+def test_providers_that_are_none_are_refused(given: Any) -> None:
+    with pytest.raises(InputError, match="secrets is"):
+        Engine("sqlite:///:memory:", secrets=given)

@@ -35,7 +35,10 @@ class ArtifactStore(Protocol):
         ...
 
     def list(self, prefix: str) -> AsyncIterator[StoredArtifact]:
-        """All objects whose names begin with the prefix, which is empty or ends with a slash. Those of a run are together."""
+        """All objects whose names begin with the prefix, which is empty or ends with a slash.
+
+        Those of one run follow each other.
+        """
         ...
 
 
