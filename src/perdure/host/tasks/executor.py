@@ -263,7 +263,7 @@ class Executor:
         if not self._gate.is_open:
             await self._gate.wait()
         if self._payloads is not None:
-            await self.requests.prefetch_input(attempt.payload)
+            await self.requests.prefetch(attempt.payload)
 
     async def _transact(self, attempt: Attempt) -> AttemptOutcome | None:
         """Execute a transactional attempt. Returns a failure that is still to be reported."""

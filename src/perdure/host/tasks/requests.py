@@ -39,9 +39,9 @@ class TaskRequests:
             artifacts, run_id, data, kind, sources.now_ms(), expires_ms, sources.entropy(16).hex()
         )
 
-    async def prefetch_input(self, payload: bytes) -> None:
-        """Read the input of an attempt, if it is large. Tries until the store answers; what is missing the attempt
-        finds out."""
+    async def prefetch(self, payload: bytes) -> None:
+        """Read the input of an attempt, or what a message carries, if it is large. Tries until the store answers or the
+        host stops; what is missing is reported where it is decoded."""
         payloads, backoff = self._context.payloads, Backoff(self._context.outage)
         assert payloads is not None  # noqa: S101 - the caller has asked
         while True:
@@ -50,8 +50,10 @@ class TaskRequests:
             except (ArtifactMissing, ArtifactDamaged):
                 return
             except StoreError as error:
-                backoff.blame(error, "a large input of a task")
-                await backoff.wait()
+                if self._context.stopping.is_set():
+                    return
+                backoff.blame(error, "a large payload")
+                await backoff.wait(self._context.stopping)
             else:
                 backoff.renew()
                 return
