@@ -34,12 +34,16 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.acts import Receipt
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.engine_services import EngineServices
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync_acts import SyncReceipt
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.client.waits import HookWait, Waits
 from perdure.core.codec import Codec, JsonCodec
@@ -48,6 +52,7 @@ from perdure.core.errors import (
     ArtifactDamaged,
     ArtifactMissing,
     CannotCompile,
+    Denied,
     ForbiddenStatement,
     GraphInvalid,
     InputError,
@@ -71,6 +76,7 @@ from perdure.core.errors import (
     StepCancelled,
     StepInDoubt,
     TaskFailed,
+    TooManyActs,
     TransactionError,
     TransactionInterrupted,
     TransactionOver,
@@ -81,12 +87,28 @@ from perdure.core.errors import (
     UnreadableProgram,
     VersionExists,
 )
-from perdure.core.journal.events import ArtifactRef
+from perdure.core.journal.contract import EventType
+from perdure.core.journal.events import ActType, ArtifactRef
+from perdure.core.runs.acts import Act, Actor, Decision
+from perdure.core.runs.alerts import Alert, AlertCode
+from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
+from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
+from perdure.core.runs.projector import SnapshotProjector
+from perdure.core.runs.snapshot import (
+    ApplicationError,
+    RootCause,
+    RunSnapshot,
+    SequenceGap,
+    SnapshotStatus,
+    StepSnapshot,
+    StepStatus,
+)
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
     JoinWait,
+    OperatorWait,
     RetryWait,
     SignalWait,
     TaskState,
@@ -106,12 +128,21 @@ from perdure.host.settings import Settings
 
 __all__ = [
     "Abandoned",
+    "Act",
+    "ActType",
+    "ActedRun",
+    "Actor",
+    "Alert",
+    "AlertCode",
+    "AllowAll",
     "AnswerWait",
+    "ApplicationError",
     "ArtifactDamaged",
     "ArtifactMissing",
     "ArtifactRef",
     "ArtifactStore",
     "Artifacts",
+    "Authorizer",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -120,12 +151,18 @@ __all__ = [
     "Chunk",
     "ChunkState",
     "Codec",
+    "ContractEvent",
+    "Decision",
+    "Denied",
     "DeploymentState",
     "Description",
     "DirectoryArtifacts",
     "EncryptedCodec",
     "Engine",
+    "EngineRunRef",
+    "EngineServices",
     "EnvironmentSecrets",
+    "EventType",
     "FileSecrets",
     "ForbiddenStatement",
     "GraphBuilder",
@@ -141,46 +178,59 @@ __all__ = [
     "JsonCodec",
     "KeyReused",
     "KeySpent",
+    "LedgerAccount",
     "NoArtifactStore",
     "NotActive",
     "NotCommitted",
     "NotDone",
     "ObjectArtifacts",
+    "OperatorWait",
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Receipt",
     "Response",
     "ResponseError",
     "Retry",
     "RetryWait",
+    "Roles",
+    "RootCause",
     "RunCancelled",
     "RunClosed",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
     "RunInterrupted",
+    "RunSnapshot",
     "RunStatus",
     "SecretExposed",
     "SecretFilter",
     "SecretProvider",
     "SecretRef",
     "SecretScope",
+    "SequenceGap",
     "Settings",
     "Signal",
     "SignalReused",
     "SignalWait",
+    "SnapshotProjector",
+    "SnapshotStatus",
     "StatementFailed",
     "StepCancelled",
     "StepInDoubt",
+    "StepSnapshot",
+    "StepStatus",
     "Stream",
     "SyncEngine",
     "SyncHandle",
+    "SyncReceipt",
     "SyncTransaction",
     "Task",
     "TaskFailed",
     "TaskState",
     "TaskWait",
     "TimerWait",
+    "TooManyActs",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",

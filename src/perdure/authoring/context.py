@@ -29,7 +29,8 @@ ArtifactData: TypeAlias = bytes | str | PathLike[str]
 
 
 class Info(msgspec.Struct, frozen=True, gc=False):
-    """Which run is executing. In a task, `step` and `attempt` are those of the task."""
+    """Which run is executing. In a task, `step` and `attempt` are those of the task; `logical_attempt` is 2 once an
+    operator has retried the step, and so on."""
 
     run_id: RunId
     program: str
@@ -37,6 +38,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
     key: str | None
     step: StepId
     attempt: int = 1
+    logical_attempt: int = 1
 
 
 class Promise(Protocol):

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from copy import copy
 from itertools import repeat
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from perdure.authoring.call import Call, discard
 from perdure.authoring.definition import require_name
@@ -15,7 +15,7 @@ from perdure.authoring.registry import check_annotations
 from perdure.authoring.response import OK
 from perdure.authoring.texts import require_user_text
 from perdure.authoring.upcaster import reading_old_shapes
-from perdure.client.artifacts import EngineArtifacts, artifacts_from
+from perdure.client.artifacts import EngineArtifacts
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
 from perdure.client.deployments import (
     GraphVersion,
@@ -28,10 +28,11 @@ from perdure.client.engine_arguments import (
     require_engine_settings,
     require_hosts,
     require_input_fields,
+    require_on_alert,
     require_program_name,
-    require_secret_providers,
     take_program,
 )
+from perdure.client.engine_services import EngineServices, services_from
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.preflight import (
     preflight_closed_engine,
@@ -50,16 +51,13 @@ from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.engine.sources import Sources
-from perdure.host.artifacts.artifacts import Artifacts
-from perdure.host.artifacts.store import ArtifactStore
 from perdure.host.clock import HostSources
 from perdure.host.cluster.identity import new_host, retire
 from perdure.host.front_end import FrontEnd
 from perdure.host.host import Host
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.memory import WarmMemory
-from perdure.host.secrets import SecretProvider
-from perdure.host.services import Services, reading_codec
+from perdure.host.services import reading_codec
 from perdure.host.settings import Settings
 from perdure.host.transactions.joining import current
 from perdure.store.inspection import Report, audit_store, verify_store
@@ -74,8 +72,9 @@ class Engine:
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
-    engines on the store execute the runs. `codec` may encrypt what is stored, `artifacts` is a place for large
-    results (a directory, or an `ArtifactStore`), and `secrets` are asked for the secrets that tasks read.
+    engines on the store execute the runs. `codec` may encrypt what is stored. `artifacts` is a place for large results
+    (a directory, or an `ArtifactStore`), `secrets` are asked for the secrets that tasks read, the `authorizer` decides
+    who may act on runs as an operator, and `on_alert` is called with each alert.
     """
 
     def __init__(
@@ -86,15 +85,16 @@ class Engine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
-        artifacts: Artifacts | ArtifactStore | str | None = None,
-        secrets: Sequence[SecretProvider] = (),
+        **services: Unpack[EngineServices],
     ) -> None:
+        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer` and `on_alert`."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)
         self._hosts = require_hosts(hosts, self._queues)
+        self._on_alert = require_on_alert(services.get("on_alert"))
         self._codec = reading_old_shapes(codec or JsonCodec())
-        self._services = Services(artifacts_from(artifacts), require_secret_providers(secrets))
+        self._services = services_from(services)
         self._store: Store | None = None
         self._host: Host | None = None
 
@@ -153,6 +153,8 @@ class Engine:
             self._store = store
             parts = new_host(), self._codec, sources, self._settings, self._queues, self._services
             self._host = (Host if self._hosts else FrontEnd)(store, *parts)
+            if self._on_alert is not None:
+                self._host.context.alerts.subscribe(self._on_alert)
             await self._host.start()
         except BaseException:
             await self._abort()
@@ -397,6 +399,10 @@ class Engine:
         for value, status, count in await store.statistics(*names):
             counts.setdefault(value, {})[RunStatus(status.value)] = count
         return counts
+
+    def alerts(self) -> dict[str, int]:
+        """How often each alert was raised in this process since the engine opened, by its code."""
+        return dict(self._require_open().context.alerts.counts)
 
     async def audit(self) -> Report:
         """Whether journal and ledger agree in every run."""

@@ -13,7 +13,7 @@ from collections.abc import (
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, current_thread
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
@@ -25,9 +25,12 @@ from perdure.client.artifacts import EngineArtifacts
 from perdure.client.caller_checks import require_no_workflow
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.engine_services import EngineServices
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
+from perdure.client.sync_acts import SyncActs
+from perdure.client.sync_history import SyncHistoryMethods
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.client.waits import Waits
 from perdure.core.codec import Codec
@@ -38,11 +41,8 @@ from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import ArtifactRef
 from perdure.core.runs.description import Description
 from perdure.engine.programs.preflight import Preflight
-from perdure.host.artifacts.artifacts import Artifacts
-from perdure.host.artifacts.store import ArtifactStore
 from perdure.host.artifacts.sweep import Swept
 from perdure.host.runs.memory import WarmMemory
-from perdure.host.secrets import SecretProvider
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
 from perdure.store.opening import without_password
@@ -63,17 +63,10 @@ class SyncEngine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
-        artifacts: Artifacts | ArtifactStore | str | None = None,
-        secrets: Sequence[SecretProvider] = (),
+        **services: Unpack[EngineServices],
     ) -> None:
         self._engine = Engine(
-            url,
-            queues=queues,
-            settings=settings,
-            codec=codec,
-            hosts=hosts,
-            artifacts=artifacts,
-            secrets=secrets,
+            url, queues=queues, settings=settings, codec=codec, hosts=hosts, **services
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -283,6 +276,10 @@ class SyncEngine:
             raise
         self.wait_for(task.end(commit=True))
 
+    def alerts(self) -> dict[str, int]:
+        """How often each alert was raised, as `Engine.alerts`."""
+        return self._engine.alerts()
+
     def audit(self) -> Report:
         return self.wait_for(self._engine.audit())
 
@@ -326,7 +323,7 @@ async def _next_part(parts: AsyncIterator[bytes]) -> bytes | None:
     return await anext(parts, None)
 
 
-class SyncHandle(Generic[R]):
+class SyncHandle(SyncHistoryMethods, SyncActs[R]):
     """A run, for sync code. Each method is the sync form of the same method of `Handle`."""
 
     def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
@@ -340,6 +337,13 @@ class SyncHandle(Generic[R]):
     @property
     def is_new(self) -> bool:
         return self._handle.is_new
+
+    @property
+    def _of_run(self) -> Handle[R]:
+        return self._handle
+
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._engine.wait_for(work)
 
     def result(self, timeout: Duration | None = None) -> R:
         return self._engine.wait_for(self._handle.result(timeout))
@@ -362,9 +366,6 @@ class SyncHandle(Generic[R]):
 
     def describe(self) -> Description:
         return self._engine.wait_for(self._handle.describe())
-
-    def cancel(self, reason: str = "") -> None:
-        self._engine.wait_for(self._handle.cancel(reason))
 
     def status(self) -> RunStatus:
         return self._engine.wait_for(self._handle.status())

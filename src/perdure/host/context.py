@@ -12,6 +12,7 @@ from perdure.core.messages import Message, Work
 from perdure.core.secrets import GuardedCodec
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
+from perdure.host.alerts import Alerts
 from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.background import Background
 from perdure.host.outage import Outage
@@ -31,6 +32,9 @@ class HostListener(Protocol):
 
     def work_queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
+
+    def run_resumed(self) -> None:
+        """The pause of a run ended: its messages and its queued work may be due."""
 
     def signals_broadcast(self) -> None:
         """Signals to all runs of a search key are durable."""
@@ -94,6 +98,7 @@ class HostContext:
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)
+        self.alerts = Alerts(self.spawn)
         self.undecided = CommitsUnderWay()
         self.is_killed = False
 

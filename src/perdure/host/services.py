@@ -1,9 +1,10 @@
 """What an engine was given beside its store: places for artifacts, and sources of secrets."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perdure.core.codec import Codec
+from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.secrets import SecretProvider
@@ -13,6 +14,7 @@ from perdure.host.secrets import SecretProvider
 class Services:
     artifacts: Artifacts | None = None
     secrets: Sequence[SecretProvider] = ()
+    authorizer: Authorizer = field(default_factory=AllowAll)
 
 
 def reading_codec(codec: Codec, services: Services) -> Codec:

@@ -51,12 +51,21 @@ from perdure.store.postgres.sessions import joined_connection
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import (
+    ActMessage,
+    Claim,
+    JournalPart,
+    Progress,
+    Run,
+    SentMessage,
+    StoredRun,
+)
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
     claims_in,
     entry_from,
+    journals_from,
     message_from,
     progress_from,
     run_from,
@@ -316,6 +325,10 @@ class PostgresStore(PostgresGraphs):
         end = MAX_SEQUENCE if end is None else end
         return [entry_from(row) for row in await self._fetch("select_entries", run_id, first, end)]
 
+    async def grown(self, parts: Sequence[JournalPart]) -> dict[RunId, list[Entry]]:
+        runs, firsts, ends = ([part[at] for part in parts] for at in range(3))
+        return journals_from(await self._fetch("select_grown", runs, firsts, ends))
+
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
         require_storable_values(run_ids)
         return await self._use(partial(load, run_ids=list(run_ids)))
@@ -355,6 +368,9 @@ class PostgresStore(PostgresGraphs):
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         rows = await self._fetch("select_messages", run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
+
+    async def act_messages(self, run_id: RunId) -> list[ActMessage]:
+        return [ActMessage(*row) for row in await self._fetch("select_acts", run_id)]
 
     async def queued_work(self, run_id: RunId) -> list[QueuedWork]:
         return [QueuedWork(*row) for row in await self._fetch("select_queued_work", run_id)]

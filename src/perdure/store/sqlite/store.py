@@ -27,12 +27,21 @@ from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.hints import OnHint
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import (
+    ActMessage,
+    Claim,
+    JournalPart,
+    Progress,
+    Run,
+    SentMessage,
+    StoredRun,
+)
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
     claims_in,
     entry_from,
+    journals_from,
     message_from,
     progress_from,
     run_from,
@@ -342,6 +351,10 @@ class SqliteStore(SqliteGraphs):
         rows = await self._select("select_entries", run_id=run_id, first=first, end=end)
         return [entry_from(row) for row in rows]
 
+    async def grown(self, parts: Sequence[JournalPart]) -> dict[RunId, list[Entry]]:
+        require_storable_values(part.run_id for part in parts)
+        return journals_from(await self._select("select_grown", parts=_json(parts)))
+
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
         require_storable_values(run_ids)
         return await self._read(lambda c: retry_while_locked(lambda: load(c, run_ids)))
@@ -383,6 +396,9 @@ class SqliteStore(SqliteGraphs):
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         rows = await self._select("select_messages", run_id=run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
+
+    async def act_messages(self, run_id: RunId) -> list[ActMessage]:
+        return [ActMessage(*row) for row in await self._select("select_acts", run_id=run_id)]
 
     async def queued_work(self, run_id: RunId) -> list[QueuedWork]:
         return [QueuedWork(*row) for row in await self._select("select_queued_work", run_id=run_id)]
