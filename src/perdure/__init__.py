@@ -31,16 +31,20 @@ from perdure.authoring.verbs import (
     random,
     sleep,
     start,
+    tag,
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
 from perdure.client.acts import Receipt
+from perdure.client.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
+from perdure.client.fork_requests import ForkedStep, ForkPreview
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
+from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_acts import SyncReceipt
@@ -54,6 +58,7 @@ from perdure.core.errors import (
     CannotCompile,
     Denied,
     ForbiddenStatement,
+    ForkDiverged,
     GraphInvalid,
     InputError,
     KeyReused,
@@ -94,6 +99,7 @@ from perdure.core.runs.alerts import Alert, AlertCode
 from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
+from perdure.core.runs.diff import StepChange
 from perdure.core.runs.projector import SnapshotProjector
 from perdure.core.runs.snapshot import (
     ApplicationError,
@@ -125,6 +131,7 @@ from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
+from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
     "Abandoned",
@@ -165,6 +172,9 @@ __all__ = [
     "EventType",
     "FileSecrets",
     "ForbiddenStatement",
+    "ForkDiverged",
+    "ForkPreview",
+    "ForkedStep",
     "GraphBuilder",
     "GraphInvalid",
     "GraphProgram",
@@ -185,6 +195,7 @@ __all__ = [
     "NotDone",
     "ObjectArtifacts",
     "OperatorWait",
+    "Page",
     "PerdureError",
     "Preflight",
     "ProgramCall",
@@ -197,12 +208,16 @@ __all__ = [
     "RootCause",
     "RunCancelled",
     "RunClosed",
+    "RunCount",
+    "RunDiff",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
+    "RunFilters",
     "RunInterrupted",
     "RunSnapshot",
     "RunStatus",
+    "RunSummary",
     "SecretExposed",
     "SecretFilter",
     "SecretProvider",
@@ -215,9 +230,13 @@ __all__ = [
     "SignalWait",
     "SnapshotProjector",
     "SnapshotStatus",
+    "SqlRows",
     "StatementFailed",
     "StepCancelled",
+    "StepChange",
+    "StepDiff",
     "StepInDoubt",
+    "StepSide",
     "StepSnapshot",
     "StepStatus",
     "Stream",
@@ -267,6 +286,7 @@ __all__ = [
     "sleep",
     "start",
     "stream",
+    "tag",
     "task",
     "upcaster",
     "uuid4",

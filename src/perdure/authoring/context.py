@@ -4,7 +4,7 @@ The engine implements the workflow context, hosts the task context; context vari
 """
 
 from asyncio import AbstractEventLoop, get_running_loop, run_coroutine_threadsafe
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from os import PathLike
@@ -93,6 +93,11 @@ class WorkflowContext(Protocol):
         ...
 
     @property
+    def seed(self) -> str:
+        """What random ids derive from: the id of the run or, in a fork, of the run that was forked first."""
+        ...
+
+    @property
     def is_replaying(self) -> bool: ...
 
     def made(self, operation: "DurableOperation[Any]") -> None:
@@ -126,6 +131,10 @@ class WorkflowContext(Protocol):
         ...
 
     def publish(self, name: str, value: object) -> None: ...
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Give the run tags, with the next commit."""
+        ...
 
     def append(self, name: str, value: object) -> None:
         """Append a chunk to a stream, with the next commit."""

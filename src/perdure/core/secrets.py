@@ -128,6 +128,13 @@ class GuardedCodec:
             )
 
 
+def refuse_secrets(codec: Codec, *texts: str) -> None:
+    """Raise `SecretExposed` if a text holds a revealed secret and the codec is one of tasks."""
+    if isinstance(codec, GuardedCodec):
+        for text in texts:
+            codec.require_none(text)
+
+
 def masked_json(value: Any, wanted: type[T]) -> T | None:
     """The value with all secrets masked in its texts. None if it can't be read back so."""
     codec = JsonCodec()

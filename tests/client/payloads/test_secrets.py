@@ -220,6 +220,10 @@ async def tell_others(ref: SecretRef, how: str, run_id: str) -> str:
         await engine.handle(run_id).signal(gossip, f"psst {value}")
     elif how == "send":
         await engine.send("gossip", "key", value)
+    elif how == "tag":
+        await engine.start(leaking("return", "async", ref), tags={"token": value})
+    elif how == "key":
+        await engine.start(leaking("return", "async", ref), key=value)
     else:
         await engine.start(leaking(value, "async", ref))
     return "told"
@@ -233,7 +237,7 @@ async def gossiping(ref: SecretRef, how: str, run_id: str) -> str:
     return await tell_others(ref, how, run_id)
 
 
-@pytest.mark.parametrize("how", ["signal", "send", "start"])
+@pytest.mark.parametrize("how", ["signal", "send", "start", "tag", "key"])
 async def test_a_task_can_not_send_a_secret_to_another_run(how: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/gossip.db"
     async with Engine(url, secrets=[Memory(plain=PLANTED)]) as engine:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from perdure.authoring.context import Info
 from perdure.authoring.failures import failure_text
 from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.interruption import PayloadUnavailable
 from perdure.authoring.program import Program
 from perdure.authoring.registry import versions_of
 from perdure.authoring.workflow import Workflow
@@ -90,6 +91,9 @@ class Rebuilding:
         try:
             if not machine.replay_some():
                 return None
+        except PayloadUnavailable as error:
+            machine.close()
+            raise (error.__cause__ or error) from None
         except BaseException:
             machine.close()
             raise

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from perdure.core.codec import Codec, encode_named
 from perdure.core.errors import SecretExposed
-from perdure.core.secrets import GuardedCodec
+from perdure.core.secrets import refuse_secrets
 from perdure.host.tasks.attempt import Attempt
 
 
@@ -14,8 +14,7 @@ def encode_sent(
     """The payload of a value that is sent under a name. If either holds a secret, the attempt fails, even if its code
     catches the error."""
     try:
-        if isinstance(codec, GuardedCodec):
-            codec.require_none(name)
+        refuse_secrets(codec, name)
         return encode_named(codec, value, what)
     except SecretExposed as error:
         attempt.exposed = error
