@@ -41,6 +41,12 @@ async def _opened(url: str, parts: SplitResult, *, as_it_is: bool) -> Store:
     raise InvalidUrl(f"{without_password(url)!r} names no store", _FORMS)
 
 
+def sqlite_path(url: str) -> str | None:
+    """The file of a SQLite store; `None` if the URL is of another kind."""
+    parts = urlsplit(url)
+    return parts.path[1:] if parts.scheme == "sqlite" else None
+
+
 async def _open_sqlite(url: str, parts: SplitResult, *, as_it_is: bool) -> Store:
     path = parts.path[1:]
     options = parse_qs(parts.query, keep_blank_values=True)

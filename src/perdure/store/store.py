@@ -24,12 +24,13 @@ from perdure.store.commit.fence import Fence
 from perdure.store.graph_tables import GraphTables
 from perdure.store.hints import HintChannel, OnHint
 from perdure.store.operation_table import OperationTable
+from perdure.store.operator_tables import OperatorTables
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
 from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
-class Store(GraphTables, Protocol):
+class Store(GraphTables, OperatorTables, Protocol):
     """The books, their messages and their work. Times are milliseconds, and always arguments."""
 
     @property

@@ -44,6 +44,7 @@ from perdure.store.postgres.opening import (
     unavailable,
 )
 from perdure.store.postgres.operations import PostgresOperations
+from perdure.store.postgres.operator import PostgresOperator
 from perdure.store.postgres.ownership import OwnershipChange
 from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, load_all, next_books
@@ -87,7 +88,7 @@ _FORGOTTEN_AFTER_MS = 30 * 24 * 60 * 60 * 1000
 is this long."""
 
 
-class PostgresStore(PostgresGraphs):
+class PostgresStore(PostgresGraphs, PostgresOperator):
     """Open with `PostgresStore.open`."""
 
     def __init__(self, address: Address, connection: Connection) -> None:

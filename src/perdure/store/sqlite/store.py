@@ -59,6 +59,7 @@ from perdure.store.sqlite.hint_sockets import SqliteHints
 from perdure.store.sqlite.inline import InlineConnection
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, retry_while_locked
 from perdure.store.sqlite.operations import SqliteOperations
+from perdure.store.sqlite.operator import SqliteOperator
 from perdure.store.sqlite.reading import load, load_all, next_books
 from perdure.store.sqlite.run_rows import select_run, take_runs
 from perdure.store.sqlite.thread import ConnectionThread
@@ -73,7 +74,7 @@ T = TypeVar("T")
 _SQL = statements("sqlite")
 
 
-class SqliteStore(SqliteGraphs):
+class SqliteStore(SqliteGraphs, SqliteOperator):
     """Open with `SqliteStore.open`."""
 
     def __init__(self, path: str, writer: ConnectionWorker, reader: ConnectionWorker) -> None:

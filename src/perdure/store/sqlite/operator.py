@@ -1,0 +1,35 @@
+"""Reads for people who operate a SQLite store."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import apsw
+
+from perdure.core.books import Books
+from perdure.core.ids import RunId
+from perdure.store.operator_tables import OperatorQueries
+from perdure.store.rows.values import require_storable_values
+from perdure.store.sqlite.opening import retry_while_locked
+from perdure.store.sqlite.reading import books_of
+from perdure.store.statements import statements
+
+T = TypeVar("T")
+_SQL = statements("sqlite_operator")
+
+
+class SqliteOperator(OperatorQueries):
+    """The reads, over the store's reader."""
+
+    async def books_of(self, run_id: RunId) -> Books:
+        return await self._read(partial(books_of, run_id=run_id))
+
+    async def _fetch_operator_rows(self, name: str, /, **values: Any) -> list[Any]:
+        require_storable_values(values.values())
+        return await self._read(
+            lambda c: retry_while_locked(lambda: c.execute(_SQL[name], values).fetchall())
+        )
+
+    @abstractmethod
+    async def _read(self, job: Callable[[apsw.Connection], T]) -> T: ...
