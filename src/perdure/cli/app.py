@@ -25,6 +25,7 @@ app.register_install_completion_command(
 COMMANDS = (
     ("demo:demo", "Kill a worker in the middle of a step and watch its run resume."),
     ("worker.command:worker", "Run an engine in one or more processes and restart them if they fail."),
+    ("replay.command:replay", "Replay a run on the code at hand, under a debugger if wanted."),
     ("preflight:preflight", "Would every open run resume on the code at hand?"),
     ("inspecting:audit", "Compare the journal of each run with its ledger and its rows."),
     ("inspecting:verify", "Is every journal entry as it was written?"),
@@ -35,6 +36,12 @@ for _where, _help in COMMANDS:
     app.command(f"perdure.cli.{_where}", name=_where.rpartition(":")[2], help=_help)
 
 GROUPS = (
+    (
+        "runs",
+        "Look at runs.",
+        "runs",
+        (("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),),
+    ),
     (
         "op",
         "Inspect, abort and recover operations of several processes.",
@@ -65,7 +72,8 @@ for _group, _about, _module, _commands in GROUPS:
     _table = App(name=_group, help=_about, default_parameter=Parameter(negative=()))
     app.command(_table)
     for _name, _function, _help in _commands:
-        _table.command(f"perdure.cli.{_module}:{_function}", name=_name, help=_help)
+        _where = f"{_module}.{_function}" if ":" in _function else f"{_module}:{_function}"
+        _table.command(f"perdure.cli.{_where}", name=_name, help=_help)
 
 
 def run_command(arguments: Sequence[str]) -> int:
