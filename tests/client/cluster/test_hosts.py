@@ -592,9 +592,9 @@ async def test_an_engine_closes_while_its_database_is_away(
 
 @pytest.mark.postgres
 async def test_a_server_that_goes_without_a_word_is_noticed_by_the_system(
-    fresh_postgres: str,
+    emptied_postgres: str,
 ) -> None:
-    async with opened(fresh_postgres, QUICK) as engine:
+    async with opened(emptied_postgres, QUICK) as engine:
         peer = store_of(engine)._commits.connection._transport.get_extra_info("socket")
         assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         idle = getattr(socket, "TCP_KEEPIDLE", None)

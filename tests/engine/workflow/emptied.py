@@ -8,6 +8,7 @@ import asyncpg
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 from perdure.testing.explorer import OpenStore
+from tests.empty_books import DELETE_ROWS
 
 
 def emptied(url: str, prepare: Callable[[str], Awaitable[None]] | None = None) -> OpenStore:
@@ -17,7 +18,7 @@ def emptied(url: str, prepare: Callable[[str], Awaitable[None]] | None = None) -
     async def opened() -> AsyncIterator[Store]:
         store = await open_store(url)
         try:
-            await truncate(url)
+            await delete_rows(url)
             if prepare is not None:
                 await prepare(url)
             yield store
@@ -27,15 +28,10 @@ def emptied(url: str, prepare: Callable[[str], Awaitable[None]] | None = None) -
     return opened
 
 
-async def truncate(url: str) -> None:
-    """Empty the books: quicker than to make them anew for each schedule."""
+async def delete_rows(url: str) -> None:
+    """Empty all tables: quicker than to make them anew for each schedule."""
     connection = await asyncpg.connect(url)
     try:
-        tables = await connection.fetch(
-            "SELECT schemaname, tablename FROM pg_tables"
-            " WHERE schemaname IN ('perdure', 'public') AND tablename <> 'meta'"
-        )
-        names = ", ".join(f"{row['schemaname']}.{row['tablename']}" for row in tables)
-        await connection.execute(f"TRUNCATE {names}")
+        await connection.execute("SET synchronous_commit = off;" + DELETE_ROWS)
     finally:
         await connection.close()
