@@ -72,7 +72,9 @@ from perdure.core.errors import (
     UnreadableProgram,
     VersionExists,
 )
+from perdure.core.runs.causes import Cause, CauseKind
 from perdure.core.runs.description import Description
+from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
@@ -95,6 +97,8 @@ __all__ = [
     "Call",
     "Cancelled",
     "CannotCompile",
+    "Cause",
+    "CauseKind",
     "ChildRun",
     "ChildWait",
     "Chunk",
@@ -102,6 +106,7 @@ __all__ = [
     "DeploymentState",
     "Description",
     "Engine",
+    "Explanation",
     "ForbiddenStatement",
     "GraphBuilder",
     "GraphInvalid",

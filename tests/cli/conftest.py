@@ -41,7 +41,7 @@ def orders_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with a completed run, a failed one, and an open one that waits for a signal."""
     url = f"sqlite:///{tmp_path}/orders.db"
     if request.param == "postgres":
-        url = request.getfixturevalue("fresh_postgres")
+        url = request.getfixturevalue("emptied_postgres")
     asyncio.run(orders.fill(url))
     return url
 

@@ -25,6 +25,7 @@ app.register_install_completion_command(
 COMMANDS = (
     ("demo:demo", "Kill a worker in the middle of a step and watch its run resume."),
     ("worker.command:worker", "Run an engine in one or more processes and restart them if they fail."),
+    ("explain:explain", "Why does a run not move? What happens next, and what moves it?"),
     ("replay.command:replay", "Replay a run on the code at hand, under a debugger if wanted."),
     ("preflight:preflight", "Would every open run resume on the code at hand?"),
     ("inspecting:audit", "Compare the journal of each run with its ledger and its rows."),

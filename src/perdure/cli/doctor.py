@@ -8,9 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from rich.text import Text
 
 from perdure.cli.exit_codes import FAILED
-from perdure.cli.host_watch import host_list
 from perdure.cli.output import Column, ReportOption, console, plain, print_json, table_of
 from perdure.cli.store_setting import StoreOption, existing_store, store_url
+from perdure.client.hosts import host_list
 from perdure.core.errors import InputError, PerdureError
 from perdure.host.clock import HostSources
 from perdure.store.diagnosis import diagnose, installed_parts

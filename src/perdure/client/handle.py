@@ -16,6 +16,7 @@ from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
+from perdure.client.explaining import explain_run
 from perdure.client.run_description import describe_run
 from perdure.client.run_rows import require_consistent, require_run, require_unparked
 from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
@@ -40,6 +41,7 @@ from perdure.core.limits import MAX_PAYLOAD_BYTES, MAX_STEP_BYTES
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
 from perdure.core.runs.description import Description
+from perdure.core.runs.explaining import Explanation
 from perdure.host.host import Host
 from perdure.host.transactions.joining import JoinedWrites, current
 from perdure.host.watchers import RunEnding
@@ -319,6 +321,15 @@ class Handle(Generic[R]):
         self._require_no_transaction("the state")
         end = await self._chain_end()
         return await describe_run(self._dispatcher, end.run_id, _status_of)
+
+    async def explain(self) -> Explanation:
+        """Why the run does not move, what happens next by itself, and the command that moves it. `print` shows it.
+
+        It reads the store alone, as `describe` does. A host on another machine is watched for a heartbeat, for seconds.
+        """
+        self._require_no_transaction("the state")
+        end = await self._chain_end()
+        return await explain_run(self._dispatcher, end.run_id, _status_of)
 
     async def cancel(self, reason: str = "") -> None:
         """Request the run's cancellation; returns when the request is durable.

@@ -27,6 +27,7 @@ from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.runs.description import Description
+from perdure.core.runs.explaining import Explanation
 from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
@@ -307,6 +308,9 @@ class SyncHandle(Generic[R]):
 
     def describe(self) -> Description:
         return self._engine.wait_for(self._handle.describe())
+
+    def explain(self) -> Explanation:
+        return self._engine.wait_for(self._handle.explain())
 
     def cancel(self, reason: str = "") -> None:
         self._engine.wait_for(self._handle.cancel(reason))

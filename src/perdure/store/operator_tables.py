@@ -49,6 +49,10 @@ class OperatorTables(Protocol):
         """The number of open runs."""
         ...
 
+    async def locked_ms(self) -> int | None:
+        """How long writers have waited in this call for a lock that another program holds; `None` if they need not."""
+        ...
+
     async def books_of(self, run_id: RunId) -> Books:
         """Both books of one run, from one snapshot. Books without a row and without entries: there is no such run."""
         ...

@@ -23,6 +23,9 @@ class PostgresOperator(OperatorQueries):
     async def books_of(self, run_id: RunId) -> Books:
         return await self._use(partial(books_of, run_id=run_id))
 
+    async def locked_ms(self) -> int | None:
+        return None  # writers lock rows, not the database
+
     async def _fetch_operator_rows(self, name: str, /, **values: Any) -> list[Any]:
         require_storable_values(values.values())
         return await self._use(lambda connection: connection.fetch(_SQL[name], *values.values()))

@@ -24,11 +24,11 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
     claimed: int
 
 
-async def host_list(store: Store) -> list[HostState]:
+async def host_list(store: Store, watch_ms: int | None = None) -> list[HostState]:
     """All hosts that have a row, own open runs or have claimed work.
 
     A host on this machine is judged at once. Others are watched until their heartbeat changes, at most for the time
-    after which they count as dead.
+    after which they count as dead, or for `watch_ms` if that is less.
     """
     rows = {row.host: row for row in await store.host_rows()}
     alive = {host: _known(row) for host, row in rows.items()}
@@ -41,7 +41,7 @@ async def host_list(store: Store) -> list[HostState]:
                 alive[host] = False
             elif now[host] != rows[host].beat:
                 alive[host] = True
-            elif steady_ms() - began_ms > rows[host].stale_after_ms:
+            elif steady_ms() - began_ms > _limit_ms(rows[host], watch_ms):
                 alive[host] = False
     return [
         HostState(
@@ -54,6 +54,10 @@ async def host_list(store: Store) -> list[HostState]:
         )
         for host, row in rows.items()
     ]
+
+
+def _limit_ms(row: HostRow, watch_ms: int | None) -> int:
+    return row.stale_after_ms if watch_ms is None else min(row.stale_after_ms, watch_ms)
 
 
 def _known(row: HostRow) -> bool | None:
