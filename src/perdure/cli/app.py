@@ -31,6 +31,9 @@ COMMANDS = (
     ("inspecting:audit", "Compare the journal of each run with its ledger and its rows."),
     ("inspecting:verify", "Is every journal entry as it was written?"),
     ("backup:backup", "Copy a SQLite store while engines work on it."),
+    ("move:move", "Move all runs to another store, open ones included."),
+    ("hosts:hosts", "List the hosts, and whether each is alive."),
+    ("hosts:queues", "List the queues, their tasks and the hosts that serve them."),
     ("doctor:doctor", "Check this installation, and the store if one is named."),
 )  # fmt: skip
 for _where, _help in COMMANDS:

@@ -85,6 +85,7 @@
         ├── StoreUnavailable       can't be opened or reached
         ├── StoreDamaged           the database can't read its own rows
         ├── SchemaTooNew           written by a newer Perdure
+        │   └── StoreMoved         moved to another store, or taking part in a move
         ├── SchemaTooOld           written by an older Perdure, and migration is not allowed here
         ├── NotOurDatabase         a database with tables of another program
         ├── ForeignSqlite          a second SQLite library has the file open in this process
@@ -190,6 +191,7 @@ from perdure.core.errors.stores import (
     StoreClosed,
     StoreDamaged,
     StoreError,
+    StoreMoved,
     StoreUnavailable,
     UsedAfterFork,
 )
@@ -268,6 +270,7 @@ __all__ = [
     "StoreClosed",
     "StoreDamaged",
     "StoreError",
+    "StoreMoved",
     "StoreUnavailable",
     "TaskFailed",
     "TransactionError",

@@ -106,10 +106,14 @@ class PostgresStore(PostgresGraphs, PostgresOperator):
         self._closing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, url: str, *, as_it_is: bool = False) -> "PostgresStore":
+    async def open(
+        cls, url: str, *, as_it_is: bool = False, is_moving: bool = False
+    ) -> "PostgresStore":
         address = Address(url)
 
         async def prepare(connection: Connection) -> None:
+            if is_moving:
+                return
             if as_it_is:
                 await require_migrated(connection, address.name)
             else:

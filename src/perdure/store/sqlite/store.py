@@ -89,8 +89,12 @@ class SqliteStore(SqliteGraphs, SqliteOperator):
         self._closing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, path: str, *, adopt: bool = False, as_it_is: bool = False) -> "SqliteStore":
-        first_connection = partial(connect_first, path, adopt=adopt, as_it_is=as_it_is)
+    async def open(
+        cls, path: str, *, adopt: bool = False, as_it_is: bool = False, is_moving: bool = False
+    ) -> "SqliteStore":
+        first_connection = partial(
+            connect_first, path, adopt=adopt, as_it_is=as_it_is, is_moving=is_moving
+        )
         writer: ConnectionWorker
         reader: ConnectionWorker
         if path == MEMORY:
