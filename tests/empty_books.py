@@ -8,7 +8,6 @@ import asyncpg
 from perdure.store.opening import open_store
 
 ALONE = """
-SET synchronous_commit = off;
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid();
 """
@@ -23,6 +22,7 @@ DO $$
 DECLARE
   filled record;
 BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
   FOR filled IN
     SELECT oid::regclass AS name, pg_relation_size(oid) AS size FROM pg_class
      WHERE relnamespace IN ('perdure'::regnamespace, 'public'::regnamespace)
@@ -37,6 +37,7 @@ END $$;
 DROP_TABLES_OF_USERS = """
 DO $$
 BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
   IF EXISTS (SELECT FROM pg_depend
               WHERE refclassid = 'pg_namespace'::regclass AND refobjid = 'public'::regnamespace) THEN
     DROP SCHEMA public CASCADE;

@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-import asyncpg
-
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 from perdure.testing.explorer import OpenStore
 from tests.empty_books import DELETE_ROWS
+from tests.store.builders import raw
 
 
 def emptied(url: str, prepare: Callable[[str], Awaitable[None]] | None = None) -> OpenStore:
@@ -18,7 +17,8 @@ def emptied(url: str, prepare: Callable[[str], Awaitable[None]] | None = None) -
     async def opened() -> AsyncIterator[Store]:
         store = await open_store(url)
         try:
-            await delete_rows(url)
+            # Quicker than to make the tables anew for each schedule.
+            await raw(store, DELETE_ROWS)
             if prepare is not None:
                 await prepare(url)
             yield store
@@ -26,12 +26,3 @@ def emptied(url: str, prepare: Callable[[str], Awaitable[None]] | None = None) -
             await store.close()
 
     return opened
-
-
-async def delete_rows(url: str) -> None:
-    """Empty all tables: quicker than to make them anew for each schedule."""
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute("SET synchronous_commit = off;" + DELETE_ROWS)
-    finally:
-        await connection.close()
