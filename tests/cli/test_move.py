@@ -24,6 +24,8 @@ from tests.store.builders import contents
 
 go = Signal("go", str)
 held: list[str] = []
+holds = asyncio.Event()
+"""Whether the task takes long: only while the store is filled."""
 
 
 @task(name="moving.note")
@@ -39,8 +41,7 @@ async def carry(what: str) -> str:
 @task(name="moving.hold", queue="moving_slow")
 async def hold(what: str) -> str:
     held.append(what)
-    if len(held) == 1:
-        await asyncio.sleep(600)
+    await asyncio.sleep(600 if holds.is_set() else 0)
     return f"held {what}"
 
 
@@ -86,6 +87,7 @@ NO_GRACE = Settings(grace=0)
 async def fill(url: str) -> dict[str, RunId]:
     """Leave runs of every kind: done, waiting, sleeping, queued, claimed by a dead worker, half-done."""
     held.clear()
+    holds.set()
     async with opened(url, NO_GRACE) as engine:
         await engine.deploy(HALF_DONE)
         await engine.activate(HALF_DONE.name, "1")
@@ -116,6 +118,7 @@ async def fill(url: str) -> dict[str, RunId]:
 
 async def finish(url: str, runs: dict[str, RunId]) -> None:
     """All runs end as if they had not moved."""
+    holds.clear()
     async with opened(url, NO_GRACE, ("moving", "moving_slow")) as engine:
         handles = {name: engine.handle(run_id) for name, run_id in runs.items()}
         await handles["waiting"].signal(go, "waiting")

@@ -23,8 +23,11 @@ app.register_install_completion_command(
 )
 
 COMMANDS = (
+    ("init:init", "Make a small project that runs."),
     ("demo:demo", "Kill a worker in the middle of a step and watch its run resume."),
     ("worker.command:worker", "Run an engine in one or more processes and restart them if they fail."),
+    ("runs.starting:run", "Run a workflow in this process and print its result."),
+    ("runs.acting:send", "Send a signal to a topic and key."),
     ("explain:explain", "Why does a run not move? What happens next, and what moves it?"),
     ("replay.command:replay", "Replay a run on the code at hand, under a debugger if wanted."),
     ("preflight:preflight", "Would every open run resume on the code at hand?"),
@@ -42,9 +45,16 @@ for _where, _help in COMMANDS:
 GROUPS = (
     (
         "runs",
-        "Look at runs.",
+        "Look at runs, and move them on.",
         "runs",
-        (("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),),
+        (
+            ("start", "starting:start", "Start a run, which the workers of the store execute."),
+            ("result", "acting:result", "Wait until a run is over, and print its result."),
+            ("signal", "acting:signal", "Send a run a signal."),
+            ("respond", "acting:respond", "Answer a step of a graph whose task responded with 202."),
+            ("cancel", "acting:cancel", "Request that a run is cancelled."),
+            ("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),
+        ),
     ),
     (
         "op",

@@ -86,7 +86,7 @@ async def _store(url: str) -> list[Reading]:
             url
         ) as store:  # first, because it refuses a file that is not there
             readings = await diagnose(url, HostSources().now_ms)
-            open_runs, runs = await store.count_open_runs(), await store.count_runs()
+            open_runs, runs = await store.count_open_runs(), await store.count_all_runs()
             hosts = await host_list(store)
     except PerdureError as error:
         return [name._replace(problem=str(error))]

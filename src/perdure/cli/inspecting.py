@@ -75,7 +75,7 @@ async def _inspected(
 ) -> Report:
     run_ids = [parse_run_id(run) for run in runs] if runs else None
     async with existing_store(url) as store:
-        total = await store.count_runs() if run_ids is None else len(run_ids)
+        total = await store.count_all_runs() if run_ids is None else len(run_ids)
         with Progress(what, total) as progress:
             return await inspect(store, run_ids, lambda _: progress.advance())
 

@@ -96,7 +96,7 @@ async def _ready_source(url: str) -> DeadHosts:
 
 
 async def _require_sound(store: Store) -> None:
-    with Progress("verify, runs", 2 * await store.count_runs()) as progress:
+    with Progress("verify, runs", 2 * await store.count_all_runs()) as progress:
         for inspect in (verify_store, audit_store):
             report = await inspect(store, on_run=lambda _: progress.advance())
             if not report.is_clean:

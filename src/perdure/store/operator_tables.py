@@ -41,7 +41,7 @@ class QueueRow(msgspec.Struct, frozen=True):
 class OperatorTables(Protocol):
     """The interface that both databases implement. All are reads."""
 
-    async def count_runs(self) -> int:
+    async def count_all_runs(self) -> int:
         """The number of runs, open and closed. Reads the whole index of runs."""
         ...
 
@@ -69,8 +69,8 @@ class OperatorTables(Protocol):
 class OperatorQueries(ABC):
     """The reads, over one method that executes a named statement."""
 
-    async def count_runs(self) -> int:
-        ((count,),) = await self._fetch_operator_rows("count_runs")
+    async def count_all_runs(self) -> int:
+        ((count,),) = await self._fetch_operator_rows("count_all_runs")
         return int(count)
 
     async def count_open_runs(self) -> int:

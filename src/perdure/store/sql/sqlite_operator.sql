@@ -1,6 +1,6 @@
 -- Reads for people who operate a store. Writes nothing.
 
--- name: count_runs
+-- name: count_all_runs
 -- The number of runs.
 SELECT count(*) FROM perdure_run
 
