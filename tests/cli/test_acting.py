@@ -232,4 +232,4 @@ def test_project_that_init_makes_runs_its_own_test(
 def test_queues_are_listed_with_their_tasks(perdure_command: Command, orders_url: str) -> None:
     said = perdure_command("queues", "--store", orders_url)
     assert (said.code, said.err) == (0, "")
-    assert said.out.split() == ["QUEUE", "DUE", "LATER", "CLAIMED", "OLDEST", "DUE", "HOSTS"]
+    assert said.out.split() == ["QUEUE", "DUE", "LATER", "CLAIMED", "DUE", "SINCE", "HOSTS"]

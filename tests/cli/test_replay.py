@@ -1,4 +1,4 @@
-"""`perdure replay` and `perdure runs export`: a recorded run on the code at hand, under a debugger if wanted."""
+"""`perdure replay` and `perdure runs export`: a recorded run on the registered code, under a debugger if wanted."""
 
 import asyncio
 import io
@@ -147,7 +147,7 @@ def test_debugger_stops_in_the_users_code_with_its_local_variables(orders_url: s
     assert "-> await perdure.sleep(timedelta(milliseconds=1))\n(Pdb) 'receipt for A'" in heard
 
 
-def test_debugger_goes_on_to_a_breakpoint_behind_later_steps(orders_url: str) -> None:
+def test_debugger_continues_to_a_breakpoint_behind_later_steps(orders_url: str) -> None:
     run = ids(orders_url)[orders.COMPLETED]
     last = next(
         number

@@ -29,7 +29,7 @@ def other_names() -> set[str]:
     """What begins like a module and is none: the default file, loggers, tables."""
     loggers = {name for path in SOURCE.rglob("*.py") for name in LOGGER.findall(path.read_text())}
     tables = {name for path in SOURCE.rglob("*.sql") for name in TABLE.findall(path.read_text())}
-    return loggers | tables | {"perdure.db"}
+    return loggers | tables | {"perdure.db", "perdure.toml"}
 
 
 def unknown_names(text: str) -> list[str]:

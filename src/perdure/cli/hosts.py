@@ -47,7 +47,7 @@ def queues(*, store: StoreOption = None, output: FormatOption = "table") -> int:
         Column("due", lambda row: f"{row.due:,}", is_number=True),
         Column("later", lambda row: f"{row.later:,}", is_number=True),
         Column("claimed", lambda row: f"{row.claimed:,}", is_number=True),
-        Column("oldest due", lambda row: age(row.oldest_ms, now_ms)),
+        Column("due since", lambda row: age(row.oldest_ms, now_ms)),
         Column("hosts", lambda row: f"{row.hosts:,}", is_number=True),
     ]
     print_values(asyncio.run(read()), output, columns, lambda row: row.queue)

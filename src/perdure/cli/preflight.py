@@ -1,4 +1,4 @@
-"""`perdure preflight`: would every open run resume on the code at hand?"""
+"""`perdure preflight`: would every open run resume on the registered code?"""
 
 import asyncio
 from typing import Annotated
@@ -34,7 +34,7 @@ def preflight(
     store: EngineStoreOption = None,
     output: ReportOption = "table",
 ) -> int:
-    """Replay every open run on the code at hand. Executes and changes nothing.
+    """Replay every open run on the registered code. Executes and changes nothing.
 
     The exit code is 1 if a run could not resume: use it before a deployment.
 

@@ -14,7 +14,7 @@ _LOOK_S = 0.1
 
 
 class HostState(msgspec.Struct, frozen=True, kw_only=True):
-    """A host, and whether it is alive: its process on this machine exists, or its heartbeat was seen to go on."""
+    """A host, and whether it is alive: its process on this machine exists, or its heartbeat was seen to change."""
 
     host: HostId
     is_alive: bool
@@ -61,7 +61,7 @@ def _limit_ms(row: HostRow, watch_ms: int | None) -> int:
 
 
 def _known(row: HostRow) -> bool | None:
-    """Whether the host is alive, if that can be told at once."""
+    """Whether the host is alive, if that is certain at once."""
     if row.beat is None or is_dead(row.host):
         return False
     return True if is_here(row.host) else None

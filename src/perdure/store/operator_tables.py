@@ -26,7 +26,7 @@ class HostRow(msgspec.Struct, frozen=True):
 class QueueRow(msgspec.Struct, frozen=True):
     """A queue: tasks that are due, tasks that are due later, tasks that hosts have claimed.
 
-    `oldest_ms` is since when the oldest due task is available.
+    `oldest_ms` is since when the oldest delayed task is due; `None` if all were due at once.
     """
 
     queue: str

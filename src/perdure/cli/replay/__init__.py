@@ -1,1 +1,1 @@
-"""`perdure replay`: walks through a recorded run on the code at hand, under a debugger if wanted."""
+"""`perdure replay`: walks through a recorded run on the registered code, under a debugger if wanted."""

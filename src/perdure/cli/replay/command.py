@@ -35,7 +35,7 @@ def replay(
     store: EngineStoreOption = None,
     output: ReportOption = "table",
 ) -> int:
-    """Replay a run on the code at hand and print each step with its source line and recorded value.
+    """Replay a run on the registered code and print each step with its source line and recorded value.
 
     It executes no task, and changes nothing. The exit code is 1 if the run and the code diverge.
 

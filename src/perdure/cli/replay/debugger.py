@@ -14,8 +14,8 @@ from perdure.core.ids import StepId
 class StepDebugger(pdb.Pdb):
     """Stops where a step begins, where the replay ends, and where the program raised.
 
-    At a step the frames are the running ones: `n`, `s` and breakpoints go on with the recorded values. At the end of
-    the replay the frames are those of a coroutine that waits: there is nothing to go on to.
+    At a step the frames are the running ones: `n`, `s` and breakpoints continue with the recorded values. At the end of
+    the replay the frames are those of a coroutine that waits: nothing follows it.
     """
 
     def __init__(

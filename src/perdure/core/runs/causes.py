@@ -113,7 +113,7 @@ def causes_of(situation: RunSituation) -> list[Cause]:
     """Why the run does not move: at least one cause, the one that explains most first."""
     found = [cause for part in _parts(situation) for cause in part(situation)]
     text = f"is {situation.description.status}"
-    return found or [_cause(situation, CauseKind.RUNNING, text, then="it goes on")]
+    return found or [_cause(situation, CauseKind.RUNNING, text, then="it continues")]
 
 
 def _parts(situation: RunSituation) -> Sequence[Callable[[RunSituation], Iterator[Cause]]]:
@@ -172,7 +172,7 @@ def _locked(situation: RunSituation) -> Iterator[Cause]:
             situation,
             CauseKind.STORE_LOCKED,
             f"can't write: another program has held the write lock of the store for {held}",
-            then="it goes on when that program ends its transaction",
+            then="it continues when that program ends its transaction",
         )
 
 
@@ -370,7 +370,7 @@ def _task(situation: RunSituation, wait: TaskWait) -> Cause:
                 CauseKind.TASK_RUNNING,
                 f"waits for task {wait.task!r}, which is running at host {wait.host}{attempt}",
                 wait=wait,
-                then="it goes on when the task ends",
+                then="it continues when the task ends",
             )
         case TaskState.REPORTED:
             return _cause(

@@ -10,7 +10,7 @@ from perdure.core.journal.entry import Entry
 
 
 class PauseRecord(msgspec.Struct, frozen=True):
-    """A pause that no resume has ended. `by` is empty if nobody was named."""
+    """A pause that no resume has ended. `by` is empty if the act named no operator."""
 
     since_ms: int
     reason: str = ""

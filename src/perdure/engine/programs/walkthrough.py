@@ -47,7 +47,7 @@ class Observer(Protocol):
     """What looks at the program during the replay. Frames are of the program's code, the innermost first."""
 
     def step_begins(self, step: StepId, frames: Sequence[FrameType]) -> bool:
-        """The program awaits or begins a step. Returns whether the replay goes on."""
+        """The program awaits or begins a step. Returns whether the replay continues."""
         ...
 
     def replay_ends(self, frames: Sequence[FrameType]) -> None:

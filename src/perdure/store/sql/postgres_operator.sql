@@ -27,12 +27,12 @@ LEFT JOIN claimants ON claimants.id = everyone.id
 ORDER BY everyone.id
 
 -- name: select_queues
--- How much work each queue has.
+-- How much work each queue has. Work that was due at once has the time 0, which says nothing of its age.
 SELECT queue,
        count(*) FILTER (WHERE host IS NULL AND available_at_ms <= $1),
        count(*) FILTER (WHERE host IS NULL AND available_at_ms > $1),
        count(*) FILTER (WHERE host IS NOT NULL),
-       min(available_at_ms) FILTER (WHERE host IS NULL AND available_at_ms <= $1)
+       min(available_at_ms) FILTER (WHERE host IS NULL AND available_at_ms BETWEEN 1 AND $1)
 FROM perdure.work GROUP BY queue ORDER BY queue
 
 -- name: server_settings

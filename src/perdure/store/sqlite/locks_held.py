@@ -11,7 +11,7 @@ LIMIT_MS = 500
 
 
 def locked_ms(path: str) -> int | None:
-    """How long this call waited for the write lock in vain; `None` if it got it. Changes nothing."""
+    """How long this call waited for the write lock without getting it; `None` if it got it. Changes nothing."""
     connection = connect(path)
     try:
         connection.set_busy_timeout(LIMIT_MS)
