@@ -24,6 +24,16 @@ async def checkout(order: str) -> str:
     return receipt if is_approved else "refused"
 
 
+@task(name="orders.pack", queue="orders.packing")
+async def pack(order: str) -> str:
+    return f"packed {order}"
+
+
+@workflow(name="orders.pack_later")
+async def pack_later(order: str) -> str:
+    return await pack(order)
+
+
 @workflow(name="orders.refuse")
 async def refuse(order: str) -> str:
     receipt = await charge(order)

@@ -19,7 +19,7 @@ from perdure.store.opening import open_store
 from tests.cli import orders
 from tests.cli.conftest import Command
 from tests.cli.test_demo import COMMAND
-from tests.client.engines import assert_cancelled
+from tests.client.engines import assert_cancelled, until_store
 
 PROGRAM = "tests.cli.orders:checkout"
 DEADLINE_S = 60
@@ -229,7 +229,23 @@ def test_project_that_init_makes_runs_its_own_test(
     assert (said.code, "exists: pass a new folder" in said.err) == (REFUSED, True)
 
 
-def test_queues_are_listed_with_their_tasks(perdure_command: Command, orders_url: str) -> None:
+def test_queues_are_listed_with_their_tasks_and_since_when_one_is_due(
+    perdure_command: Command, orders_url: str
+) -> None:
+    async def queue() -> None:
+        async with Engine(orders_url) as engine:
+            run = await engine.start(orders.pack_later("A"))
+
+            async def is_queued() -> bool:
+                return bool((await run.waits()).tasks)
+
+            await until_store(is_queued)
+
+    asyncio.run(queue())
     said = perdure_command("queues", "--store", orders_url)
     assert (said.code, said.err) == (0, "")
-    assert said.out.split() == ["QUEUE", "DUE", "LATER", "CLAIMED", "DUE", "SINCE", "HOSTS"]
+    head, line = said.out.splitlines()
+    assert head.split() == ["QUEUE", "DUE", "LATER", "CLAIMED", "DUE", "SINCE", "HOSTS"]
+    assert line.split()[:4] == ["orders.packing", "1", "0", "0"]
+    since = json.loads(perdure_command("queues", "-o", "json", "--store", orders_url).out)
+    assert 0 <= time.time() * 1000 - since[0]["oldest_ms"] < DEADLINE_S * 1000

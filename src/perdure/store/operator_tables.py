@@ -7,6 +7,7 @@ import msgspec
 
 from perdure.core.books import Books
 from perdure.core.ids import HostId, RunId
+from perdure.core.messages import LONG_AGO_MS
 
 _QUEUES = msgspec.json.Decoder(tuple[str, ...])
 
@@ -26,7 +27,7 @@ class HostRow(msgspec.Struct, frozen=True):
 class QueueRow(msgspec.Struct, frozen=True):
     """A queue: tasks that are due, tasks that are due later, tasks that hosts have claimed.
 
-    `oldest_ms` is since when the oldest delayed task is due; `None` if all were due at once.
+    `oldest_ms` is since when the oldest due task is due; `None` if none is.
     """
 
     queue: str
@@ -91,7 +92,9 @@ class OperatorQueries(ABC):
         for host in await self.host_rows():
             for queue in host.queues:
                 served[queue] = served.get(queue, 0) + 1
-        rows = await self._fetch_operator_rows("select_queues", now_ms=now_ms)
+        rows = await self._fetch_operator_rows(
+            "select_queues", now_ms=now_ms, long_ago_ms=LONG_AGO_MS
+        )
         found = {
             queue: QueueRow(queue, due, later, claimed, oldest_ms, served.get(queue, 0))
             for queue, due, later, claimed, oldest_ms in rows

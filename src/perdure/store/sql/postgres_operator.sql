@@ -27,12 +27,13 @@ LEFT JOIN claimants ON claimants.id = everyone.id
 ORDER BY everyone.id
 
 -- name: select_queues
--- How much work each queue has. Work that was due at once has the time 0, which says nothing of its age.
+-- How much work each queue has. Work that was due at once has a time that is long ago by every clock.
 SELECT queue,
-       count(*) FILTER (WHERE host IS NULL AND available_at_ms <= $1),
+       count(*) FILTER (WHERE host IS NULL AND available_at_ms <= $1::bigint),
        count(*) FILTER (WHERE host IS NULL AND available_at_ms > $1),
        count(*) FILTER (WHERE host IS NOT NULL),
-       min(available_at_ms) FILTER (WHERE host IS NULL AND available_at_ms BETWEEN 1 AND $1)
+       min(available_at_ms + CASE WHEN available_at_ms < $1 - $2::bigint / 2 THEN $2 ELSE 0 END)
+           FILTER (WHERE host IS NULL AND available_at_ms <= $1)
 FROM perdure.work GROUP BY queue ORDER BY queue
 
 -- name: server_settings

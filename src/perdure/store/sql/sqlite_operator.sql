@@ -27,10 +27,11 @@ LEFT JOIN claimants ON claimants.id = everyone.id
 ORDER BY everyone.id
 
 -- name: select_queues
--- How much work each queue has. Work that was due at once has the time 0, which says nothing of its age.
+-- How much work each queue has. Work that was due at once has a time that is long ago by every clock.
 SELECT queue,
        sum(host IS NULL AND available_at_ms <= :now_ms),
        sum(host IS NULL AND available_at_ms > :now_ms),
        sum(host IS NOT NULL),
-       min(CASE WHEN host IS NULL AND available_at_ms BETWEEN 1 AND :now_ms THEN available_at_ms END)
+       min(CASE WHEN host IS NULL AND available_at_ms <= :now_ms
+                THEN available_at_ms + (available_at_ms < :now_ms - :long_ago_ms / 2) * :long_ago_ms END)
 FROM perdure_work GROUP BY queue ORDER BY queue
