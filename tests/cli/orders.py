@@ -34,6 +34,13 @@ async def pack_later(order: str) -> str:
     return await pack(order)
 
 
+@workflow(name="orders.many")
+async def many(count: int) -> int:
+    for number in range(count):
+        await charge(str(number))
+    return count
+
+
 @workflow(name="orders.refuse")
 async def refuse(order: str) -> str:
     receipt = await charge(order)

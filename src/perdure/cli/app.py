@@ -48,6 +48,10 @@ GROUPS = (
         "Look at runs, and move them on.",
         "runs",
         (
+            ("show", "showing:show", "Show a run, why it does not move, and its steps."),
+            ("watch", "showing:watch", "Show a run until it is over."),
+            ("history", "books:history", "Print the journal of a run, with the postings beside."),
+            ("ledger", "books:ledger", "Print the ledger of a run, its digits spelled out."),
             ("start", "starting:start", "Start a run, which the workers of the store execute."),
             ("result", "acting:result", "Wait until a run is over, and print its result."),
             ("signal", "acting:signal", "Send a run a signal."),

@@ -124,6 +124,11 @@ def span(seconds: float) -> str:
     return f"{whole}s"
 
 
+def took(duration_ms: int) -> str:
+    """How long something took: `4ms`, `400ms`; from a second on as `span`."""
+    return f"{max(0, duration_ms)}ms" if duration_ms < 1000 else span(duration_ms / 1000)
+
+
 def age(at_ms: int | None, now_ms: int) -> str:
     """How long ago, or in what time."""
     if at_ms is None:

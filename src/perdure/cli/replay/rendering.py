@@ -80,7 +80,7 @@ def replayed_step(step: RecordedStep, line: SourceLine | None, codec: Codec) -> 
         what=step.what,
         outcome=step.outcome,
         attempts=step.attempts,
-        value=_value(step, codec),
+        value=value_text(step, codec),
     )
     if line is not None:
         shown.file, shown.line = line.file, line.line
@@ -88,18 +88,21 @@ def replayed_step(step: RecordedStep, line: SourceLine | None, codec: Codec) -> 
     return shown
 
 
-def _value(step: RecordedStep, codec: Codec) -> str:
+def value_text(step: RecordedStep, codec: Codec) -> str:
     if step.is_erased:
         return "(erased)"
     if step.outcome is StepOutcome.FAILED:
         failure = failure_text(codec, step.value)
         return f"{failure.type_name}: {failure.message}"
-    if step.value is None:
-        return step.text
+    return step.text if step.value is None else payload_text(step.value, codec)
+
+
+def payload_text(payload: bytes, codec: Codec) -> str:
+    """A stored value as JSON, abridged."""
     try:
-        decoded: Any = codec.decode(step.value, object)
+        decoded: Any = codec.decode(payload, object)
     except PerdureError:
-        return f"({len(step.value)} bytes)"
+        return f"({len(payload)} bytes)"
     return _cut(msgspec.json.encode(decoded).decode())
 
 

@@ -443,8 +443,10 @@ def _dead(situation: RunSituation) -> Iterator[Cause]:
 
 
 def span_text(milliseconds: int) -> str:
-    """A duration for people: `0.4 s`, `12 s`, `3 min 20 s`, `5 h 2 min`, `3 d 4 h`."""
+    """A duration for people: `40 ms`, `1.4 s`, `12 s`, `3 min 20 s`, `5 h 2 min`, `3 d 4 h`."""
     seconds = max(0, milliseconds) / 1000
+    if seconds < 1:
+        return f"{max(0, milliseconds)} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = int(seconds)
