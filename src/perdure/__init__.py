@@ -35,6 +35,7 @@ from perdure.authoring.workflow import Workflow, workflow
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
@@ -72,9 +73,23 @@ from perdure.core.errors import (
     UnreadableProgram,
     VersionExists,
 )
-from perdure.core.runs.causes import Cause, CauseKind
+from perdure.core.journal.contract import EventType
+from perdure.core.journal.events import ArtifactRef
+from perdure.core.runs.alerts import Alert, AlertCode
+from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
 from perdure.core.runs.explaining import Explanation
+from perdure.core.runs.obstacles import Cause, CauseKind
+from perdure.core.runs.projector import SnapshotProjector
+from perdure.core.runs.snapshot import (
+    ApplicationError,
+    RootCause,
+    RunSnapshot,
+    SequenceGap,
+    SnapshotStatus,
+    StepSnapshot,
+    StepStatus,
+)
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
@@ -93,7 +108,11 @@ from perdure.host.settings import Settings
 
 __all__ = [
     "Abandoned",
+    "Alert",
+    "AlertCode",
     "AnswerWait",
+    "ApplicationError",
+    "ArtifactRef",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -103,9 +122,12 @@ __all__ = [
     "ChildWait",
     "Chunk",
     "ChunkState",
+    "ContractEvent",
     "DeploymentState",
     "Description",
     "Engine",
+    "EngineRunRef",
+    "EventType",
     "Explanation",
     "ForbiddenStatement",
     "GraphBuilder",
@@ -120,6 +142,7 @@ __all__ = [
     "JoinWait",
     "KeyReused",
     "KeySpent",
+    "LedgerAccount",
     "NotActive",
     "NotCommitted",
     "NotDone",
@@ -130,20 +153,27 @@ __all__ = [
     "ResponseError",
     "Retry",
     "RetryWait",
+    "RootCause",
     "RunCancelled",
     "RunClosed",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
     "RunInterrupted",
+    "RunSnapshot",
     "RunStatus",
+    "SequenceGap",
     "Settings",
     "Signal",
     "SignalReused",
     "SignalWait",
+    "SnapshotProjector",
+    "SnapshotStatus",
     "StatementFailed",
     "StepCancelled",
     "StepInDoubt",
+    "StepSnapshot",
+    "StepStatus",
     "Stream",
     "SyncEngine",
     "SyncHandle",

@@ -32,6 +32,11 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "verify",
     ),
     "Handles": ("Handle", "SyncHandle", "RunStatus", "Chunk", "ChunkState", "Abandoned"),
+    "History and views": (
+        *("ContractEvent", "EventType", "EngineRunRef", "RunSnapshot", "SnapshotStatus"),
+        *("StepSnapshot", "StepStatus", "ApplicationError", "RootCause", "ArtifactRef"),
+        *("SequenceGap", "SnapshotProjector", "LedgerAccount", "Alert", "AlertCode"),
+    ),
     "Tasks and workflows": (
         *("task", "Task", "workflow", "Workflow", "Call", "ProgramCall", "Retry", "Signal"),
         "upcaster",
@@ -48,7 +53,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Transactions": ("Transaction", "SyncTransaction"),
     "What a run waits for": (
         *("Description", "Waits", "TaskWait", "TaskState", "RetryWait", "TimerWait", "SignalWait"),
-        *("HookWait", "AnswerWait", "ChildWait", "JoinWait"),
+        *("HookWait", "AnswerWait", "ChildWait", "JoinWait", "Explanation", "Cause", "CauseKind"),
     ),
 }
 

@@ -27,6 +27,7 @@ from perdure.client.engine_arguments import (
     require_engine_settings,
     require_hosts,
     require_input_fields,
+    require_on_alert,
     require_program_name,
     take_program,
 )
@@ -48,6 +49,7 @@ from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.engine.sources import Sources
+from perdure.host.alerts import OnAlert
 from perdure.host.clock import HostSources
 from perdure.host.cluster.identity import new_host, retire
 from perdure.host.front_end import FrontEnd
@@ -79,11 +81,14 @@ class Engine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
+        on_alert: OnAlert | None = None,
     ) -> None:
+        """`on_alert` is called with each alert in the engine's event loop; it may be a coroutine function."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)
         self._hosts = require_hosts(hosts, self._queues)
+        self._on_alert = require_on_alert(on_alert)
         self._codec = reading_old_shapes(codec or JsonCodec())
         self._store: Store | None = None
         self._host: Host | None = None
@@ -138,6 +143,8 @@ class Engine:
             self._store = store
             parts = new_host(), self._codec, sources, self._settings, self._queues
             self._host = (Host if self._hosts else FrontEnd)(store, *parts)
+            if self._on_alert is not None:
+                self._host.context.alerts.subscribe(self._on_alert)
             await self._host.start()
         except BaseException:
             await self._abort()
@@ -382,6 +389,10 @@ class Engine:
         for value, status, count in await store.statistics(*names):
             counts.setdefault(value, {})[RunStatus(status.value)] = count
         return counts
+
+    def alerts(self) -> dict[str, int]:
+        """How often each alert was raised in this process since the engine opened, by its code."""
+        return dict(self._require_open().context.alerts.counts)
 
     async def audit(self) -> Report:
         """Whether journal and ledger agree in every run."""

@@ -7,6 +7,7 @@ from perdure.authoring.call import Call
 from perdure.authoring.definition import require_name
 from perdure.authoring.program import Program, ProgramCall
 from perdure.core.errors import InputError
+from perdure.host.alerts import OnAlert
 from perdure.host.settings import Settings
 
 
@@ -60,3 +61,11 @@ def require_program_name(program: object) -> str:
     if not isinstance(program, str):
         raise InputError(f"{program!r} is not a program", "pass a workflow or graph, or its name")
     return require_name("program", program)
+
+
+def require_on_alert(on_alert: OnAlert | None) -> OnAlert | None:
+    if on_alert is not None and not callable(on_alert):
+        raise InputError(
+            f"on_alert is {on_alert!r}", "pass a function that takes an alert, or leave it out"
+        )
+    return on_alert

@@ -11,7 +11,9 @@ from perdure.core.ids import HostId, RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import State, apply_event
-from perdure.core.runs.causes import (
+from perdure.core.runs.description import Description
+from perdure.core.runs.explaining import Explanation, explain
+from perdure.core.runs.obstacles import (
     Cause,
     EarlySignal,
     HostFact,
@@ -19,8 +21,6 @@ from perdure.core.runs.causes import (
     RunSituation,
     causes_of,
 )
-from perdure.core.runs.description import Description
-from perdure.core.runs.explaining import Explanation, explain
 from perdure.core.runs.pausing import parked_steps_of, pause_of
 from perdure.core.runs.waits import ChildWait, SignalWait
 from perdure.host.runs.dispatcher import Dispatcher

@@ -17,6 +17,7 @@ from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
 from perdure.client.explaining import explain_run
+from perdure.client.history import HistoryMethods, HistoryReader
 from perdure.client.run_description import describe_run
 from perdure.client.run_rows import advancing, require_consistent, require_run, require_unparked
 from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
@@ -68,7 +69,7 @@ class RunStatus(StrEnum):
     PARKED = "parked"
 
 
-class Handle(Generic[R]):
+class Handle(HistoryMethods, Generic[R]):
     """A run. Any process with the same store can have a handle of it.
 
     A handle of a run in a chain stands for the whole chain, whichever run it names: events and streams begin with the
@@ -428,6 +429,10 @@ class Handle(Generic[R]):
                 await grown.wait()
         finally:
             watchers.unfollow(grown, run_id)
+
+    def _history(self, what: str) -> HistoryReader:
+        self._require_no_transaction(what)
+        return HistoryReader(self._host, self._row)
 
     async def published(self) -> dict[str, Any]:
         """The newest value of each name that the runs of the chain have published."""

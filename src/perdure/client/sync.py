@@ -19,6 +19,7 @@ from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
+from perdure.client.sync_history import SyncHistoryMethods
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.client.waits import Waits
 from perdure.core.codec import Codec
@@ -29,6 +30,7 @@ from perdure.core.journal.entry import Entry
 from perdure.core.runs.description import Description
 from perdure.core.runs.explaining import Explanation
 from perdure.engine.programs.preflight import Preflight
+from perdure.host.alerts import OnAlert
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
@@ -50,8 +52,11 @@ class SyncEngine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
+        on_alert: OnAlert | None = None,
     ) -> None:
-        self._engine = Engine(url, queues=queues, settings=settings, codec=codec, hosts=hosts)
+        self._engine = Engine(
+            url, queues=queues, settings=settings, codec=codec, hosts=hosts, on_alert=on_alert
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
         self._thread: Thread | None = None
@@ -255,6 +260,10 @@ class SyncEngine:
             raise
         self.wait_for(task.end(commit=True))
 
+    def alerts(self) -> dict[str, int]:
+        """How often each alert was raised, as `Engine.alerts`."""
+        return self._engine.alerts()
+
     def audit(self) -> Report:
         return self.wait_for(self._engine.audit())
 
@@ -272,7 +281,7 @@ class SyncEngine:
             self._stop_thread()
 
 
-class SyncHandle(Generic[R]):
+class SyncHandle(SyncHistoryMethods, Generic[R]):
     """A run, for sync code. Each method is the sync form of the same method of `Handle`."""
 
     def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
@@ -286,6 +295,13 @@ class SyncHandle(Generic[R]):
     @property
     def is_new(self) -> bool:
         return self._handle.is_new
+
+    @property
+    def _of_run(self) -> Handle[R]:
+        return self._handle
+
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._engine.wait_for(work)
 
     def result(self, timeout: Duration | None = None) -> R:
         return self._engine.wait_for(self._handle.result(timeout))

@@ -10,6 +10,7 @@ from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
+from perdure.host.alerts import Alerts
 from perdure.host.background import Background
 from perdure.host.outage import Outage
 from perdure.host.settings import Settings
@@ -83,6 +84,7 @@ class HostContext:
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)
+        self.alerts = Alerts(self.spawn)
         self.undecided = CommitsUnderWay()
         self.is_killed = False
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from perdure.core.codec import Codec
-from perdure.core.errors import SchemaTooNew
+from perdure.core.errors import EngineClosed, SchemaTooNew
 from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
@@ -22,8 +22,10 @@ from perdure.host.messages.polling import Poller
 from perdure.host.runs.batch import RunStart
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.runs.feed import JournalFeed
 from perdure.host.runs.memory import MemoryUse
 from perdure.host.runs.remote import RemoteRuns
+from perdure.host.runs.views import Views
 from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.tasks.draining import note_stopping
@@ -87,6 +89,8 @@ class Host:
         takeover = Takeover(self.dispatcher, stale_after_ms, self.runs_taken)
         self.takeovers = TakeoverLoop(self.dispatcher, takeover, self.runs_taken)
         self.remote_runs = RemoteRuns(self.context, cache)
+        self.feed = JournalFeed(self.context)
+        self.views = Views(self.context)
         self.poller = Poller(
             *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
             interval_ms=round(settings.heartbeat * 1000) if store.is_shared else POLL_MS,
@@ -295,6 +299,8 @@ class Host:
 
     def _end(self) -> None:
         """Stop the heartbeat, the poller and the queues."""
+        stopped = EngineClosed("the engine was closed", "open an engine, and follow the run again")
+        self.feed.close(self.failure or stopped)
         self.hints.close()
         self.membership.kill()
         self.poller.kill()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import HostId, RunId
@@ -40,6 +40,12 @@ class RunEnding(NamedTuple):
         return cls.of(run.status, event)
 
 
+class OnGrowth(Protocol):
+    """What is notified when a journal or a stream has grown, such as an `asyncio.Event`."""
+
+    def set(self) -> None: ...
+
+
 class Audience:
     """Other processes whose callers wait for changes of this host's runs, and until when each counts as such."""
 
@@ -64,7 +70,7 @@ class Watchers:
         self._on_ended = on_ended
         self._on_grown = on_grown
         self._endings: dict[RunId, list[asyncio.Future[RunEnding | None]]] = {}
-        self._followers: dict[Topic, list[asyncio.Event]] = {}
+        self._followers: dict[Topic, list[OnGrowth]] = {}
 
     def ending_of(self, run_id: RunId) -> asyncio.Future[RunEnding | None]:
         future: asyncio.Future[RunEnding | None] = asyncio.get_running_loop().create_future()
@@ -84,11 +90,15 @@ class Watchers:
         Followers of a stream follow the journal of its run, too: it says which chunks are valid.
         """
         grown = asyncio.Event()
-        for topic in topics:
-            self._followers.setdefault(topic, []).append(grown)
+        self.notify(grown, *topics)
         return grown
 
-    def unfollow(self, grown: asyncio.Event, *topics: Topic) -> None:
+    def notify(self, grown: OnGrowth, *topics: Topic) -> None:
+        """Call `grown.set` whenever this process learns that one of these has grown, until `unfollow`."""
+        for topic in topics:
+            self._followers.setdefault(topic, []).append(grown)
+
+    def unfollow(self, grown: OnGrowth, *topics: Topic) -> None:
         for topic in topics:
             followers = self._followers.get(topic, [])
             followers.remove(grown)

@@ -26,7 +26,7 @@ from perdure.store.hints import HintChannel, OnHint
 from perdure.store.operation_table import OperationTable
 from perdure.store.operator_tables import OperatorTables
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
-from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import Claim, JournalPart, Progress, Run, SentMessage, StoredRun
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
@@ -248,6 +248,10 @@ class Store(GraphTables, OperatorTables, Protocol):
 
     async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:
         """Entries `first` to `end` - 1 of a journal, in order."""
+        ...
+
+    async def grown(self, parts: Sequence[JournalPart]) -> dict[RunId, list[Entry]]:
+        """The entries of these parts, one of each journal, in order. Skips parts without entries. One statement."""
         ...
 
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:

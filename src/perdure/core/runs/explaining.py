@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.core.ids import RunId
-from perdure.core.runs.causes import Cause, CauseKind, RunSituation, causes_of, span_text
+from perdure.core.runs.obstacles import Cause, CauseKind, RunSituation, causes_of, span_text
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

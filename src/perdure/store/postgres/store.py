@@ -52,12 +52,13 @@ from perdure.store.postgres.sessions import joined_connection
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import Claim, JournalPart, Progress, Run, SentMessage, StoredRun
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
     claims_in,
     entry_from,
+    journals_from,
     message_from,
     progress_from,
     run_from,
@@ -320,6 +321,10 @@ class PostgresStore(PostgresGraphs, PostgresOperator):
     async def entries(self, run_id: RunId, first: int = 0, end: int | None = None) -> list[Entry]:
         end = MAX_SEQUENCE if end is None else end
         return [entry_from(row) for row in await self._fetch("select_entries", run_id, first, end)]
+
+    async def grown(self, parts: Sequence[JournalPart]) -> dict[RunId, list[Entry]]:
+        runs, firsts, ends = ([part[at] for part in parts] for at in range(3))
+        return journals_from(await self._fetch("select_grown", runs, firsts, ends))
 
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
         require_storable_values(run_ids)

@@ -1,5 +1,7 @@
 """Rows of runs, of claimed work and of graphs, as plain values."""
 
+from typing import NamedTuple
+
 import msgspec
 
 from perdure.core.ids import Guid, HostId, RunId, StepId
@@ -7,6 +9,14 @@ from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.ledger import AccountId
 from perdure.core.messages import MessageSummary, Work, WorkSummary
+
+
+class JournalPart(NamedTuple):
+    """Entries `first` to `end` - 1 of a run's journal."""
+
+    run_id: RunId
+    first: int
+    end: int
 
 
 class SentMessage(msgspec.Struct, frozen=True):

@@ -107,10 +107,16 @@ def loaded_from(
 
     Entries of a run whose row is missing are left out: the other runs of the read are sound.
     """
-    journals: defaultdict[str, list[Entry]] = defaultdict(list)
+    journals = journals_from(entries)
+    return [(run_from(row), journals.get(row[0], [])) for row in runs]
+
+
+def journals_from(entries: Iterable[Sequence[Any]]) -> dict[RunId, list[Entry]]:
+    """Entries by run, from rows that begin with their run's id."""
+    journals: defaultdict[RunId, list[Entry]] = defaultdict(list)
     for run_id, *entry in entries:
         journals[run_id].append(entry_from(entry))
-    return [(run_from(row), journals[row[0]]) for row in runs]
+    return dict(journals)
 
 
 def open_child_runs(run_id: RunId, entries: Sequence[Entry]) -> dict[StepId, RunId]:

@@ -585,6 +585,17 @@ WHERE run_id = ANY ($1::text[])
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
 WHERE run_id = $1 AND seq >= $2 AND seq < $3 ORDER BY seq
 
+-- name: select_grown
+-- Entries of several journals: of each run those from the first number to before the second. The limit makes the planner
+-- read each journal by its key, so that a read costs by what it returns.
+SELECT part.run_id, grown.seq, grown.at_ms, grown.body, grown.prev, grown.sealed, grown.erased
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS part (run_id, first, last)
+CROSS JOIN LATERAL (
+  SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
+  WHERE run_id = part.run_id AND seq >= part.first AND seq < part.last ORDER BY seq LIMIT part.last - part.first
+) AS grown
+ORDER BY part.run_id, grown.seq
+
 -- name: select_all_entries
 -- For inspection: all rows, whether or not they are valid entries.
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event WHERE run_id = $1 ORDER BY seq

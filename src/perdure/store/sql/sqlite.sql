@@ -344,6 +344,15 @@ WHERE run_id IN (SELECT value FROM json_each(:ids))
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
 WHERE run_id = :run_id AND seq >= :first AND seq < :end ORDER BY seq
 
+-- name: select_grown
+-- Entries of several journals: of each run those from the first number to before the second. By the journal's key for
+-- each run, so that a read costs by what it returns.
+SELECT event.run_id, event.seq, event.at_ms, event.body, event.prev, event.sealed, event.erased
+FROM json_each(:parts) AS part CROSS JOIN perdure_event AS event
+  ON event.run_id = json_extract(part.value, '$[0]')
+  AND event.seq >= json_extract(part.value, '$[1]') AND event.seq < json_extract(part.value, '$[2]')
+ORDER BY event.run_id, event.seq
+
 -- name: select_all_entries
 -- For inspection: all rows, whether or not they are valid entries.
 SELECT seq, at_ms, CAST(body AS BLOB), prev, sealed, erased FROM perdure_event

@@ -27,12 +27,13 @@ from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.hints import OnHint
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import Claim, JournalPart, Progress, Run, SentMessage, StoredRun
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
     claims_in,
     entry_from,
+    journals_from,
     message_from,
     progress_from,
     run_from,
@@ -346,6 +347,10 @@ class SqliteStore(SqliteGraphs, SqliteOperator):
         end = MAX_SEQUENCE if end is None else end
         rows = await self._select("select_entries", run_id=run_id, first=first, end=end)
         return [entry_from(row) for row in rows]
+
+    async def grown(self, parts: Sequence[JournalPart]) -> dict[RunId, list[Entry]]:
+        require_storable_values(part.run_id for part in parts)
+        return journals_from(await self._select("select_grown", parts=_json(parts)))
 
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
         require_storable_values(run_ids)
