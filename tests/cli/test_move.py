@@ -297,6 +297,7 @@ def test_move_resumes_after_a_kill_at_any_commit(sqlite_url: str, tmp_path: Path
     asyncio.run(finish(new, runs))
 
 
+@pytest.mark.deep
 def test_move_that_is_killed_between_opening_and_closing_the_stores_resumes(
     perdure_command: Command, sqlite_url: str, tmp_path: Path
 ) -> None:
