@@ -32,6 +32,7 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.acts import Receipt
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
@@ -39,10 +40,12 @@ from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync_acts import SyncReceipt
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.client.waits import HookWait, Waits
 from perdure.core.errors import (
     CannotCompile,
+    Denied,
     ForbiddenStatement,
     GraphInvalid,
     InputError,
@@ -64,6 +67,7 @@ from perdure.core.errors import (
     StepCancelled,
     StepInDoubt,
     TaskFailed,
+    TooManyActs,
     TransactionError,
     TransactionInterrupted,
     TransactionOver,
@@ -74,8 +78,10 @@ from perdure.core.errors import (
     VersionExists,
 )
 from perdure.core.journal.contract import EventType
-from perdure.core.journal.events import ArtifactRef
+from perdure.core.journal.events import ActType, ArtifactRef
+from perdure.core.runs.acts import Act, Actor, Decision
 from perdure.core.runs.alerts import Alert, AlertCode
+from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
 from perdure.core.runs.explaining import Explanation
@@ -94,6 +100,7 @@ from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
     JoinWait,
+    OperatorWait,
     RetryWait,
     SignalWait,
     TaskState,
@@ -108,11 +115,17 @@ from perdure.host.settings import Settings
 
 __all__ = [
     "Abandoned",
+    "Act",
+    "ActType",
+    "ActedRun",
+    "Actor",
     "Alert",
     "AlertCode",
+    "AllowAll",
     "AnswerWait",
     "ApplicationError",
     "ArtifactRef",
+    "Authorizer",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -123,6 +136,8 @@ __all__ = [
     "Chunk",
     "ChunkState",
     "ContractEvent",
+    "Decision",
+    "Denied",
     "DeploymentState",
     "Description",
     "Engine",
@@ -146,13 +161,16 @@ __all__ = [
     "NotActive",
     "NotCommitted",
     "NotDone",
+    "OperatorWait",
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Receipt",
     "Response",
     "ResponseError",
     "Retry",
     "RetryWait",
+    "Roles",
     "RootCause",
     "RunCancelled",
     "RunClosed",
@@ -177,12 +195,14 @@ __all__ = [
     "Stream",
     "SyncEngine",
     "SyncHandle",
+    "SyncReceipt",
     "SyncTransaction",
     "Task",
     "TaskFailed",
     "TaskState",
     "TaskWait",
     "TimerWait",
+    "TooManyActs",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",

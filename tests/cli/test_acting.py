@@ -127,7 +127,9 @@ def test_cancel_with_a_reason_is_carried_out_by_a_host(
     perdure_command: Command, orders_url: str
 ) -> None:
     run, at = asyncio.run(orders.run_ids(orders_url))[orders.WAITING], ("--store", orders_url)
-    assert perdure_command("runs", "cancel", run, "--reason", "sold out", *at).code == 0
+    assert (
+        perdure_command("runs", "cancel", run, "--reason", "sold out", "--wait", 0.1, *at).code == 0
+    )
 
     async def host() -> None:
         async with Engine(orders_url) as engine:

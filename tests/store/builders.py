@@ -206,6 +206,7 @@ TABLES: Final = (
     "ledger",
     "message",
     "work",
+    "parked_step",
     "published",
     "stream",
     "chunk",

@@ -42,6 +42,7 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "ledger": 1,
         "message": 0,
         "work": 0,
+        "parked_step": 0,
         "published": 0,
         "stream": 0,
         "chunk": 0,

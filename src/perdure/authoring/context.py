@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Info(msgspec.Struct, frozen=True, gc=False):
-    """Which run is executing. In a task, `step` and `attempt` are those of the task."""
+    """Which run is executing. In a task, `step` and `attempt` are those of the task; `logical_attempt` is 2 once an
+    operator has retried the step, and so on."""
 
     run_id: RunId
     program: str
@@ -29,6 +30,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
     key: str | None
     step: StepId
     attempt: int = 1
+    logical_attempt: int = 1
 
 
 class Promise(Protocol):

@@ -46,6 +46,7 @@ from perdure.core.errors import EngineClosed, InputError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import parse_run_id
 from perdure.core.limits import MAX_KEY_LENGTH
+from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.engine.sources import Sources
@@ -70,7 +71,7 @@ class Engine:
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
-    engines on the store execute the runs.
+    engines on the store execute the runs. The `authorizer` decides who may act on runs as an operator.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Engine:
         codec: Codec | None = None,
         hosts: bool = True,
         on_alert: OnAlert | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         """`on_alert` is called with each alert in the engine's event loop; it may be a coroutine function."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
@@ -89,6 +91,7 @@ class Engine:
         self._settings = require_engine_settings(settings)
         self._hosts = require_hosts(hosts, self._queues)
         self._on_alert = require_on_alert(on_alert)
+        self._authorizer = authorizer or AllowAll()
         self._codec = reading_old_shapes(codec or JsonCodec())
         self._store: Store | None = None
         self._host: Host | None = None
@@ -141,7 +144,10 @@ class Engine:
         store = await open_store(self._url)
         try:
             self._store = store
-            parts = new_host(), self._codec, sources, self._settings, self._queues
+            parts = (
+                *(new_host(), self._codec, sources, self._settings, self._queues),
+                self._authorizer,
+            )
             self._host = (Host if self._hosts else FrontEnd)(store, *parts)
             if self._on_alert is not None:
                 self._host.context.alerts.subscribe(self._on_alert)

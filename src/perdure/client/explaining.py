@@ -1,7 +1,6 @@
 """Explains a run from its store alone: reads what the explanation needs to know."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from perdure.authoring.failures import failure_text
 from perdure.client.hosts import HostState, host_list
@@ -21,7 +20,7 @@ from perdure.core.runs.obstacles import (
     RunSituation,
     causes_of,
 )
-from perdure.core.runs.pausing import parked_steps_of, pause_of
+from perdure.core.runs.pausing import pause_of
 from perdure.core.runs.waits import ChildWait, SignalWait
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.store.rows.records import Run
@@ -75,7 +74,6 @@ class _Reading:
             early=_early(description, entries),
             dead_letters=dead,
             pause=pause_of(entries),
-            parked_steps=parked_steps_of(entries, partial(_error_text, codec)),
             children={child: await self._child(child) for child in self._children(description)},
             locked_ms=await store.locked_ms(),
         )

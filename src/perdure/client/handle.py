@@ -14,6 +14,7 @@ from perdure.authoring.response import OK, Response
 from perdure.authoring.result_types import unreadable_result
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_user_text
+from perdure.client.acts import Acts
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
 from perdure.client.explaining import explain_run
@@ -39,9 +40,9 @@ from perdure.core.graph.identity import RESPOND
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import TERMINAL, Status
-from perdure.core.limits import MAX_PAYLOAD_BYTES, MAX_STEP_BYTES
+from perdure.core.limits import MAX_STEP_BYTES
 from perdure.core.messages import AT_ONCE, Message
-from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
+from perdure.core.replay.identity import next_run_id, signal_guid
 from perdure.core.runs.description import Description
 from perdure.core.runs.explaining import Explanation
 from perdure.host.host import Host
@@ -60,6 +61,7 @@ class RunStatus(StrEnum):
     APPROVED = "approved"
     RUNNING = "running"
     BLOCKED = "blocked"
+    PAUSED = "paused"
     CANCELLING = "cancelling"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -69,7 +71,7 @@ class RunStatus(StrEnum):
     PARKED = "parked"
 
 
-class Handle(HistoryMethods, Generic[R]):
+class Handle(HistoryMethods, Acts, Generic[R]):
     """A run. Any process with the same store can have a handle of it.
 
     A handle of a run in a chain stands for the whole chain, whichever run it names: events and streams begin with the
@@ -340,15 +342,6 @@ class Handle(HistoryMethods, Generic[R]):
         self._require_no_transaction("the state")
         end = await self._chain_end()
         return await explain_run(self._dispatcher, end.run_id, _status_of)
-
-    async def cancel(self, reason: str = "") -> None:
-        """Request the run's cancellation; returns when the request is durable.
-
-        The run cleans up before it ends, and its child runs are cancelled too.
-        """
-        text = require_user_text("the reason of a cancel", reason, MAX_PAYLOAD_BYTES // 4, 0)
-        end = await self._open_receiver("be cancelled")
-        await self._send(end, "cancel", cancel_guid(end.origin), text.encode())
 
     async def _open_receiver(self, what: str) -> Run:
         end = await self._receiver()

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mappi
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, current_thread
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
@@ -19,6 +19,7 @@ from perdure.client.engine import Engine
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
+from perdure.client.sync_acts import SyncActs
 from perdure.client.sync_history import SyncHistoryMethods
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.client.waits import Waits
@@ -27,6 +28,7 @@ from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
+from perdure.core.runs.authority import Authorizer
 from perdure.core.runs.description import Description
 from perdure.core.runs.explaining import Explanation
 from perdure.engine.programs.preflight import Preflight
@@ -53,9 +55,16 @@ class SyncEngine:
         codec: Codec | None = None,
         hosts: bool = True,
         on_alert: OnAlert | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._engine = Engine(
-            url, queues=queues, settings=settings, codec=codec, hosts=hosts, on_alert=on_alert
+            url,
+            queues=queues,
+            settings=settings,
+            codec=codec,
+            hosts=hosts,
+            on_alert=on_alert,
+            authorizer=authorizer,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -281,7 +290,7 @@ class SyncEngine:
             self._stop_thread()
 
 
-class SyncHandle(SyncHistoryMethods, Generic[R]):
+class SyncHandle(SyncHistoryMethods, SyncActs[R]):
     """A run, for sync code. Each method is the sync form of the same method of `Handle`."""
 
     def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
@@ -327,9 +336,6 @@ class SyncHandle(SyncHistoryMethods, Generic[R]):
 
     def explain(self) -> Explanation:
         return self._engine.wait_for(self._handle.explain())
-
-    def cancel(self, reason: str = "") -> None:
-        self._engine.wait_for(self._handle.cancel(reason))
 
     def status(self) -> RunStatus:
         return self._engine.wait_for(self._handle.status())

@@ -98,6 +98,8 @@ class WorkHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """How often earlier attempts of the step were in doubt."""
     stops: int = 0
     """How many doubts, those about earlier claims included, arose because a host ended the attempt in order to stop."""
+    logical_attempt: int = 1
+    """Which logical attempt of the step it belongs to."""
     timeout_ms: int | None = None
     """The time limit of an attempt, if it differs from the task's own."""
 

@@ -29,6 +29,9 @@ class HostListener(Protocol):
     def work_queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
 
+    def run_resumed(self) -> None:
+        """The pause of a run ended: its messages and its queued work may be due."""
+
     def signals_broadcast(self) -> None:
         """Signals to all runs of a search key are durable."""
 

@@ -9,6 +9,7 @@ from perdure.core.errors import EngineClosed, SchemaTooNew
 from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
+from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.warm import WarmRun
@@ -68,6 +69,7 @@ class Host:
         sources: Sources,
         settings: Settings,
         queues: Sequence[str] = (),
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.process = OwnProcess(f"an engine on {store.name}")
@@ -97,6 +99,8 @@ class Host:
         )
         self.hints = self._make_hints()
         self.membership = Membership(self.dispatcher, self.worker, takeover, gate, self)
+        self.authorizer = authorizer or AllowAll()
+        """Decides who may act on runs through this process."""
         self.failure: SchemaTooNew | None = None
         """Why this host has stopped by itself, if it has."""
         self.has_failed = asyncio.Event()
@@ -143,6 +147,11 @@ class Host:
     def work_queued(self, work: Work) -> None:
         self.poller.queued(work)
         self.hints.work_queued(work)
+
+    def run_resumed(self) -> None:
+        self.poller.deliver_soon()
+        self.poller.claim_soon()
+        self.hints.look()
 
     def signals_broadcast(self) -> None:
         self.poller.deliver_soon()

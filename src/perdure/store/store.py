@@ -26,7 +26,15 @@ from perdure.store.hints import HintChannel, OnHint
 from perdure.store.operation_table import OperationTable
 from perdure.store.operator_tables import OperatorTables
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
-from perdure.store.rows.records import Claim, JournalPart, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import (
+    ActMessage,
+    Claim,
+    JournalPart,
+    Progress,
+    Run,
+    SentMessage,
+    StoredRun,
+)
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
@@ -305,6 +313,10 @@ class Store(GraphTables, OperatorTables, Protocol):
 
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         """All messages of a run with their state and reason, in the order of arrival."""
+        ...
+
+    async def act_messages(self, run_id: RunId) -> list[ActMessage]:
+        """The operator acts that a run has not taken in, or that were set aside with a reason."""
         ...
 
     async def queued_work(self, run_id: RunId) -> list[QueuedWork]:

@@ -66,7 +66,7 @@ def taken_again() -> Iterator[None]:
         return False
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_messages, "_was_received", never)
+        patch.setattr(run_messages, "was_received", never)
         yield
 
 

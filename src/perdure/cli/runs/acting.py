@@ -114,24 +114,6 @@ def send(
     return 0
 
 
-def cancel(run: RunArgument, /, *, reason: str = "", store: StoreOption = None) -> int:
-    """Request that a run is cancelled: it cleans up, and its child runs are cancelled too.
-
-    Parameters
-    ----------
-    reason
-        The reason, for the journal.
-    """
-
-    async def request() -> None:
-        async with front_end(store) as engine:
-            await engine.handle(run).cancel(reason)
-
-    asyncio.run(request())
-    console().print(f"requested the cancellation of {run}", soft_wrap=True)
-    return 0
-
-
 def result(run: RunArgument, /, *, timeout: TimeoutOption = None, store: StoreOption = None) -> int:
     """Wait until a run is over, and print its result as JSON. The exit code is 1 if it failed or was cancelled."""
     return asyncio.run(_result(run, timeout, store))

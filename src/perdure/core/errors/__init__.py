@@ -66,6 +66,9 @@
     │   ├── TransactionOver        used after its end, or after a failed statement
     │   ├── TransactionInterrupted ended by the database; it may be repeated
     │   └── NotCommitted           a question about a run that is not committed yet
+    ├── ActRefused                 an operator act that was refused before the run got it
+    │   ├── Denied                 the authorizer denied it
+    │   └── TooManyActs            too many acts wait for the run
     ├── EvaluationError            an expression that can't be evaluated on these values
     │   └── ExpressionTooCostly    it would take too long, or make something too large
     ├── OperationError             an operation of `perdure.operations`
@@ -94,6 +97,7 @@
 An error says what is wrong and which value, then what to do next.
 """
 
+from perdure.core.errors.acts import ActRefused, Denied, TooManyActs
 from perdure.core.errors.base import PerdureError
 from perdure.core.errors.books import (
     AttemptsExhausted,
@@ -197,6 +201,7 @@ from perdure.core.errors.stores import (
 )
 
 __all__ = [
+    "ActRefused",
     "AttemptsExhausted",
     "BooksDiffer",
     "BundleRefused",
@@ -208,6 +213,7 @@ __all__ = [
     "CommitRejected",
     "CorruptJournal",
     "CorruptOperation",
+    "Denied",
     "DepthExceeded",
     "DuplicateName",
     "EngineClosed",
@@ -273,6 +279,7 @@ __all__ = [
     "StoreMoved",
     "StoreUnavailable",
     "TaskFailed",
+    "TooManyActs",
     "TransactionError",
     "TransactionInterrupted",
     "TransactionOver",

@@ -8,12 +8,13 @@ import msgspec
 from perdure.core.errors import RunDiverged, UnknownName
 from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.runs.description import Description
-from perdure.core.runs.pausing import PauseRecord, StepParking
+from perdure.core.runs.pausing import PauseRecord
 from perdure.core.runs.waits import (
     AnswerWait,
     AnyWait,
     ChildWait,
     JoinWait,
+    OperatorWait,
     RetryWait,
     SignalWait,
     TaskState,
@@ -102,7 +103,6 @@ class RunSituation(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: Sequence[str] = ()
     """Why messages to the run were put aside."""
     pause: PauseRecord | None = None
-    parked_steps: Sequence[StepParking] = ()
     children: Mapping[RunId, tuple[Cause, ...]] = {}
     """Why the child runs that it waits for do not move."""
     locked_ms: int | None = None
@@ -123,7 +123,7 @@ def _parts(situation: RunSituation) -> Sequence[Callable[[RunSituation], Iterato
         return (_finished,)
     if description.parked is not None:
         return (_locked, _parked)
-    return (_locked, _paused, _pending, _cancelling, _hosts, _parked_steps, _waits, _early, _dead)
+    return (_locked, _paused, _pending, _cancelling, _hosts, _waits, _early, _dead)
 
 
 def _cause(
@@ -197,14 +197,19 @@ def _paused(situation: RunSituation) -> Iterator[Cause]:
         return
     by = f" by {pause.by}" if pause.by else ""
     why = f" ({pause.reason})" if pause.reason else ""
-    cause = _cause(situation, CauseKind.PAUSED, f"is paused{by}{why}", command=pause.command)
+    command = f"perdure runs resume {situation.description.run_id}"
+    cause = _cause(situation, CauseKind.PAUSED, f"is paused{by}{why}", command=command)
     yield msgspec.structs.replace(cause, since_ms=pause.since_ms)
 
 
 def _pending(situation: RunSituation) -> Iterator[Cause]:
     if situation.description.status in ("pending", "approved"):
+        run = situation.description.run_id
         yield _cause(
-            situation, CauseKind.PENDING, f"is {situation.description.status}, and has not begun"
+            situation,
+            CauseKind.PENDING,
+            f"is {situation.description.status}, and has not begun",
+            command=f"perdure runs approve {run}",
         )
 
 
@@ -258,21 +263,9 @@ def _has_work(situation: RunSituation) -> bool:
     )
 
 
-def _parked_steps(situation: RunSituation) -> Iterator[Cause]:
-    for parking in situation.parked_steps:
-        cause = _cause(
-            situation,
-            CauseKind.STEP_PARKED,
-            f"has the parked step {parking.step}: task {parking.task!r} failed with {parking.error}",
-            command=parking.command,
-        )
-        yield msgspec.structs.replace(cause, step=parking.step, since_ms=parking.since_ms)
-
-
 def _waits(situation: RunSituation) -> Iterator[Cause]:
     """The waits, those that the program awaits first."""
-    parked = {parking.step for parking in situation.parked_steps}
-    waits = [wait for wait in situation.description.waits if wait.step not in parked]
+    waits = situation.description.waits
     awaited = [wait for wait in waits if getattr(wait, "awaited", True)]
     for wait in awaited or waits:
         yield from _waiting(situation, wait)
@@ -299,6 +292,15 @@ def _waiting(situation: RunSituation, wait: AnyWait) -> Iterator[Cause]:
                 wait=wait,
                 until_ms=wait.until_ms,
                 then=f"attempt {wait.attempt} begins",
+            )
+        case OperatorWait():
+            run = situation.description.run_id
+            yield _cause(
+                situation,
+                CauseKind.STEP_PARKED,
+                f"waits for an operator at {wait.step}: task {wait.task!r} failed with {wait.error}",
+                wait=wait,
+                command=f"perdure runs retry-step {run} {wait.step}",
             )
         case ChildWait():
             yield _cause(

@@ -123,7 +123,9 @@ def _ask_task(
 
 
 def _tuned(task: Task[..., Any], request: TaskRequest) -> Task[..., Any]:
-    """The task with the graph's own retry rule and timeout, where the graph sets them."""
+    """The task with the graph's own retry rule, timeout and way to fail, where the graph sets them."""
+    if request.on_failure is not None:
+        task = task.parking(request.on_failure == "park")
     if request.retry is None and request.timeout is None:
         return task
     retry = task.retry if request.retry is None else _retry(task.retry, request.retry)

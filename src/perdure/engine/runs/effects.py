@@ -29,6 +29,27 @@ class DropWork(NamedTuple):
     step: StepId
 
 
+class HoldWork(NamedTuple):
+    """Keep hosts from claiming the run's tasks, or let them again."""
+
+    held: bool
+
+
+class ParkStep(NamedTuple):
+    """List the step as waiting for an operator."""
+
+    step: StepId
+    task: str
+    error: str
+    since_ms: int
+
+
+class UnparkStep(NamedTuple):
+    """Take the step off that list."""
+
+    step: StepId
+
+
 class Acknowledge(NamedTuple):
     """Acknowledge a message: its work is done, or the run no longer needs it."""
 
@@ -137,8 +158,17 @@ CreateRun = SpawnChild | ContinueAsNew
 IndexEffect = (
     SendToMailbox | SendBroadcast | AddHook | RemoveHook | Track | Deliver | SetReady | UntrackAll
 )
+StandingEffect = HoldWork | ParkStep | UnparkStep
 RunEffect = (
-    Enqueue | PutWork | DropWork | Acknowledge | CreateRun | Publish | AppendChunk | IndexEffect
+    Enqueue
+    | PutWork
+    | DropWork
+    | StandingEffect
+    | Acknowledge
+    | CreateRun
+    | Publish
+    | AppendChunk
+    | IndexEffect
 )
 
 

@@ -66,6 +66,13 @@ class DurablePromise(msgspec.Struct, eq=False):
     """The run ends as soon as other steps have finished. There is no further attempt."""
     is_given_up: bool = False
     """The step was in doubt and must fail."""
+    is_parked: bool = False
+    """The logical attempt has failed: an operator retries or skips the step."""
+    is_held: bool = False
+    """Its outcome is journaled; the program learns it later."""
+    logical_attempt: int = 1
+    earlier_attempts: int = 0
+    """Attempts of earlier logical attempts: they don't count as tries of this one."""
     settled_at: int = 0
     retry_at_ms: int = 0
     retry: Retry | None = None
@@ -100,9 +107,18 @@ class DurablePromise(msgspec.Struct, eq=False):
     def is_begun_task(self) -> bool:
         """Whether an attempt of a task is under way or in doubt. A queued task counts as begun, because the owner of
         the run does not know whether a host has claimed it."""
+        if self.is_parked:
+            return False
         if self.kind is PromiseKind.QUEUED:
             return True
         return self.kind is PromiseKind.LOCAL and self.attempt > 0 and not self.retry_at_ms
+
+    def begin_logical_attempt(self) -> None:
+        """An operator retries the step: it gets new budgets of retries and doubts."""
+        self.is_parked = self.is_given_up = False
+        self.logical_attempt += 1
+        self.earlier_attempts = self.attempt
+        self.doubts = self.stops = 0
 
     @property
     def deaths(self) -> int:

@@ -62,7 +62,7 @@ class Record:
         recorded = self._recorded
         while self._position < len(recorded):
             event = recorded[self._position]
-            if type(event) not in kinds:
+            if not _is_fact(event, kinds):
                 self.diverge(None)
             self._position += 1
             yield event
@@ -101,7 +101,7 @@ class Record:
         event = self._recorded[self._position]
         if isinstance(event, e.Posted) and event.label in decided:
             return False
-        return type(event) in kinds
+        return _is_fact(event, kinds)
 
     def forget(self) -> None:
         """Release the recorded events after replay."""
@@ -148,3 +148,10 @@ class Record:
         place = "" if self._place is None else self._place()
         self.diverged = Diverged(Divergence(self.seq, recorded, actual, place, reason))
         raise self.diverged
+
+
+def _is_fact(event: e.Event, kinds: Container[type[e.Event]]) -> bool:
+    """Whether the event happened to the run. A skip that no operator asked for is the program's own decision."""
+    if isinstance(event, e.StepSkipped) and event.signal_id is None:
+        return False
+    return type(event) in kinds

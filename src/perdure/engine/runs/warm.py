@@ -21,7 +21,9 @@ from perdure.engine.runs.effects import (
     Deliver,
     DropWork,
     Enqueue,
+    HoldWork,
     IndexEffect,
+    ParkStep,
     Publish,
     PutWork,
     RecordedChange,
@@ -31,7 +33,9 @@ from perdure.engine.runs.effects import (
     SendToMailbox,
     SetReady,
     SpawnChild,
+    StandingEffect,
     Track,
+    UnparkStep,
     UntrackAll,
 )
 from perdure.engine.runs.held import (
@@ -45,7 +49,7 @@ from perdure.engine.runs.machine import RunMachine
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
-from perdure.store.rows.records import NewRun, Run
+from perdure.store.rows.records import NewRun, ParkedStep, Run
 from perdure.store.store import Store
 
 
@@ -124,6 +128,8 @@ class WarmRun:
         self._pins = 0
         self.is_held = False
         """Whether the holder of `lock` excludes all others: the run takes no fact meanwhile."""
+        self.act_times: list[int] = []
+        """When operator acts were decided in the last minute."""
         self.needs_matching = False
         """Hook or signal written; matching still pending."""
         self._loaded = loaded
@@ -230,6 +236,8 @@ class WarmRun:
                 bundle.drop_work(self.fence, step)
             case Acknowledge(guid):
                 bundle.acknowledge(self.fence, guid)
+            case HoldWork() | ParkStep() | UnparkStep():
+                self._stand(bundle, effect)
             case Publish(name, payload, at_ms):
                 is_new = at_ms is None
                 stamp = sources.stamp() if at_ms is None else at_ms
@@ -241,6 +249,16 @@ class WarmRun:
                 create(effect)
             case _:
                 self._index(bundle, effect)
+
+    def _stand(self, bundle: Bundle, effect: StandingEffect) -> None:
+        """Apply the effects of pauses, and of steps that wait for an operator."""
+        match effect:
+            case HoldWork(held):
+                bundle.hold_work(self.fence, held=held)
+            case ParkStep(step, task, error, since_ms):
+                bundle.park_step(self.fence, step, ParkedStep(task, error, since_ms))
+            case UnparkStep(step):
+                bundle.unpark_step(self.fence, step)
 
     def _index(self, bundle: Bundle, effect: IndexEffect) -> None:
         """Apply the effects that only graphs have: hooks, mailboxes, waiting joins."""

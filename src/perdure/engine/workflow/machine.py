@@ -18,19 +18,16 @@ from typing import Any
 from perdure.authoring.call import BranchOperation, Call, DurableOperation, discard
 from perdure.authoring.context import WORKFLOW, Info, Promise, Suspension
 from perdure.authoring.definition import Definition
-from perdure.authoring.failures import encode_failure
-from perdure.authoring.interruption import Cancelled, Continued, Evicted
+from perdure.authoring.interruption import Continued, Evicted
 from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec, encode_named
-from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled, TurnTooLong
+from perdure.core.errors import ForeignAwait, PerdureError, TurnTooLong
 from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
 from perdure.core.limits import MAX_DECISIONS
-from perdure.core.messages import AT_ONCE, Message
-from perdure.core.replay.identity import signal_guid
 from perdure.engine.runs.effects import AppendChunk, Enqueue, Publish, RunEffect
-from perdure.engine.runs.machine import Handlers, RunMachine
+from perdure.engine.runs.machine import COMMON_FACTS, HELD, Handlers, HeldOutcome, RunMachine
 from perdure.engine.runs.prefetched import NO_MESSAGES, next_prefetched_signal
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.runs.record import Diverged
@@ -52,9 +49,9 @@ from perdure.engine.workflow.coroutines import (
     send_or_throw,
     wait_for,
 )
-from perdure.engine.workflow.ending import end_run
+from perdure.engine.workflow.ending import detach_steps, end_at_once, end_branch, end_run
 from perdure.engine.workflow.fiber import Fiber
-from perdure.engine.workflow.signals import WorkflowSignals
+from perdure.engine.workflow.signals import WorkflowSignals, signal_to_child
 from perdure.engine.workflow.turn_limit import refuse_more
 from perdure.engine.workflow.unawaited import Unawaited
 from perdure.engine.workflow.upcasting import is_upcast
@@ -110,6 +107,8 @@ class WorkflowMachine(RunMachine):
         for event in self.record.facts(_FACTS):
             if self._learn(event):
                 self._advance()
+            if self.released:
+                self._learn_released()
         self.record.forget()
 
     def feed(self, event: e.Event, *effects: RunEffect) -> None:
@@ -117,6 +116,8 @@ class WorkflowMachine(RunMachine):
         self.record.add(event, effects)
         if self._learn(event):
             self._drive_alone(self._advance)
+        if self.released:
+            self._drive_alone(self._learn_released)
 
     @property
     def home(self) -> str:
@@ -130,6 +131,9 @@ class WorkflowMachine(RunMachine):
         """Handle a fact. Returns whether a coroutine can resume."""
         if self._inherits:
             self._inherits -= 1
+        if self.is_paused and isinstance(event, HELD):
+            self._hold(event)
+            return False
         _FACTS[type(event)](self, event)
         return bool(self._ready) and not self._inherits
 
@@ -171,12 +175,23 @@ class WorkflowMachine(RunMachine):
         self.add_fiber(Fiber(coroutine, "root", 0))
         self._inherits = event.inherited
 
-    def _on_completed(self, event: e.InvokeCompleted) -> None:
+    def _on_completed(self, event: HeldOutcome) -> None:
+        """A step ended, or an operator skipped it: then the program gets the operator's value."""
         promise = self.promises.get(event.promise_id)
         if promise is not None:
-            promise.ok = event.ok
+            promise.ok = isinstance(event, e.StepSkipped) or event.ok
             promise.payload = event.payload
             self.settle(promise)
+
+    def _learn_released(self) -> None:
+        """Give the program the outcomes that were held during a pause, one by one, as if each came now."""
+        while self.released and not self.is_over:
+            if self._learn(self.released.popleft()):
+                self._advance()
+        self.released.clear()
+
+    def stop_at_once(self, event: e.SignalAccepted) -> None:
+        end_at_once(self, event)
 
     def _on_fired(self, event: e.TimerFired) -> None:
         promise = self.promises.get(event.promise_id)
@@ -190,6 +205,10 @@ class WorkflowMachine(RunMachine):
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         self._is_waiting = False
+        if self.is_paused:
+            # The program hears of the cancellation first, and of the outcomes only where it looks at them.
+            for held in self._release():
+                _FACTS[type(held)](self, held)
         cancel_fibers(self, list(self._fibers), event)
         if not self._ready and any(fiber.pending for fiber in self._fibers):
             # All that the run waits for ends by itself, so it keeps waiting.
@@ -308,24 +327,18 @@ class WorkflowMachine(RunMachine):
         fiber.context = None
         promise = fiber.promise
         if promise is None:
-            for step in self.promises:
-                self.record.emit(e.StepSkipped(step, "detached", 1))
-            self.promises.clear()
+            detach_steps(self)
             self.is_over = True
             end_run(self, value, error)
             return
-        payload = None if error is None else encode_failure(self.codec, error)
-        self.record.emit(e.InvokeCompleted(promise.step, 1, error is None, payload=payload))
-        if isinstance(error, Cancelled):
-            error = StepCancelled(f"branch {promise.step} was cancelled", "it has no result")
-        promise.value, promise.failure = value, error
-        self.settle(promise)
+        end_branch(self, promise, value, error)
 
     def close(self) -> None:
         """Close the coroutines. Their `finally` blocks run, and every verb in them is refused."""
         self._is_closing = True
         self.unawaited.disown()
-        self._context.run(drive_alone, self._close_coroutines, self._left)
+        # In a copy: a replay that ends the run at once has entered the context.
+        self._context.copy().run(drive_alone, self._close_coroutines, self._left)
         self._context = Context()
 
     def _close_coroutines(self) -> None:
@@ -469,29 +482,19 @@ class WorkflowMachine(RunMachine):
         return prepare_continuation(self, self._require_current(), call)
 
     def signal_child(self, promise: Promise, signal: Signal[Any], value: object) -> None:
-        child = promise.child_run
-        assert child is not None  # noqa: S101 - for the type checker
+        assert promise.child_run is not None  # noqa: S101 - for the type checker
         payload = signal.encode(self.codec, value)
-        guid = signal_guid(
-            child, signal.name, f"{self.info.run_id}/{self._take_place(self._require_current())}"
-        )
-        kind, arrival = f"signal:{signal.name}", self.arrival()
-        message = Message(child, guid, kind, AT_ONCE, arrival, payload=payload)
-        self.record.attach(Enqueue(message))
+        place = self._take_place(self._require_current())
+        sent = signal_to_child(self, promise.child_run, signal.name, place, payload)
+        self.record.attach(Enqueue(sent))
 
 
 _FACTS: Handlers = {
+    **COMMON_FACTS,
     e.ExecutionStarted: WorkflowMachine._on_started,
-    e.InvokeStarted: WorkflowMachine.on_invoke_started,
-    e.InvokeRetrying: WorkflowMachine.on_retrying,
     e.InvokeCompleted: WorkflowMachine._on_completed,
     e.TimerFired: WorkflowMachine._on_fired,
     e.SignalDelivered: WorkflowMachine._on_delivered,
     e.CancelRequested: WorkflowMachine._on_cancel,
-    e.Posted: WorkflowMachine.on_posted,
-    e.RunApproved: WorkflowMachine.ignore,
-    e.RunPaused: WorkflowMachine.ignore,
-    e.RunResumed: WorkflowMachine.ignore,
-    e.SignalAccepted: WorkflowMachine.ignore,
-    e.SignalRejected: WorkflowMachine.ignore,
+    e.StepSkipped: WorkflowMachine._on_completed,
 }

@@ -105,3 +105,5 @@ class Batch(msgspec.Struct, eq=False):
     endings: Sequence[tuple[WarmRun, RunEnding]] = ()
     log_notes: Sequence[tuple[WarmRun, Sequence[LogNote]]] = ()
     """Events to log."""
+    has_resumed: bool = False
+    """Whether a pause ended: messages and work that waited for it are due."""

@@ -24,6 +24,7 @@ from perdure.core.errors import (
 from perdure.core.ids import HostId, RunId, StepId
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.programs.rebuilding import Rebuilding, divergence_error, program_for
+from perdure.engine.runs.acts import atomic_parts, decision_times
 from perdure.engine.runs.commit_mode import CommitMode
 from perdure.engine.runs.doubts import recover_attempts
 from perdure.engine.runs.promise import DurablePromise
@@ -272,9 +273,9 @@ class Dispatcher:
         self.staging.reserve(batch)
         run.pin()
         try:
-            for change in run.machine.take_changes():
+            for part in atomic_parts(run.machine.take_changes()):
                 batch.bundle = Bundle()
-                self.staging.write_changes(run, [change], batch)
+                self.staging.write_changes(run, part, batch)
                 await self.store.commit(batch.bundle)
         except BaseException:
             self.undo(batch)
@@ -293,6 +294,8 @@ class Dispatcher:
         listener = self.context.listener
         if batch.log_notes or batch.endings:
             note_batch(batch, self.codec)
+        if batch.has_resumed:
+            listener.run_resumed()
         for run_id, step in batch.unwanted:
             self._drop(run_id, step)
         for run, promise, attempt in batch.starts:
@@ -338,7 +341,10 @@ class Dispatcher:
             self.executor.give_back(task)
             return
         whose = run.machine.info
-        info = Info(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt)
+        info = Info(
+            *(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt),
+            logical_attempt=promise.logical_attempt,
+        )
         is_doubted = promise.doubts > 0
         self.executor.start(
             Attempt(
@@ -381,6 +387,8 @@ class Dispatcher:
         except BaseException:
             warm.machine.close()
             raise
+        warm.machine.parks_failures = self.context.settings.on_failure == "park"
+        warm.act_times = decision_times(stored.entries, self.sources.now_ms())
         self.quarantine.note_starts(warm.machine)
         recover_attempts(warm, partial(self._runs_on, run.epoch), self.context.settings.max_doubts)
         return warm

@@ -9,7 +9,7 @@ from perdure.core.journal import events as e
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.programs.rebuilding import new_machine
 from perdure.engine.runs.effects import CreateRun, RecordedChange
-from perdure.engine.runs.log_notes import RunStarted
+from perdure.engine.runs.log_notes import PauseEnded, RunStarted
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.context import HostContext
 from perdure.host.logs import run_log
@@ -50,6 +50,7 @@ class Staging:
         key = event.idempotency_key
         info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
         machine = new_machine(workflow, info, self._codec, self._sources, self._programs)
+        machine.parks_failures = self._context.settings.on_failure == "park"
         machine.feed(event)
         for fact in start.heritage.inherited:
             machine.feed(fact)
@@ -89,18 +90,20 @@ class Staging:
     def _reserve(self, run: WarmRun, batch: Batch) -> None:
         machine = run.machine
         machine.continue_turn()
-        for promise in machine.unstarted:
-            if promise.is_settled or promise.is_running:
-                continue
-            has_slot = not promise.doubts and self._executor.reserve(promise.task)
-            if has_slot or self._waiting.reserve(run.run_id, promise):
-                batch.starts.append((run, promise, machine.start_attempt(promise)))
-        machine.unstarted.clear()
+        if not machine.is_paused:  # otherwise they begin when the run resumes
+            for promise in machine.unstarted:
+                if promise.is_settled or promise.is_running or promise.is_parked:
+                    continue
+                has_slot = not promise.doubts and self._executor.reserve(promise.task)
+                if has_slot or self._waiting.reserve(run.run_id, promise):
+                    batch.starts.append((run, promise, machine.start_attempt(promise)))
+            machine.unstarted.clear()
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []
             batch.unwanted = [*batch.unwanted, *((run.run_id, step) for step in unwanted)]
         if machine.log_notes:
             notes, machine.log_notes = machine.log_notes, []
+            batch.has_resumed = batch.has_resumed or any(isinstance(n, PauseEnded) for n in notes)
             batch.log_notes = [*batch.log_notes, (run, notes)]
 
     def write(self, batch: Batch) -> Batch:

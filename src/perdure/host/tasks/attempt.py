@@ -117,7 +117,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     @property
     def key(self) -> str:
-        return idempotency_text(self.info.run_id, self.info.step)
+        return idempotency_text(self.info.run_id, self.info.step, self.info.logical_attempt)
 
     def renew(self) -> None:
         """Reset before the code is called, first or again: nested calls then get the same ids."""
@@ -216,15 +216,13 @@ class NestedCall:
 
     def __init__(self, attempt: Attempt, caller: Info, number: int) -> None:
         step = StepId(f"{caller.step}.{number}")
-        self.info = Info(
-            caller.run_id, caller.program, caller.version, caller.key, step, caller.attempt
-        )
+        self.info = msgspec.structs.replace(caller, step=step)
         self._attempt = attempt
         self._nested_calls = 0
 
     @property
     def key(self) -> str:
-        return idempotency_text(self.info.run_id, self.info.step)
+        return idempotency_text(self.info.run_id, self.info.step, self.info.logical_attempt)
 
     def nested(self) -> "NestedCall":
         self._nested_calls += 1

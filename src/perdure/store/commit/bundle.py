@@ -29,6 +29,7 @@ from perdure.store.rows.records import (
     HookRow,
     InboxRow,
     NewRun,
+    ParkedStep,
     ReadinessRow,
     TaskHolder,
 )
@@ -68,6 +69,8 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
     work: Sequence[Work] = ()
     finished: Sequence[tuple[RunId, StepId, str]] = ()
     dropped: Sequence[tuple[RunId, StepId]] = ()
+    held: Sequence[tuple[RunId, int]] = ()
+    parked_steps: Sequence[tuple[tuple[RunId, StepId], ParkedStep | None]] = ()
     published: Sequence[PublishedRow] = ()
     chunks: Sequence[NewChunk] = ()
     parked: Sequence[tuple[RunId, str | None]] = ()
@@ -209,6 +212,28 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         self.work = [work for work in self.work if (work.run_id, work.step) != task]
         self.fences.append(fence)
         self.dropped = self._grown(self.dropped, task)
+
+    def hold_work(self, fence: Fence, *, held: bool) -> None:
+        """Commits: hosts claim no task of the run, those that this bundle puts included; or they may again.
+
+        Claims under way are not affected. The last call of a bundle counts.
+        """
+        self.fences.append(fence)
+        self.held = self._grown(self.held, (fence.run_id, int(held)))
+
+    def park_step(self, fence: Fence, step: StepId, parked: ParkedStep) -> None:
+        """Commits: the step waits for an operator, so that lists find it. The same bundle appends the entry."""
+        require_storable_text("step", step, MAX_STEP_BYTES)
+        require_storable_text("task", parked.task, MAX_NAME_LENGTH)
+        require_integer("since_ms", parked.since_ms)
+        self.fences.append(fence)
+        self.parked_steps = self._grown(self.parked_steps, ((fence.run_id, step), parked))
+
+    def unpark_step(self, fence: Fence, step: StepId) -> None:
+        """Commits: the step no longer waits for an operator. Changes nothing if it does not."""
+        require_storable_text("step", step, MAX_STEP_BYTES)
+        self.fences.append(fence)
+        self.parked_steps = self._grown(self.parked_steps, ((fence.run_id, step), None))
 
     def publish(
         self,

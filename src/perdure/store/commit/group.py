@@ -19,7 +19,7 @@ from perdure.core.streams.chunks import ChunkKey, NewChunk
 from perdure.store.commit.bundle import FIRST_EPOCH, Bundle, PublishedRow
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.graph_index import GraphIndex
-from perdure.store.rows.records import NewRun, TaskHolder
+from perdure.store.rows.records import NewRun, ParkedStep, TaskHolder
 from perdure.store.rows.values import RowValues
 
 
@@ -71,6 +71,10 @@ class Group:
         self.finished: list[tuple[RunId, StepId, str]] = []
         self.dropped: dict[tuple[RunId, StepId], None] = {}
         """Tasks that are dropped after others are finished and before new ones are put."""
+        self.held: dict[RunId, int] = {}
+        """Whether the tasks of a run are held, those put by this group included."""
+        self.parked_steps: dict[tuple[RunId, StepId], ParkedStep | None] = {}
+        """Steps that wait for an operator from now on; `None` for those that no longer do."""
         self.published: dict[tuple[RunId, str], tuple[bytes, int, TaskHolder | None]] = {}
         self.published_again: dict[tuple[RunId, str], tuple[bytes, int, TaskHolder | None]] = {}
         """Values that are sent again. Written before the new values."""
@@ -172,6 +176,8 @@ class Group:
                 self.work,
                 self.finished,
                 self.dropped,
+                self.held,
+                self.parked_steps,
                 self.published,
                 self.published_again,
                 self.chunks,
@@ -281,6 +287,8 @@ class Group:
             self.dropped[task] = None
         for work in bundle.work:
             self.work.setdefault((work.run_id, work.step), work)
+        self.held.update(bundle.held)
+        self.parked_steps.update(bundle.parked_steps)
 
     def _add_index(self, index: GraphIndex) -> None:
         if self.index is None:

@@ -69,6 +69,14 @@ def work_rows(group: Group) -> list[RowValues]:
     ]
 
 
+def parked_step_rows(group: Group) -> list[RowValues]:
+    return [(*step, *row) for step, row in sorted(group.parked_steps.items()) if row is not None]
+
+
+def unparked_step_rows(group: Group) -> list[RowValues]:
+    return [step for step, row in sorted(group.parked_steps.items()) if row is None]
+
+
 def published_again_rows(group: Group) -> list[RowValues]:
     return _rows_with_holder(sorted(group.published_again.items(), key=itemgetter(0)))
 

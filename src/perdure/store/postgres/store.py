@@ -52,7 +52,15 @@ from perdure.store.postgres.sessions import joined_connection
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, JournalPart, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import (
+    ActMessage,
+    Claim,
+    JournalPart,
+    Progress,
+    Run,
+    SentMessage,
+    StoredRun,
+)
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
@@ -365,6 +373,9 @@ class PostgresStore(PostgresGraphs, PostgresOperator):
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         rows = await self._fetch("select_messages", run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
+
+    async def act_messages(self, run_id: RunId) -> list[ActMessage]:
+        return [ActMessage(*row) for row in await self._fetch("select_acts", run_id)]
 
     async def queued_work(self, run_id: RunId) -> list[QueuedWork]:
         return [QueuedWork(*row) for row in await self._fetch("select_queued_work", run_id)]

@@ -24,9 +24,11 @@ from perdure.store.commit.row_values import (
     forwarded_rows,
     handed_rows,
     message_rows,
+    parked_step_rows,
     published_again_rows,
     publishing,
     stream_rows,
+    unparked_step_rows,
     work_rows,
 )
 from perdure.store.commit.writer import StatementRefused
@@ -152,6 +154,9 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
     await run("mark", group.marked)
     await run("drop_work", list(group.dropped))
     await run("put_work", work_rows(group))
+    await run("hold_work", list(group.held.items()))
+    await run("unpark_steps", unparked_step_rows(group))
+    await run("park_steps", parked_step_rows(group))
     if group.index and not await write_index(run, group.index):
         return _overflows
     return await _append_chunks(connection, group) if group.chunks else None

@@ -145,6 +145,22 @@ class TaskHolder(msgspec.Struct, frozen=True):
     step: StepId | None = None
 
 
+class ActMessage(NamedTuple):
+    """An operator act that was sent to a run: whether it is pending, or why it was set aside."""
+
+    guid: Guid
+    state: str
+    reason: str | None
+
+
+class ParkedStep(NamedTuple):
+    """A step that has failed and waits for an operator: what it calls, the fingerprint of its error, and since when."""
+
+    task: str
+    error: str
+    since_ms: int
+
+
 class Claim(msgspec.Struct, frozen=True):
     """Work that a host may do until its lease ends; `token` proves the claim.
 

@@ -10,6 +10,7 @@
 --   perdure.ledger     the ledger: 15 digits per account, what has committed         key: run, account
 --   perdure.message    messages to a run that it has not recorded yet                key: run, GUID
 --   perdure.work       tasks that any host of the right queue may do                 key: run, step
+--   perdure.parked_step  steps that have failed and wait for an operator              key: run, step
 --   perdure.published  named values that a program lets clients read                 key: run, name
 --   perdure.stream     how long each stream of chunks is                             key: run, name
 --   perdure.chunk      what programs append to streams, in order                     key: run, name, position
@@ -164,6 +165,7 @@ CREATE INDEX message_due ON perdure.message (due_at_ms, arrival) WHERE state = '
 -- token           proof of the last claim; NULL before the first
 -- host            the host that claimed it last
 -- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
+-- held            1 while its run is paused: no host claims it
 CREATE TABLE perdure.work (
     run_id          text COLLATE "C" NOT NULL,
     step            text COLLATE "C" NOT NULL,
@@ -175,13 +177,30 @@ CREATE TABLE perdure.work (
     token           text,
     host            text,
     claims          integer NOT NULL DEFAULT 0,
+    held            integer NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
     PRIMARY KEY (run_id, step)
 );
 
 -- The most urgent task of a queue.
-CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms);
+CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms) WHERE held = 0;
 -- Hosts that have claimed tasks.
 CREATE INDEX work_host ON perdure.work (host) WHERE host IS NOT NULL;
+
+-- run_id, step    a step whose logical attempt has failed: it waits for an operator, who retries or skips it
+-- task            what the step calls
+-- error           fingerprint of its last error
+-- since_ms        when it failed
+CREATE TABLE perdure.parked_step (
+    run_id   text COLLATE "C" NOT NULL,
+    step     text COLLATE "C" NOT NULL,
+    task     text NOT NULL,
+    error    text COLLATE "C" NOT NULL,
+    since_ms bigint NOT NULL,
+    PRIMARY KEY (run_id, step)
+);
+
+-- Steps that failed for the same cause.
+CREATE INDEX parked_step_error ON perdure.parked_step (error, since_ms);
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes

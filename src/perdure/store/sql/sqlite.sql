@@ -94,6 +94,21 @@ INSERT INTO perdure_work (run_id, step, guid, queue, priority, payload, availabl
 VALUES :rows
 ON CONFLICT (run_id, step) DO NOTHING
 
+-- name: hold_work
+-- Commits: the tasks of runs that are paused are held, so that no host claims them; or they are no longer held. Claims
+-- under way keep their tokens.
+UPDATE perdure_work AS work SET held = b.column2 FROM (VALUES :rows) AS b WHERE work.run_id = b.column1
+
+-- name: park_steps
+-- Commits: steps wait for an operator, so that lists find them. Their entries say the same.
+INSERT INTO perdure_parked_step (run_id, step, task, error, since_ms)
+VALUES :rows
+ON CONFLICT (run_id, step) DO UPDATE SET error = excluded.error, since_ms = excluded.since_ms
+
+-- name: unpark_steps
+-- Commits: steps no longer wait for an operator.
+DELETE FROM perdure_parked_step WHERE (run_id, step) IN (VALUES :rows)
+
 -- name: finish_work
 -- Commits: tasks are off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure_work WHERE (run_id, step, token) IN (VALUES :rows)
@@ -144,14 +159,14 @@ VALUES :rows
 ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
 
 -- name: claim_work
--- Commits: a token and a lease on tasks of one queue that are due and under no lease.
+-- Commits: a token and a lease on tasks of one queue that are due, not held and under no lease.
 -- A host that claims its own task again does not count: it knows whether it has begun it.
 -- Through the index in its order, so that a claim costs by what it takes and not by what waits.
 UPDATE perdure_work
 SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + (host IS NOT :host)
 WHERE (run_id, step) IN (
     SELECT run_id, step FROM perdure_work
-    WHERE queue = :queue AND available_at_ms <= :now_ms
+    WHERE queue = :queue AND held = 0 AND available_at_ms <= :now_ms
     ORDER BY priority DESC, available_at_ms, run_id, step
     LIMIT :limit
 )
@@ -332,7 +347,7 @@ SELECT run_id, account, balance FROM perdure_ledger WHERE run_id IN (SELECT valu
 -- Messages that concern a step of these runs: timers, retries, results, and signals that matched a hook. A damaged row
 -- may have lost its step.
 SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
-WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%' AND kind NOT LIKE 'act:%')
 
 -- name: select_queued
 -- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
@@ -365,8 +380,9 @@ SELECT balance FROM perdure_ledger WHERE run_id = :run_id AND account = :account
 SELECT account, balance FROM perdure_ledger WHERE run_id = :run_id
 
 -- name: select_due_messages
--- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A parked
--- run takes only a cancel, and an unowned run takes nothing before a host claims it. Messages that are due at once go
+-- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A run that
+-- is parked or paused takes only cancels and acts, and an unowned run takes nothing before a host claims it: other
+-- messages to it stay due, and would take the places of those that can be delivered. Messages that are due at once go
 -- before timers: they were durable before the timers ended.
 -- By the message's index and then its run, whatever statistics say, and in the order of that index, so that a read costs
 -- by what it returns and not by what is due.
@@ -374,7 +390,7 @@ SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms
   AND (run.owner = :owner OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-  AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
 ORDER BY m.due_at_ms, m.arrival LIMIT :limit
 
 -- name: select_pending
@@ -385,7 +401,7 @@ FROM json_each(:origins) AS origin
 CROSS JOIN perdure_message AS m INDEXED BY perdure_message_order ON substr(m.guid, 1, 34) = origin.value
 CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms = 0 AND (run.owner = :owner OR run.owner IS NULL)
-  AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
 ORDER BY m.arrival, m.guid LIMIT :limit
 
 -- name: select_next_due
@@ -395,12 +411,16 @@ SELECT m.due_at_ms
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
   AND (run.owner = :owner OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-  AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
 ORDER BY m.due_at_ms LIMIT 1
 
 -- name: select_messages
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
 FROM perdure_message WHERE run_id = :run_id ORDER BY arrival, guid
+
+-- name: select_acts
+-- The acts that were sent to a run, without what they say. Acknowledged ones are deleted.
+SELECT guid, state, reason FROM perdure_message WHERE run_id = :run_id AND kind LIKE 'act:%' ORDER BY arrival, guid
 
 -- name: select_queued_work
 SELECT step, queue, host FROM perdure_work WHERE run_id = :run_id ORDER BY step
@@ -436,14 +456,14 @@ WHERE (run_id, name, step, attempt, claim, number) IN (VALUES :rows)
 -- name: select_next_work
 -- Steps through the index from each priority of a queue to the next, so the cost grows with priorities, not with tasks.
 WITH RECURSIVE level (queue, priority) AS (
-    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
+    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value AND held = 0) FROM json_each(:queues)
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure_work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
 )
 SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
-            WHERE work.queue = level.queue AND work.priority = level.priority))
+            WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
 FROM level
 
 -- name: select_next_run_id
@@ -513,17 +533,17 @@ EXISTS (SELECT 1 FROM perdure_run INDEXED BY perdure_run_unowned WHERE owner IS 
  FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
  WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
    AND (run.owner = :host OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-   AND (run.parked IS NULL OR m.kind = 'cancel')
+   AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
  ORDER BY m.due_at_ms LIMIT 1),
 (WITH RECURSIVE level (queue, priority) AS (
-    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
+    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value AND held = 0) FROM json_each(:queues)
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure_work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
  )
  SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
-             WHERE work.queue = level.queue AND work.priority = level.priority))
+             WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
  FROM level),
 EXISTS (SELECT 1 FROM perdure_message AS m INDEXED BY perdure_message_due
         WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms

@@ -10,6 +10,7 @@
 --   perdure_ledger     the ledger: 15 digits per account, what has committed         key: run, account
 --   perdure_message    messages to a run that it has not recorded yet                key: run, GUID
 --   perdure_work       tasks that any host of the right queue may do                 key: run, step
+--   perdure_parked_step  steps that have failed and wait for an operator              key: run, step
 --   perdure_published  named values that a program lets clients read                 key: run, name
 --   perdure_stream     how long each stream of chunks is                             key: run, name
 --   perdure_chunk      what programs append to streams, in order                     key: run, name, position
@@ -157,6 +158,7 @@ CREATE INDEX perdure_message_due ON perdure_message (due_at_ms, arrival) WHERE s
 -- token           proof of the last claim; NULL before the first
 -- host            the host that claimed it last
 -- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
+-- held            1 while its run is paused: no host claims it
 CREATE TABLE perdure_work (
     run_id          TEXT NOT NULL,
     step            TEXT NOT NULL,
@@ -168,13 +170,30 @@ CREATE TABLE perdure_work (
     token           TEXT,
     host            TEXT,
     claims          INTEGER NOT NULL DEFAULT 0,
+    held            INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
     PRIMARY KEY (run_id, step)
 ) STRICT, WITHOUT ROWID;
 
--- The most urgent task of a queue.
-CREATE INDEX perdure_work_queue ON perdure_work (queue, priority DESC, available_at_ms);
 -- Hosts that have claimed tasks.
 CREATE INDEX perdure_work_host ON perdure_work (host) WHERE host IS NOT NULL;
+-- The most urgent task of a queue.
+CREATE INDEX perdure_work_queue ON perdure_work (queue, priority DESC, available_at_ms) WHERE held = 0;
+
+-- run_id, step    a step whose logical attempt has failed: it waits for an operator, who retries or skips it
+-- task            what the step calls
+-- error           fingerprint of its last error
+-- since_ms        when it failed
+CREATE TABLE perdure_parked_step (
+    run_id   TEXT NOT NULL,
+    step     TEXT NOT NULL,
+    task     TEXT NOT NULL,
+    error    TEXT NOT NULL,
+    since_ms INTEGER NOT NULL,
+    PRIMARY KEY (run_id, step)
+) STRICT, WITHOUT ROWID;
+
+-- Steps that failed for the same cause.
+CREATE INDEX perdure_parked_step_error ON perdure_parked_step (error, since_ms);
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes

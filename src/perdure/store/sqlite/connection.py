@@ -15,8 +15,10 @@ from perdure.store.commit.row_values import (
     forwarded_rows,
     handed_rows,
     message_rows,
+    parked_step_rows,
     published_again_rows,
     publishing,
+    unparked_step_rows,
     work_rows,
 )
 from perdure.store.sqlite.bulk_statements import GroupStatement, one_row
@@ -58,6 +60,9 @@ WIDTHS: Final = {
     "mark": 4,
     "drop_work": 2,
     "put_work": 7,
+    "hold_work": 2,
+    "unpark_steps": 2,
+    "park_steps": 5,
     "clear_runs": 1,
     "empty_runs": 1,
     "clear_steps": 2,
@@ -193,6 +198,9 @@ _TABLES: Final[dict[str, tuple[str, Callable[[Group], list[Any]], bool]]] = {
     "mark": ("marked", lambda group: group.marked, False),
     "drop_work": ("dropped", lambda group: list(group.dropped), False),
     "put_work": ("work", work_rows, False),
+    "hold_work": ("held", lambda group: list(group.held.items()), False),
+    "unpark_steps": ("parked_steps", unparked_step_rows, False),
+    "park_steps": ("parked_steps", parked_step_rows, False),
 }
 """By statement, in order: the part of a group that it writes, the rows, and whether it must change one row for each."""
 

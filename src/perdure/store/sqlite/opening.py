@@ -28,7 +28,7 @@ def connect(path: str) -> Connection:
 
 
 def connect_first(
-    path: str, *, adopt: bool, as_it_is: bool = False, is_moving: bool = False
+    path: str, *, adopt: bool = False, as_it_is: bool = False, is_moving: bool = False
 ) -> Connection:
     """Open the first connection, and migrate the schema; with `as_it_is`, refuse a file that needs a migration.
 

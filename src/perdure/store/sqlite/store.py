@@ -27,7 +27,15 @@ from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.hints import OnHint
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, JournalPart, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import (
+    ActMessage,
+    Claim,
+    JournalPart,
+    Progress,
+    Run,
+    SentMessage,
+    StoredRun,
+)
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
@@ -90,12 +98,9 @@ class SqliteStore(SqliteGraphs, SqliteOperator):
         self._closing = asyncio.Lock()
 
     @classmethod
-    async def open(
-        cls, path: str, *, adopt: bool = False, as_it_is: bool = False, is_moving: bool = False
-    ) -> "SqliteStore":
-        first_connection = partial(
-            connect_first, path, adopt=adopt, as_it_is=as_it_is, is_moving=is_moving
-        )
+    async def open(cls, path: str, **how: bool) -> "SqliteStore":
+        """`how` has the options of `connect_first`."""
+        first_connection = partial(connect_first, path, **how)
         writer: ConnectionWorker
         reader: ConnectionWorker
         if path == MEMORY:
@@ -393,6 +398,9 @@ class SqliteStore(SqliteGraphs, SqliteOperator):
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         rows = await self._select("select_messages", run_id=run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
+
+    async def act_messages(self, run_id: RunId) -> list[ActMessage]:
+        return [ActMessage(*row) for row in await self._select("select_acts", run_id=run_id)]
 
     async def queued_work(self, run_id: RunId) -> list[QueuedWork]:
         return [QueuedWork(*row) for row in await self._select("select_queued_work", run_id=run_id)]
