@@ -29,15 +29,19 @@ from perdure.authoring.verbs import (
     random,
     sleep,
     start,
+    tag,
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
 from perdure.client.acts import Receipt
+from perdure.client.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.fork_requests import ForkedStep, ForkPreview
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
+from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_acts import SyncReceipt
@@ -47,6 +51,7 @@ from perdure.core.errors import (
     CannotCompile,
     Denied,
     ForbiddenStatement,
+    ForkDiverged,
     GraphInvalid,
     InputError,
     KeyReused,
@@ -84,6 +89,7 @@ from perdure.core.runs.alerts import Alert, AlertCode
 from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
+from perdure.core.runs.diff import StepChange
 from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.obstacles import Cause, CauseKind
 from perdure.core.runs.projector import SnapshotProjector
@@ -112,6 +118,7 @@ from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
+from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
     "Abandoned",
@@ -145,6 +152,9 @@ __all__ = [
     "EventType",
     "Explanation",
     "ForbiddenStatement",
+    "ForkDiverged",
+    "ForkPreview",
+    "ForkedStep",
     "GraphBuilder",
     "GraphInvalid",
     "GraphProgram",
@@ -162,6 +172,7 @@ __all__ = [
     "NotCommitted",
     "NotDone",
     "OperatorWait",
+    "Page",
     "PerdureError",
     "Preflight",
     "ProgramCall",
@@ -174,12 +185,16 @@ __all__ = [
     "RootCause",
     "RunCancelled",
     "RunClosed",
+    "RunCount",
+    "RunDiff",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
+    "RunFilters",
     "RunInterrupted",
     "RunSnapshot",
     "RunStatus",
+    "RunSummary",
     "SequenceGap",
     "Settings",
     "Signal",
@@ -187,9 +202,13 @@ __all__ = [
     "SignalWait",
     "SnapshotProjector",
     "SnapshotStatus",
+    "SqlRows",
     "StatementFailed",
     "StepCancelled",
+    "StepChange",
+    "StepDiff",
     "StepInDoubt",
+    "StepSide",
     "StepSnapshot",
     "StepStatus",
     "Stream",
@@ -236,6 +255,7 @@ __all__ = [
     "sleep",
     "start",
     "stream",
+    "tag",
     "task",
     "upcaster",
     "uuid4",

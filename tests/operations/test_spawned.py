@@ -329,6 +329,30 @@ time.sleep(60)
     assert await worker == "partial"
 
 
+async def test_cancelling_a_worker_while_its_process_starts_sends_the_signal_then(
+    operation: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, is_started, may_return = (
+        asyncio.create_subprocess_exec,
+        asyncio.Event(),
+        asyncio.Event(),
+    )
+
+    async def slow(*arguments: Any, **options: Any) -> Process:
+        process = await start(*arguments, **options)
+        is_started.set()
+        await may_return.wait()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
+    worker = operation.exec_stdio_worker(python("import time; time.sleep(60)"), deserializer=str)
+    await is_started.wait()
+    await worker.cancel()
+    may_return.set()
+    with pytest.raises(CallFailed, match="signal 15"):
+        await worker
+
+
 async def test_unknown_signal_is_refused(operation: Operation) -> None:
     call = operation.spawn_call(five)
     with pytest.raises(InputError):

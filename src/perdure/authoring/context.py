@@ -3,7 +3,7 @@
 The engine implements the workflow context, hosts the task context; context variables hold the current one.
 """
 
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -85,6 +85,11 @@ class WorkflowContext(Protocol):
         ...
 
     @property
+    def seed(self) -> str:
+        """What random ids derive from: the id of the run or, in a fork, of the run that was forked first."""
+        ...
+
+    @property
     def is_replaying(self) -> bool: ...
 
     def made(self, operation: "DurableOperation[Any]") -> None:
@@ -118,6 +123,10 @@ class WorkflowContext(Protocol):
         ...
 
     def publish(self, name: str, value: object) -> None: ...
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Give the run tags, with the next commit."""
+        ...
 
     def append(self, name: str, value: object) -> None:
         """Append a chunk to a stream, with the next commit."""

@@ -37,6 +37,7 @@ COMMANDS = (
     ("move:move", "Move all runs to another store, open ones included."),
     ("hosts:hosts", "List the hosts, and whether each is alive."),
     ("hosts:queues", "List the queues, their tasks and the hosts that serve them."),
+    ("runs.listing:sql", "Read from the store with a query of your own."),
     ("doctor:doctor", "Check this installation, and the store if one is named."),
 )  # fmt: skip
 for _where, _help in COMMANDS:
@@ -48,6 +49,8 @@ GROUPS = (
         "Look at runs, and move them on.",
         "runs",
         (
+            ("list", "listing:list_runs", "List runs, the newest first."),
+            ("count", "listing:count", "Count runs."),
             ("show", "showing:show", "Show a run, why it does not move, and its steps."),
             ("watch", "showing:watch", "Show a run until it is over."),
             ("history", "books:history", "Print the journal of a run, with the postings beside."),

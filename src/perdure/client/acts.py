@@ -169,7 +169,11 @@ class Acts:
         return Receipt(self._host, end, guid, "")
 
     async def _act(self, kind: ActType, given: ActOptions) -> "Receipt":
-        """Authorize the act and send it. One that is denied is sent too, so that the run's history has it."""
+        """Authorize the act and send it."""
+        return await self._send_act(*await self._authorized(kind, given))
+
+    async def _authorized(self, kind: ActType, given: ActOptions) -> tuple[Run, Act]:
+        """The act, and the run that it is for. One that is denied is sent, so that the run's history has it."""
         reason = require_user_text("the reason of an act", given.reason, MAX_ACT_BYTES, 0)
         actor = given.by or _NOBODY
         for what, text in (("the name of an actor", actor.name), ("a role", actor.role)):
@@ -187,16 +191,14 @@ class Acts:
         if refusal is not None:
             plain = Act(*(signal_id, kind, actor.name, actor.role, reason, given.step))
             code = require_user_text("a code", refusal, MAX_NAME_LENGTH)
-            act = msgspec.structs.replace(plain, refusal=code)
-        receipt = await self._send_act(end, act)
-        if refusal is not None:
+            await self._send_act(end, msgspec.structs.replace(plain, refusal=code))
             explained = EXPLANATIONS.get(refusal, "the engine's authorizer refused")
             raise Denied(
                 f"{kind} of run {end.run_id!r} by {actor.name!r} ({actor.role or 'no role'}) is denied: {refusal}",
                 explained,
                 refusal,
             )
-        return receipt
+        return end, act
 
     async def _send_act(self, end: Run, act: Act) -> "Receipt":
         message = act_message(end.origin, act, AT_ONCE)

@@ -13,9 +13,11 @@ from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.registry import check_annotations
 from perdure.authoring.response import OK
+from perdure.authoring.tags import TagValue
 from perdure.authoring.texts import require_user_text
 from perdure.authoring.upcaster import reading_old_shapes
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
+from perdure.client.comparing import RunDiff, compare_runs
 from perdure.client.deployments import (
     GraphVersion,
     activate_graph,
@@ -38,6 +40,7 @@ from perdure.client.preflight import (
     require_program_names,
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
+from perdure.client.run_lists import RunLists
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
 from perdure.client.starts import prepare_start, start_all, start_one
@@ -66,7 +69,7 @@ from perdure.store.store import Store
 R = TypeVar("R")
 
 
-class Engine:
+class Engine(RunLists):
     """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
@@ -215,12 +218,16 @@ class Engine:
         *,
         key: str | None = None,
         scope: str = "",
+        tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
     ) -> Handle[R]:
         """Start a workflow; returns when the run and the intent of its first step are durable.
 
         A `key` identifies one run per scope and workflow: another start with that key and the same arguments returns
         a handle of the same run. Inside a transaction the run starts when the transaction commits, or never.
+
+        `tags` are names and values by which `runs` finds the run, such as {"customer": "acme"}. Its child runs get
+        them, too.
 
         `if_ended` decides what happens if the run that holds the key failed or was cancelled: "return" returns its
         handle and logs a warning, "rerun" starts a new run with these arguments, which takes the key over, and "raise"
@@ -229,7 +236,7 @@ class Engine:
         program = take_program(call)
         require_if_ended(if_ended)
         host = self._require_host()
-        start = prepare_start(host, program, call.arguments, key, scope)
+        start = prepare_start(host, program, call.arguments, key, scope, tags)
         return await start_one(host, start, if_ended)
 
     async def start_many(
@@ -238,9 +245,11 @@ class Engine:
         *,
         keys: Iterable[str] | None = None,
         scope: str = "",
+        tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
     ) -> list[Handle[R]]:
-        """Start many runs with shared commits. `keys` has one key for each call; `if_ended` is as in `start`.
+        """Start many runs with shared commits. `keys` has one key for each call, and all runs get the `tags`;
+        `if_ended` is as in `start`.
 
         If a call can't be started, none is. Whether a key belongs to a run with other arguments is known only later:
         then the other runs are started, and the first such failure is raised.
@@ -257,7 +266,7 @@ class Engine:
                 what = f"{len(key_of_each)} keys for {len(calls)} calls"
                 raise InputError(what, "pass one key for each")
             starts = [
-                prepare_start(host, take_program(call), call.arguments, key, scope)
+                prepare_start(host, take_program(call), call.arguments, key, scope, tags)
                 for call, key in zip(calls, key_of_each, strict=True)
             ]
         except BaseException:
@@ -273,6 +282,7 @@ class Engine:
         *,
         key: str | None = None,
         scope: str = "",
+        tags: Mapping[str, TagValue] | None = None,
         version: str | None = None,
         if_ended: IfEnded = "return",
     ) -> Handle[Any]:
@@ -286,7 +296,7 @@ class Engine:
         arguments = require_input_fields(name, {} if input is None else input)
         chosen = version_to_start(name, version, await dispatcher.catalogue.versions(name))
         program, host = dispatcher.programs.deployed(name, chosen), self._require_host()
-        start = prepare_start(host, program, arguments, key, scope)
+        start = prepare_start(host, program, arguments, key, scope, tags)
         return await start_one(host, start, if_ended)
 
     async def find(
@@ -307,6 +317,12 @@ class Engine:
         """A handle of a run that any process has started on this store."""
         text = require_user_text("a run id", run_id, least=0)
         return Handle(self._require_open(), parse_run_id(text))
+
+    async def diff(self, a: str, b: str) -> RunDiff:
+        """Where the journals of two runs part, and how each step compares."""
+        dispatcher = self._require_host().dispatcher
+        ids = [parse_run_id(require_user_text("a run id", each, least=0)) for each in (a, b)]
+        return await compare_runs(dispatcher.store, dispatcher.codec, *ids)
 
     async def send(
         self,
@@ -425,6 +441,9 @@ class Engine:
             dispatcher = self._require_host().dispatcher
             return await preflight_open_engine(dispatcher, self._codec, names, reveal=reveal)
         return await preflight_closed_engine(self._url, self._codec, names, reveal=reveal)
+
+    def _list_store(self) -> Store:
+        return self._require_host().dispatcher.store
 
     def _require_host(self) -> Host:
         """The open host. Raises if the caller is not on its event loop."""

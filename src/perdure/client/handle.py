@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from enum import StrEnum
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import msgspec
 
@@ -14,10 +14,10 @@ from perdure.authoring.response import OK, Response
 from perdure.authoring.result_types import unreadable_result
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_user_text
-from perdure.client.acts import Acts
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
 from perdure.client.explaining import explain_run
+from perdure.client.forks import Forks
 from perdure.client.history import HistoryMethods, HistoryReader
 from perdure.client.run_description import describe_run
 from perdure.client.run_rows import advancing, require_consistent, require_run, require_unparked
@@ -71,7 +71,7 @@ class RunStatus(StrEnum):
     PARKED = "parked"
 
 
-class Handle(HistoryMethods, Acts, Generic[R]):
+class Handle(HistoryMethods, Forks, Generic[R]):
     """A run. Any process with the same store can have a handle of it.
 
     A handle of a run in a chain stands for the whole chain, whichever run it names: events and streams begin with the
@@ -101,6 +101,9 @@ class Handle(HistoryMethods, Acts, Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Handle {self.run_id}>"
+
+    def _like(self, run_id: RunId) -> Self:
+        return type(self)(self._host, run_id, self._program)
 
     async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - its users expect it
         """Wait for the run to end and return its result, or raise `RunFailed` or `RunCancelled`.
@@ -478,7 +481,12 @@ def _is_chained(run: Run) -> bool:
 def _status_of(run: Run) -> RunStatus:
     if run.damage is not None:
         return RunStatus.PARKED
-    if run.parked is not None:
-        diverged = run.parked.startswith(RunDiverged.code)
+    return shown_status(run.status, run.parked)
+
+
+def shown_status(status: Status, parked: str | None) -> RunStatus:
+    """The state that users see, from the columns of the run's row."""
+    if parked is not None:
+        diverged = parked.startswith(RunDiverged.code)
         return RunStatus.DIVERGED if diverged else RunStatus.PARKED
-    return RunStatus(run.status.value)
+    return RunStatus(status.value)

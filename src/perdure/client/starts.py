@@ -1,10 +1,12 @@
 """Starting runs: one alone, or many with shared commits, inside or outside a transaction."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.authoring.program import Program
 from perdure.authoring.registry import register
+from perdure.authoring.tags import TagValue, tag_texts
 from perdure.authoring.texts import require_user_text
 from perdure.client.handle import Handle
 from perdure.client.start_keys import (
@@ -24,7 +26,12 @@ from perdure.host.transactions.joining import JoinedWrites, current
 
 
 def prepare_start(
-    host: Host, program: Program[..., Any], arguments: dict[str, Any], key: str | None, scope: str
+    host: Host,
+    program: Program[..., Any],
+    arguments: dict[str, Any],
+    key: str | None,
+    scope: str,
+    tags: Mapping[str, TagValue] | None = None,
 ) -> RunStart:
     """Validate a start and encode its arguments. Registers a program that is not deployed.
 
@@ -38,7 +45,7 @@ def prepare_start(
     codec = host.dispatcher.codec
     payload = codec.encode(arguments)
     program.check_input(codec, payload)
-    return RunStart(program, payload, key, scope)
+    return RunStart(program, payload, key, scope, tags=tag_texts({} if tags is None else tags))
 
 
 async def start_one(host: Host, start: RunStart, if_ended: IfEnded) -> Handle[Any]:

@@ -9,6 +9,15 @@ from perdure.core.ids import Guid, HostId, RunId, StepId
 AT_ONCE: Final = 0
 """The due time of a message without a delay: every host delivers it, whatever its clock says."""
 
+STATES: Final = ("pending", "stale", "dead")
+"""States of a message: it will be delivered; its run did not need it; its run was over."""
+
+SENT: Final = ("signal:", "cancel", "act:")
+"""Beginnings of the kinds of messages that are sent to a run as a whole: no step of it waits for exactly this one."""
+
+_WITHOUT_OUTCOME: Final = ("timer", "retry")
+"""Kinds of messages about steps that carry no outcome."""
+
 OUTCOMES: Final = ("completed", "reconciled", "failed", "gave-up")
 """Kinds of the messages that carry the outcome of an attempt to its run. Details may follow after a colon."""
 
@@ -62,6 +71,24 @@ class MessageSummary(msgspec.Struct, frozen=True):
     def is_pending(self) -> bool:
         """Whether it will be delivered."""
         return self.state == "pending"
+
+
+def damage_of_sent(message: MessageSummary) -> str | None:
+    """Why a message in the store that was sent to a run is none that any sender wrote; `None` if it may be.
+
+    Hosts deliver only pending messages whose time has come. The journal does not show what was sent and not received.
+    """
+    if not message.kind.startswith(SENT):
+        if message.step is None and message.kind not in _WITHOUT_OUTCOME:
+            return None if is_outcome(message.kind) else f"has the unknown kind {message.kind!r}"
+        return None
+    if message.state not in STATES:
+        return f"is {message.state!r}, which is no state of a message"
+    if message.is_pending and message.due_at_ms != AT_ONCE:
+        return f"is due at {message.due_at_ms}, and every {message.kind!r} is due at {AT_ONCE}"
+    if message.kind.startswith("signal:") and not message.has_payload:
+        return "has no payload"
+    return None
 
 
 class WorkSummary(msgspec.Struct, frozen=True):

@@ -40,11 +40,15 @@ class Child(msgspec.Struct, frozen=True):
 
 
 class Outstanding(msgspec.Struct, frozen=True):
-    """Rows that will bring results to a run: messages by GUID, work by step, children by step."""
+    """Rows that will bring results to a run: messages by GUID, work by step, children by step.
+
+    `sent` are signals, cancels and acts that concern no step, read for an audit only.
+    """
 
     messages: dict[Guid, MessageSummary] = {}
     work: dict[StepId, WorkSummary] = {}
     children: dict[StepId, Child] = {}
+    sent: dict[Guid, MessageSummary] = {}
 
 
 class Obligations(msgspec.Struct):

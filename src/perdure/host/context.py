@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from perdure.core.codec import Codec
 from perdure.core.errors import StoreClosed
+from perdure.core.hosts.hints import Awaited
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
 from perdure.engine.runs.warm import WarmRun
@@ -44,11 +45,8 @@ class HostListener(Protocol):
     def runs_released(self) -> None:
         """Open runs without an owner are in the store, for any host."""
 
-    def run_ended(self, run_id: RunId) -> None:
-        """A commit of this host ended the run, or parked it."""
-
-    def run_grown(self, run_id: RunId) -> None:
-        """A commit of this host added to the journal or to a stream of the run."""
+    def run_changed(self, run_id: RunId, change: Awaited) -> None:
+        """A commit of this host ended the run or parked it, or added to its journal or to a stream."""
 
     def snapshot_read(self, snapshot: HostSnapshot) -> None:
         """The host is about to act on this snapshot of the store."""
@@ -83,7 +81,7 @@ class HostContext:
         self.settings = settings
         self.listener = listener
         self.outage = Outage(store.name)
-        self.watchers = Watchers(listener.run_ended, listener.run_grown)
+        self.watchers = Watchers(listener.run_changed)
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure.core.codec import Codec
 from perdure.core.errors import EngineClosed, SchemaTooNew
-from perdure.core.hosts.hints import Hint
+from perdure.core.hosts.hints import Awaited, Hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
 from perdure.core.runs.authority import AllowAll, Authorizer
@@ -88,7 +88,7 @@ class Host:
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
         )
-        takeover = Takeover(self.dispatcher, stale_after_ms, self.runs_taken)
+        self.takeover = takeover = Takeover(self.dispatcher, stale_after_ms, self.runs_taken)
         self.takeovers = TakeoverLoop(self.dispatcher, takeover, self.runs_taken)
         self.remote_runs = RemoteRuns(self.context, cache)
         self.feed = JournalFeed(self.context)
@@ -163,15 +163,17 @@ class Host:
     def runs_released(self) -> None:
         self.hints.look()
 
+    def runs_added(self) -> None:
+        """Open runs without an owner are in the store: this host or another takes them at once."""
+        self.poller.look_soon()
+        self.hints.look()
+
     def versions_changed(self) -> None:
         """A version of a graph was deployed or activated here: other hosts read it at once."""
         self.hints.look()
 
-    def run_ended(self, run_id: RunId) -> None:
-        self.hints.run_ended(run_id)
-
-    def run_grown(self, run_id: RunId) -> None:
-        self.hints.run_grown(run_id)
+    def run_changed(self, run_id: RunId, change: Awaited) -> None:
+        self.hints.run_changed(run_id, change)
 
     def hint_arrived(self, hint: Hint) -> None:
         if hint.look:
@@ -206,19 +208,19 @@ class Host:
     def awaits(self, run_id: RunId) -> None:
         """A caller waits for the end of a run: another process may have it."""
         if run_id not in self.dispatcher.cache:
-            self.hints.ask_for_endings()
+            self.hints.ask_for(Awaited.END)
 
     def follows(self, topic: Topic) -> None:
         """A caller follows a journal, to which the owner of its run adds, or a stream, to which any process may."""
         if topic not in self.dispatcher.cache:
-            self.hints.ask_for_growth()
+            self.hints.ask_for(Awaited.GROWTH)
 
     def ask_for_hints(self) -> None:
         """Ask other processes for hints about the runs that callers of this one wait for."""
         if self.remote_runs.awaited:
-            self.hints.ask_for_endings()
+            self.hints.ask_for(Awaited.END)
         if self.remote_runs.followed:
-            self.hints.ask_for_growth()
+            self.hints.ask_for(Awaited.GROWTH)
 
     def host_renamed(self) -> None:
         """This host continues under another id."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol, Self
 
 from perdure.core.errors import CorruptJournal
+from perdure.core.hosts.hints import Awaited
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import ExecutionCancelled, Terminal
@@ -46,29 +47,17 @@ class OnGrowth(Protocol):
     def set(self) -> None: ...
 
 
-class Audience:
-    """Other processes whose callers wait for changes of this host's runs, and until when each counts as such."""
-
-    def __init__(self) -> None:
-        self.awaiting: dict[HostId, int] = {}
-        """Processes whose callers wait for the ends of runs."""
-        self.following: dict[HostId, int] = {}
-        """Processes whose callers follow journals or streams."""
-
-
 class Watchers:
     """Futures for the durable ending of a run, and events for followers of a journal or a stream.
 
     A future that resolves to `None` is a hint: this host does not know the ending, so the caller reads the store.
     """
 
-    def __init__(
-        self, on_ended: Callable[[RunId], None], on_grown: Callable[[RunId], None]
-    ) -> None:
-        """The functions get the runs that this process reports, while callers elsewhere wait for such changes."""
-        self.audience = Audience()
-        self._on_ended = on_ended
-        self._on_grown = on_grown
+    def __init__(self, on_changed: Callable[[RunId, Awaited], None]) -> None:
+        """`on_changed` gets the changes that this process reports, while callers elsewhere wait for such changes."""
+        self.audience: dict[Awaited, dict[HostId, int]] = {what: {} for what in Awaited}
+        """Other processes whose callers wait for such changes, and until when each counts as such."""
+        self._on_changed = on_changed
         self._endings: dict[RunId, list[asyncio.Future[RunEnding | None]]] = {}
         self._followers: dict[Topic, list[OnGrowth]] = {}
 
@@ -123,14 +112,14 @@ class Watchers:
         """A commit of this process added to it."""
         if self._followers:
             self.wake_followers(topic)
-        if self.audience.following:
-            self._on_grown(topic if isinstance(topic, str) else topic[0])
+        if self.audience[Awaited.GROWTH]:
+            self._on_changed(topic if isinstance(topic, str) else topic[0], Awaited.GROWTH)
 
     def ended(self, run_id: RunId, ending: RunEnding | None) -> None:
         """A commit of this process ended the run, or parked it (`None`)."""
         self.wake_waiting(run_id, ending)
-        if self.audience.awaiting:
-            self._on_ended(run_id)
+        if self.audience[Awaited.END]:
+            self._on_changed(run_id, Awaited.END)
 
     def wake_followers(self, topic: Topic) -> None:
         for event in self._followers.get(topic, ()):

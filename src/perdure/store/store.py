@@ -23,6 +23,7 @@ from perdure.store.commit.committer import OnDecided
 from perdure.store.commit.fence import Fence
 from perdure.store.graph_tables import GraphTables
 from perdure.store.hints import HintChannel, OnHint
+from perdure.store.list_queries import ListTables
 from perdure.store.operation_table import OperationTable
 from perdure.store.operator_tables import OperatorTables
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
@@ -38,7 +39,7 @@ from perdure.store.rows.records import (
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
-class Store(GraphTables, OperatorTables, Protocol):
+class Store(GraphTables, ListTables, OperatorTables, Protocol):
     """The books, their messages and their work. Times are milliseconds, and always arguments."""
 
     @property

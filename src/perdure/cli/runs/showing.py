@@ -148,7 +148,7 @@ def _head(description: Description, now_ms: int) -> Text:
     head = Text.assemble(
         (description.run_id, "bold"), f"  {printable(description.program)}{version}  "
     )
-    head.append(description.status, style=_state_colour(description.status))
+    head.append(description.status, style=state_colour(description.status))
     facts = [f"created {age(description.created_at_ms, now_ms)}"]
     if description.closed_at_ms is not None:
         facts.append(f"took {took(description.closed_at_ms - description.created_at_ms)}")
@@ -159,7 +159,7 @@ def _head(description: Description, now_ms: int) -> Text:
     return head.append("\n" + ", ".join(facts), style="dim")
 
 
-def _state_colour(status: str) -> str:
+def state_colour(status: str) -> str:
     return {"completed": "green", "failed": "red", "diverged": "red", "parked": "red"}.get(
         status, "cyan"
     )

@@ -27,6 +27,7 @@
     │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── NotActive              a version of a graph that new runs can't be of
     │   ├── UnreadableProgram      a deployed graph that this Perdure does not understand
+    │   ├── ForkDiverged           a fork whose program does not repeat what the fork keeps
     │   ├── UnknownStep            a step that the run does not have, or that waits for nothing
     │   ├── ForbiddenStatement     SQL that a user transaction may not execute
     │   ├── ExpressionProblem      an expression outside the subset of Python for graphs
@@ -137,6 +138,7 @@ from perdure.core.errors.inputs import (
     ExpressionProblem,
     ForbiddenStatement,
     ForeignAwait,
+    ForkDiverged,
     GraphInvalid,
     GuidReused,
     InputError,
@@ -224,6 +226,7 @@ __all__ = [
     "ForbiddenStatement",
     "ForeignAwait",
     "ForeignSqlite",
+    "ForkDiverged",
     "GraphInvalid",
     "GuidReused",
     "IllegalAppend",

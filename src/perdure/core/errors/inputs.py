@@ -54,6 +54,12 @@ class UnknownName(InputError):
     code = "unknown-name"
 
 
+class ForkDiverged(InputError):
+    """The registered program does not repeat the entries that a fork keeps."""
+
+    code = "fork-diverged"
+
+
 class GraphInvalid(InputError):
     """An invalid graph. `problems` are all problems found, in source order."""
 

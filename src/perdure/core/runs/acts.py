@@ -121,6 +121,8 @@ def verdict(
     is_paused = status is Status.PAUSED
     return {
         ActType.CANCEL: None,
+        ActType.FORK: None,
+        ActType.RETRY_RUN: None,
         ActType.PAUSE: Code.PAUSED if is_paused else None,
         ActType.RESUME: None if is_paused else Code.NOT_PAUSED,
         ActType.APPROVE: Code.NOT_PENDING,

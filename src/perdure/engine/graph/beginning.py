@@ -196,7 +196,7 @@ def _ask_child(
         place=e.InvokePlace.RUN,
         payload=payload,
     )
-    machine.record.emit(scheduled, SpawnChild(child, program, payload, parent))
+    machine.record.emit(scheduled, SpawnChild(child, program, payload, parent, machine.tags))
     machine.record.emit(e.InvokeStarted(step, 1))
     promise.attempt = 1
     promise.is_running = True

@@ -218,7 +218,7 @@ class GraphMachine(RunMachine):
         step.is_entered = True
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
-        self.parent = event.parent_id
+        self.begin_as(event)
         self.state.semaphore = 1
         trigger_run(self, event)
 

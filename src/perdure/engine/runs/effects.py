@@ -1,6 +1,8 @@
 """The effects of a run's events: writes that commit in the same bundle as the event that decided them."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -56,13 +58,17 @@ class Acknowledge(NamedTuple):
     guid: Guid
 
 
+NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class SpawnChild(NamedTuple):
-    """Create a child run."""
+    """Create a child run, in the scope and with the tags of its parent."""
 
     run_id: RunId
     workflow: Program[..., Any]
     payload: bytes
     parent: str | None
+    tags: Mapping[str, str] = NO_TAGS
 
 
 Inherited = SignalDelivered | CancelRequested
@@ -78,6 +84,7 @@ class ContinueAsNew(NamedTuple):
     parent: str | None
     key: str | None
     inherited: tuple[Inherited, ...]
+    tags: Mapping[str, str] = NO_TAGS
 
 
 class Publish(NamedTuple):
@@ -124,6 +131,14 @@ class AddHook(NamedTuple):
     since_ms: int
 
 
+class SetTag(NamedTuple):
+    """Give the run a tag. `before` is the tag's value so far, if the run has the tag."""
+
+    name: str
+    value: str
+    before: str | None = None
+
+
 class RemoveHook(NamedTuple):
     """Remove a step's hook."""
 
@@ -156,7 +171,15 @@ class UntrackAll(NamedTuple):
 
 CreateRun = SpawnChild | ContinueAsNew
 IndexEffect = (
-    SendToMailbox | SendBroadcast | AddHook | RemoveHook | Track | Deliver | SetReady | UntrackAll
+    SendToMailbox
+    | SendBroadcast
+    | AddHook
+    | SetTag
+    | RemoveHook
+    | Track
+    | Deliver
+    | SetReady
+    | UntrackAll
 )
 StandingEffect = HoldWork | ParkStep | UnparkStep
 RunEffect = (

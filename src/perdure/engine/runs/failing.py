@@ -4,6 +4,7 @@ A parked step is open: the program waits for it, and everything else of the run 
 is wanted: a run that is being cancelled must end without an operator.
 """
 
+from perdure.core.codec import Codec
 from perdure.core.journal import events as e
 from perdure.core.runs.fingerprint import error_text
 from perdure.engine.runs.effects import ParkStep, RunEffect
@@ -31,11 +32,17 @@ def park_step(
     """Journal that the logical attempt has failed for good and waits for an operator."""
     step, queue = promise.step, promise.task.queue
     _note(machine, promise, attempt, error, is_parked=True)
-    text = error_text(machine.codec, error)
-    fingerprint = UNREADABLE if text is None else text.fingerprint
-    row = ParkStep(step, promise.name, fingerprint, machine.sources.now_ms())
+    row = ParkStep(
+        step, promise.name, fingerprint_of(machine.codec, error), machine.sources.now_ms()
+    )
     parked = e.InvokeRetrying(step, attempt, e.NEVER, queue, payload=error)
     machine.feed(parked, row, *effects)
+
+
+def fingerprint_of(codec: Codec, error: bytes | None) -> str:
+    """The fingerprint of a stored error."""
+    text = error_text(codec, error)
+    return UNREADABLE if text is None else text.fingerprint
 
 
 def note_failure(machine: RunMachine, promise: DurablePromise, attempt: int, error: bytes) -> None:

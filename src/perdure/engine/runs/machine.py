@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from perdure.authoring.context import Info
 from perdure.authoring.program import Program
+from perdure.authoring.tags import require_tag_count
 from perdure.core.codec import Codec
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
@@ -14,7 +15,14 @@ from perdure.core.messages import Message
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import child_run_id, retry_guid
 from perdure.core.runs.acts import RETRY_AT_ONCE_MS
-from perdure.engine.runs.effects import Acknowledge, AddHook, RecordedChange, RunEffect
+from perdure.engine.runs.effects import (
+    NO_TAGS,
+    Acknowledge,
+    AddHook,
+    RecordedChange,
+    RunEffect,
+    SetTag,
+)
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.patches import Patches
 from perdure.engine.runs.prefetched import NO_MESSAGES
@@ -68,8 +76,12 @@ class RunMachine(ABC):
         self.parks_failures = False
         """Whether failed steps of tasks that do not say so themselves are parked."""
         self.cancel_reason: str | None = None
+        self.seed: str = info.run_id
+        """What random ids derive from."""
         self.parent: str | None = None
         """The run and step that get this run's result."""
+        self.tags: Mapping[str, str] = NO_TAGS
+        """The tags of the run now. Never changed in place: effects refer to it."""
         self._sent_ms = 0
 
     @abstractmethod
@@ -109,6 +121,20 @@ class RunMachine(ABC):
         return attempt
 
     # Facts with the same meaning for every program
+
+    def begin_as(self, event: e.ExecutionStarted) -> None:
+        """Take what the first entry says about the run, besides its input."""
+        self.parent = event.parent_id
+        self.seed = event.seed or self.seed
+        self.tags = event.tags or NO_TAGS
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Give the run these tags, with the next commit. Those of other names stay."""
+        changed = {name: value for name, value in tags.items() if self.tags.get(name) != value}
+        after = require_tag_count({**self.tags, **changed})
+        for name, value in changed.items():
+            self.record.attach(SetTag(name, value, self.tags.get(name)))
+        self.tags = after
 
     def on_invoke_started(self, event: e.InvokeStarted) -> None:
         promise = self.promises.get(event.promise_id)

@@ -156,6 +156,7 @@ def _start_next_child(machine: RunMachine, promise: DurablePromise, delay: Messa
         program,
         promise.input,
         parent_address(run_id, step, attempt),
+        machine.tags,
     )
     machine.feed(e.InvokeStarted(step, attempt), Acknowledge(delay.guid), spawn)
 

@@ -8,9 +8,10 @@ import msgspec
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import NONCE_BYTES, Entry
-from perdure.core.journal.events import Carrier, Event
+from perdure.core.journal.events import Carrier, Event, ExecutionFailed, ExecutionStarted
 from perdure.core.journal.journal import Appended, Journal
 from perdure.core.messages import Message
+from perdure.core.runs.fingerprint import error_text
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.engine.runs.effects import (
     Acknowledge,
@@ -32,6 +33,7 @@ from perdure.engine.runs.effects import (
     SendBroadcast,
     SendToMailbox,
     SetReady,
+    SetTag,
     SpawnChild,
     StandingEffect,
     Track,
@@ -88,11 +90,16 @@ def rebuild_run(run: Run, entries: Sequence[Entry]) -> tuple[LoadedRun, list[Eve
 
 
 def create_run(bundle: Bundle, new: NewRun, events: Sequence[Event], sources: Sources) -> LoadedRun:
-    """Add a new run and its first entries to the bundle."""
+    """Add a new run, its first entries, and the tags that it starts with, to the bundle."""
     journal = Journal(new.run_id)
     entropy = sources.entropy(NONCE_BYTES * len(events))
     appended = journal.append(events, sources.now_ms(), entropy)
-    return LoadedRun(journal, bundle.create_run(new, appended))
+    fence = bundle.create_run(new, appended)
+    for event in events:
+        if isinstance(event, ExecutionStarted) and event.tags:
+            for name, value in event.tags.items():
+                bundle.tag(fence, name, value, sources.now_ms())
+    return LoadedRun(journal, fence)
 
 
 RunCreator = Callable[[CreateRun], None]
@@ -209,6 +216,10 @@ class WarmRun:
             self._loaded = create_run(bundle, self._new, events, sources)
         elif loaded is not None and events:
             bundle.append(loaded.fence, loaded.append(events, sources))
+        if events and type(events[-1]) is ExecutionFailed:
+            error = error_text(self.machine.codec, events[-1].payload)
+            if error is not None:
+                bundle.blame(self.fence, error.fingerprint)
         sent: list[Message] = []
         for change in changes:
             event = change.event
@@ -248,7 +259,7 @@ class WarmRun:
             case SpawnChild() | ContinueAsNew():
                 create(effect)
             case _:
-                self._index(bundle, effect)
+                self._index(bundle, effect, sources)
 
     def _stand(self, bundle: Bundle, effect: StandingEffect) -> None:
         """Apply the effects of pauses, and of steps that wait for an operator."""
@@ -260,8 +271,8 @@ class WarmRun:
             case UnparkStep(step):
                 bundle.unpark_step(self.fence, step)
 
-    def _index(self, bundle: Bundle, effect: IndexEffect) -> None:
-        """Apply the effects that only graphs have: hooks, mailboxes, waiting joins."""
+    def _index(self, bundle: Bundle, effect: IndexEffect, sources: Sources) -> None:
+        """Apply tags and the effects that only graphs have: hooks, mailboxes, waiting joins."""
         match effect:
             case Track(step, required, resolved):
                 bundle.track(self.fence, step, required, resolved)
@@ -271,6 +282,8 @@ class WarmRun:
                 bundle.ready(self.fence, step)
             case UntrackAll():
                 bundle.untrack_all(self.fence)
+            case SetTag(name, value, before):
+                bundle.tag(self.fence, name, value, sources.now_ms(), before)
             case AddHook(step, mailbox, kind, topic, key, since_ms):
                 self.needs_matching = True
                 bundle.hook(self.fence, step, mailbox, kind, topic, key, since_ms)

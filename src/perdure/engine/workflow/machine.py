@@ -9,7 +9,7 @@ that the journal has at that place. So the program takes the same path, in the s
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -59,8 +59,6 @@ from perdure.engine.workflow.upcasting import is_upcast
 MAX_REFUSALS = 100
 """Calls of verbs that a coroutine may make while it is closed or unwound; each is refused."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class WorkflowMachine(RunMachine):
     """One workflow's coroutines and promises. Implements `WorkflowContext` for the verbs."""
@@ -95,7 +93,7 @@ class WorkflowMachine(RunMachine):
         self.unawaited = Unawaited()
         self._last_place = StepId("root")
         self._appended: dict[str, int] = {}
-        """Chunks that the workflow itself has appended, by stream."""
+        """The number of the last chunk that the workflow itself has appended, by stream."""
 
     # Facts
 
@@ -165,7 +163,7 @@ class WorkflowMachine(RunMachine):
             self._is_closing = is_closing
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
-        self.parent = event.parent_id
+        self.begin_as(event)
         coroutine: Coroutine[Any, Any, Any]
         try:
             args, kwargs = self.workflow.signature.unpack(self.codec, event.payload or b"{}")
@@ -425,15 +423,13 @@ class WorkflowMachine(RunMachine):
     def now(self) -> datetime:
         step = self._take_place(self._require_current())
         event = self.record.emit(e.TimeRecorded(step, self.sources.now_ms() * 1000))
-        return _EPOCH + timedelta(microseconds=event.time_us)
+        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=event.time_us)
 
     def draw(self) -> int:
         step = self._take_place(self._require_current())
-        value = 0
-        if not self.record.is_replaying:
-            value = int.from_bytes(self.sources.entropy(8), "big") >> 1
-        event: e.RandomGenerated = self.record.emit(e.RandomGenerated(step, value))
-        return event.value
+        drawn = b"" if self.record.is_replaying else self.sources.entropy(8)
+        value = int.from_bytes(drawn, "big") >> 1
+        return int(self.record.emit(e.RandomGenerated(step, value)).value)
 
     def patched(self, patch: str) -> bool:
         self._require_current()
@@ -449,11 +445,14 @@ class WorkflowMachine(RunMachine):
         self._require_current()
         self.record.attach(Publish(name, self._encode(value, f"value {name!r} published")))
 
+    def tag(self, tags: Mapping[str, str]) -> None:
+        self._require_current()
+        self.set_tags(tags)
+
     def append(self, name: str, value: object) -> None:
         self._require_current()
         payload = self._encode(value, f"a chunk of stream {name!r} appended")
-        number = self._appended.get(name, 0)
-        self._appended[name] = number + 1
+        number = self._appended[name] = self._appended.get(name, -1) + 1
         self.record.attach(AppendChunk(name, number, payload))
 
     def create_set(self) -> SetId:

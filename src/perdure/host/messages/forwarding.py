@@ -2,7 +2,7 @@
 
 import msgspec
 
-from perdure.core.messages import Message
+from perdure.core.messages import SENT, Message
 from perdure.core.runs.acts import Code, is_act
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
@@ -12,7 +12,7 @@ from perdure.store.store import Store
 
 def is_for_run(message: Message) -> bool:
     """Whether the message is a signal, a cancel or an act. Others belong to a step, and are void when it has ended."""
-    return message.kind.startswith(("signal:", "cancel", "act:"))
+    return message.kind.startswith(SENT)
 
 
 async def forward(store: Store, run: Run, message: Message) -> Message | None:

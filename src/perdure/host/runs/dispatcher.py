@@ -82,7 +82,9 @@ class Dispatcher:
         self.catalogue = Catalogue(context.store, self.programs)
         self.parking = Parking(context, self.catalogue.lacks_definition_of)
         self.loader = Loader(context, cache, self.parking, self._replay, self.catalogue)
-        self.waiting = WaitingSteps(executor, self.advance, context.spawn, settings.probation)
+        self.waiting = WaitingSteps(
+            executor, self.advance, self._begin_together, context.spawn, settings.probation
+        )
         self.staging = Staging(context, self.programs, cache, executor, self.waiting)
         self._rounds = Rounds(self.staging, self._submit)
         rounds = self._rounds if self._mode is CommitMode.FUSED else None
@@ -90,6 +92,9 @@ class Dispatcher:
             executor, cache, self.staging, rounds, self.advance, context.spawn
         )
         self._on_regained = on_regained
+        # Bound once: methods bound at each step would be objects for the garbage collector to look at.
+        self._bound_decided, self._take_outcome = self._decided, self._outcomes.take
+        self._begin_run = self.staging.begin_run
         self.transitions = LongTransitions(
             cache, partial(self.advance, act=nothing), context.stopping
         )
@@ -119,7 +124,7 @@ class Dispatcher:
     def _start_with_others(self, start: RunStart) -> asyncio.Future[RunId]:
         run_id = self.staging.new_run_id()
         started: asyncio.Future[RunId] = asyncio.get_running_loop().create_future()
-        begin = partial(self.staging.begin_run, run_id, start)
+        begin = partial(self._begin_run, run_id, start)
         self._rounds.add(begin, partial(settle_future, started, run_id))
         return started
 
@@ -139,6 +144,11 @@ class Dispatcher:
         return self.staging.turn(run, nothing)
 
     # Advancing
+
+    def _begin_together(
+        self, run_id: RunId, steps: Sequence[StepId], on_decided: Callable[[], None]
+    ) -> bool:
+        return self._outcomes.begin_steps(run_id, steps, on_decided)
 
     async def advance(
         self, run_id: RunId, act: Act, finished: FinishedAttempt | None = None
@@ -246,7 +256,7 @@ class Dispatcher:
         batch.run.pin()
         self.context.undecided.begin()
         try:
-            self.store.submit(batch.bundle, partial(self._decided, batch, on_decided))
+            self.store.submit(batch.bundle, partial(self._bound_decided, batch, on_decided))
         except BaseException:
             batch.run.unpin()
             self.context.undecided.end()
@@ -348,7 +358,7 @@ class Dispatcher:
         is_doubted = promise.doubts > 0
         self.executor.start(
             Attempt(
-                *(info, task, promise.input, self._outcomes.take),
+                *(info, task, promise.input, self._take_outcome),
                 is_doubted=is_doubted,
                 epoch=run.fence.epoch,
             )

@@ -80,6 +80,7 @@ class Group:
         """Values that are sent again. Written before the new values."""
         self.chunks: dict[ChunkKey, NewChunk] = {}
         self.parked: dict[RunId, str | None] = {}
+        self.blamed: dict[RunId, str] = {}
         self.index: GraphIndex | None = None
         self.finishers: dict[tuple[RunId, StepId], int] = {}
         """The position of the bundle that finishes each task."""
@@ -140,6 +141,7 @@ class Group:
         for chunk in bundle.chunks:
             self.chunks.setdefault(chunk.key, chunk)
         self.parked.update(bundle.parked)
+        self.blamed.update(bundle.blamed)
         if bundle.index is not None:
             self._add_index(bundle.index)
 
@@ -182,6 +184,7 @@ class Group:
                 self.published_again,
                 self.chunks,
                 self.parked,
+                self.blamed,
                 self.index,
             )
         )

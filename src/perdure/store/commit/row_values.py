@@ -31,6 +31,8 @@ def created_rows(group: Group) -> list[RowValues]:
             run.created_at_ms,
             head.closed_at_ms,
             run.chain,
+            run.parent,
+            run.forked_from,
         )
         for run, head in sorted(group.created, key=lambda created: created[0].key or "")
     ]

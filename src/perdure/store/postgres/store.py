@@ -32,6 +32,7 @@ from perdure.store.postgres.heartbeat_connection import (
     scope_values,
 )
 from perdure.store.postgres.hint_listener import PostgresHints
+from perdure.store.postgres.lists import PostgresLists
 from perdure.store.postgres.opening import (
     CONFLICT,
     LOST,
@@ -97,7 +98,7 @@ _FORGOTTEN_AFTER_MS = 30 * 24 * 60 * 60 * 1000
 is this long."""
 
 
-class PostgresStore(PostgresGraphs, PostgresOperator):
+class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator):
     """Open with `PostgresStore.open`."""
 
     def __init__(self, address: Address, connection: Connection) -> None:

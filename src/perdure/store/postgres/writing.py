@@ -142,6 +142,7 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
         return _lost_work
     await run("close_runs", closed)
     await run("park_runs", list(group.parked.items()))
+    await run("blame_runs", list(group.blamed.items()))
     if group.event_rows:
         # COPY costs half as much as unnested arrays, and entries have no conflicts to resolve.
         await connection.copy_records_to_table(

@@ -31,7 +31,8 @@ class SentMessage(msgspec.Struct, frozen=True):
 class NewRun(msgspec.Struct, frozen=True, gc=False):
     """A run to create. `key` is unique within scope and program; `chain` is as in `Run`.
 
-    `replaces` is the closed run that holds the key and hands it over to the new run.
+    `replaces` is the closed run that holds the key and hands it over to the new run. `parent` is the run that gets the
+    result, `forked_from` the run of which this one is a fork.
     """
 
     run_id: RunId
@@ -44,6 +45,8 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     owner: HostId | None = None
     chain: RunId | None = None
     replaces: RunId | None = None
+    parent: RunId | None = None
+    forked_from: RunId | None = None
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):

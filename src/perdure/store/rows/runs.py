@@ -135,8 +135,10 @@ def outstanding_from(
     messages: Iterable[Sequence[Any]],
     work: Iterable[Sequence[Any]],
     children: dict[StepId, Sequence[Any] | None],
+    sent: Iterable[Sequence[Any]] = (),
 ) -> Outstanding:
-    """A run's pending messages, work and children. `children` are rows of the last runs of their chains, or `None`."""
+    """A run's messages about steps, work, children, and what was sent to it. `children` are rows of the last runs of
+    their chains, or `None`."""
     return Outstanding(
         {Guid(guid): MessageSummary(*row) for _, guid, *row in messages},
         {StepId(step): WorkSummary(*row) for _, step, *row in work},
@@ -144,6 +146,7 @@ def outstanding_from(
             step: Child(row is not None, row is not None and row[13] is not None)
             for step, row in children.items()
         },
+        {Guid(guid): MessageSummary(*row) for _, guid, *row in sent},
     )
 
 

@@ -17,10 +17,10 @@ WHERE run.id = b.id AND run.replaced_by IS NULL AND run.closed_at_ms IS NOT NULL
 -- name: create_runs
 -- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count of rows shows that.
 INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                         created_at_ms, closed_at_ms, chain)
+                         created_at_ms, closed_at_ms, chain, parent, forked_from)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
                      $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::bigint[],
-                     $14::bigint[], $15::text[])
+                     $14::bigint[], $15::text[], $16::text[], $17::text[])
 ON CONFLICT DO NOTHING
 
 -- name: advance_runs
@@ -69,19 +69,19 @@ WHERE run.id = b.id
 -- nothing is written: the count of rows shows that.
 WITH born AS (
     INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                             created_at_ms, closed_at_ms, chain)
+                             created_at_ms, closed_at_ms, chain, parent, forked_from)
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
                          $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::bigint[],
-                         $14::bigint[], $15::text[])
+                         $14::bigint[], $15::text[], $16::text[], $17::text[])
     ON CONFLICT DO NOTHING
     RETURNING id
 ), appended AS (
     INSERT INTO perdure.event (run_id, seq, at_ms, body, prev, sealed, erased)
-    SELECT e.* FROM born, unnest($16::text[], $17::bigint[], $18::bigint[], $19::text[], $20::bytea[],
-                                 $21::bytea[], $22::bytea[]) AS e
+    SELECT e.* FROM born, unnest($18::text[], $19::bigint[], $20::bigint[], $21::text[], $22::bytea[],
+                                 $23::bytea[], $24::bytea[]) AS e
 ), posted AS (
     INSERT INTO perdure.ledger (run_id, account, balance)
-    SELECT p.* FROM born, unnest($23::text[], $24::text[], $25::bigint[]) AS p
+    SELECT p.* FROM born, unnest($25::text[], $26::text[], $27::bigint[]) AS p
 )
 SELECT id FROM born
 
@@ -166,6 +166,11 @@ WHERE run.id = b.id
 -- Commits: why runs are parked, or that they are not any more. `advance_runs` has checked their fences.
 UPDATE perdure.run AS run SET parked = b.reason
 FROM unnest($1::text[], $2::text[]) AS b (id, reason) WHERE run.id = b.id
+
+-- name: blame_runs
+-- Commits: the fingerprints of the errors with which runs failed. `advance_runs` has checked their fences.
+UPDATE perdure.run AS run SET error = b.error
+FROM unnest($1::text[], $2::text[]) AS b (id, error) WHERE run.id = b.id
 
 -- name: post
 -- Commits: postings, summed per account.
@@ -593,6 +598,11 @@ SELECT run_id, account, balance FROM perdure.ledger WHERE run_id = ANY ($1::text
 SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
 FROM perdure.message
 WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%' AND kind NOT LIKE 'act:%')
+
+-- name: select_sent_messages
+-- Signals, cancels and acts to this run that concern no step: no entry of its journal demands them.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
+FROM perdure.message WHERE run_id = $1 AND step IS NULL AND (kind LIKE 'signal:%' OR kind LIKE 'cancel%' OR kind LIKE 'act:%')
 
 -- name: select_queued
 -- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,

@@ -11,7 +11,7 @@ WHERE run.id = b.column1 AND run.replaced_by IS NULL AND run.closed_at_ms IS NOT
 -- name: create_runs
 -- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count of rows shows that.
 INSERT INTO perdure_run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                         created_at_ms, closed_at_ms, chain)
+                         created_at_ms, closed_at_ms, chain, parent, forked_from)
 VALUES :rows
 ON CONFLICT DO NOTHING
 
@@ -34,6 +34,11 @@ FROM (VALUES :rows) AS b WHERE run.id = b.column1
 -- name: park_runs
 -- Commits: why runs are parked, or that they are not any more. `advance_runs` has checked their fences.
 UPDATE perdure_run AS run SET parked = b.column2
+FROM (VALUES :rows) AS b WHERE run.id = b.column1
+
+-- name: blame_runs
+-- Commits: the fingerprints of the errors with which runs failed. `advance_runs` has checked their fences.
+UPDATE perdure_run AS run SET error = b.column2
 FROM (VALUES :rows) AS b WHERE run.id = b.column1
 
 -- name: append_events
@@ -348,6 +353,11 @@ SELECT run_id, account, balance FROM perdure_ledger WHERE run_id IN (SELECT valu
 -- may have lost its step.
 SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
 WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%' AND kind NOT LIKE 'act:%')
+
+-- name: select_sent_messages
+-- Signals, cancels and acts to this run that concern no step: no entry of its journal demands them.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
+WHERE run_id = :run_id AND step IS NULL AND (kind LIKE 'signal:%' OR kind LIKE 'cancel%' OR kind LIKE 'act:%')
 
 -- name: select_queued
 -- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,

@@ -43,7 +43,7 @@ MAX_WAL_PAGES = 4000
 ENTRY_POINT = "sqlite3_perdure_init"
 
 WIDTHS: Final = {
-    "create_runs": 15,
+    "create_runs": 17,
     "advance_runs": 8,
     "publish": 4,
     "publish_by": 6,
@@ -51,6 +51,7 @@ WIDTHS: Final = {
     "finish_work": 3,
     "close_runs": 2,
     "park_runs": 2,
+    "blame_runs": 2,
     "append_events": 7,
     "post": 3,
     "enqueue": 8,
@@ -71,6 +72,7 @@ WIDTHS: Final = {
     "deliver": 6,
     "unhook_runs": 1,
     "unhook_steps": 2,
+    "take_hooks": 4,
     "hook": 7,
     "broadcast": 6,
     "scrub": 1,
@@ -189,6 +191,7 @@ _TABLES: Final[dict[str, tuple[str, Callable[[Group], list[Any]], bool]]] = {
     "finish_work": ("finished", lambda group: group.finished, True),
     "close_runs": ("heads", Group.closed_rows, False),
     "park_runs": ("parked", lambda group: list(group.parked.items()), False),
+    "blame_runs": ("blamed", lambda group: list(group.blamed.items()), False),
     "append_events": ("event_rows", lambda group: group.event_rows, False),
     "post": ("postings", Group.posting_rows, False),
     "enqueue": ("messages", message_rows, False),

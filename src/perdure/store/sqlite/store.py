@@ -66,6 +66,7 @@ from perdure.store.sqlite.heartbeat_connection import (
 )
 from perdure.store.sqlite.hint_sockets import SqliteHints
 from perdure.store.sqlite.inline import InlineConnection
+from perdure.store.sqlite.lists import SqliteLists
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, retry_while_locked
 from perdure.store.sqlite.operations import SqliteOperations
 from perdure.store.sqlite.operator import SqliteOperator
@@ -83,7 +84,7 @@ T = TypeVar("T")
 _SQL = statements("sqlite")
 
 
-class SqliteStore(SqliteGraphs, SqliteOperator):
+class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator):
     """Open with `SqliteStore.open`."""
 
     def __init__(self, path: str, writer: ConnectionWorker, reader: ConnectionWorker) -> None:
