@@ -27,8 +27,9 @@ from perdure.cli.output import (
 from perdure.cli.runs.showing import state_colour
 from perdure.cli.runs.where import Filters, merged, parse_where
 from perdure.cli.store_setting import StoreOption
-from perdure.client.run_lists import RunCount, RunSummary
+from perdure.client.run_lists import RunSummary
 from perdure.host.clock import HostSources
+from perdure.store.rows.lists import RunCount
 
 LIMIT = 50
 
