@@ -102,6 +102,8 @@ from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
 from perdure.core.runs.diff import StepChange
+from perdure.core.runs.explaining import Explanation
+from perdure.core.runs.obstacles import Cause, CauseKind
 from perdure.core.runs.projector import SnapshotProjector
 from perdure.core.runs.snapshot import (
     ApplicationError,
@@ -155,6 +157,8 @@ __all__ = [
     "Call",
     "Cancelled",
     "CannotCompile",
+    "Cause",
+    "CauseKind",
     "ChildRun",
     "ChildWait",
     "Chunk",
@@ -174,6 +178,7 @@ __all__ = [
     "EnvironmentSecrets",
     "EventType",
     "Every",
+    "Explanation",
     "FileSecrets",
     "ForbiddenStatement",
     "ForkDiverged",
