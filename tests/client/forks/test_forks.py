@@ -40,8 +40,8 @@ async def order(items: list[str]) -> str:
 
 @task(name="fork_fragile", retry=Retry(attempts=1))
 async def fragile(n: int) -> int:
-    if calls["mended"] == 0:
-        raise LookupError("not mended yet")
+    if calls["fixed"] == 0:
+        raise LookupError("not fixed yet")
     return n
 
 
@@ -87,7 +87,7 @@ async def test_the_count_of_executions_finds_a_fork_that_runs_finished_work_agai
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A seeded bug: the fork carries no outcomes over."""
-    monkeypatch.setattr(forking, "_outcomes", lambda *_: {})
+    monkeypatch.setattr(forking, "later_outcomes", lambda *_: {})
     async with forked(order(["a", "bb", "ccc"])) as found:
         before = Counter(calls)
         fork = await found.run.fork("root.1")
@@ -150,10 +150,10 @@ async def test_a_value_that_does_not_fit_makes_no_fork(wanted: dict[str, Any], t
         assert len(await all_runs(found.engine)) == 1
 
 
-async def test_a_failed_run_goes_on_in_a_fork_once_its_cause_is_mended() -> None:
+async def test_a_failed_run_continues_in_a_fork_once_its_cause_is_fixed() -> None:
     async with forked(breaks(4)) as found:
         assert await found.ending(found.run) == "failed 'LookupError'"
-        calls["mended"] += 1
+        calls["fixed"] += 1
         fork = await found.run.fork("fork_fragile")
         assert await fork.result() == 5
         again = await found.run.retry()
@@ -169,7 +169,7 @@ async def test_forks_of_one_id_are_one_run() -> None:
         assert (await found.run.fork("root.0")).run_id != one.run_id
 
 
-async def test_an_open_run_is_forked_and_goes_on() -> None:
+async def test_an_open_run_is_forked_and_continues() -> None:
     async with opened("sqlite:///:memory:") as engine:
         run = await engine.start(asks(10))
         await run.signal(go, 1)
