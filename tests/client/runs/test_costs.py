@@ -125,6 +125,8 @@ async def test_a_warm_step_writes_eight_rows_and_nothing_else(engine: Engine) ->
         "host": 1,
         "operation": 0,
         "operation_log": 0,
+        "schedule": 0,
+        "tick": 0,
     }
 
 

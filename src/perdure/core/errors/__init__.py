@@ -9,6 +9,9 @@
     │   ├── TurnTooLong            a workflow that calls too many verbs without waiting
     │   ├── PayloadTooLarge        a payload over its limit
     │   ├── NotEncodable           a value that has no faithful JSON form
+    │   │   └── SecretExposed      a value that holds a secret
+    │   ├── UnknownSecret          no provider has that secret for the scope of the run
+    │   ├── NoArtifactStore        the engine was given no place for artifacts
     │   ├── NotDecodable           bytes that are not a value of the wanted type
     │   ├── DuplicateName          two tasks of one name, or two workflows of one name and version
     │   ├── UnknownName            a program or task that this process does not have
@@ -24,6 +27,7 @@
     │   ├── KeySpent               a start key whose run failed or was cancelled
     │   ├── SignalReused           the id of a signal that was sent before with another value
     │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownSchedule        a schedule that the store does not have
     │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── NotActive              a version of a graph that new runs can't be of
     │   ├── UnreadableProgram      a deployed graph that this Perdure does not understand
@@ -87,8 +91,11 @@
     ├── UsedAfterFork              opened by the parent of this forked process
     └── StoreError                 the store itself
         ├── StoreUnavailable       can't be opened or reached
+        ├── ArtifactDamaged        an artifact that is not what was stored
+        ├── ArtifactMissing        an artifact that is not in its store
         ├── StoreDamaged           the database can't read its own rows
         ├── SchemaTooNew           written by a newer Perdure
+        │   └── StoreMoved         moved to another store, or taking part in a move
         ├── SchemaTooOld           written by an older Perdure, and migration is not allowed here
         ├── NotOurDatabase         a database with tables of another program
         ├── ForeignSqlite          a second SQLite library has the file open in this process
@@ -147,6 +154,7 @@ from perdure.core.errors.inputs import (
     KeyReused,
     KeySpent,
     NeverAwaited,
+    NoArtifactStore,
     NotActive,
     NotDecodable,
     NotDeterministic,
@@ -154,9 +162,12 @@ from perdure.core.errors.inputs import (
     OutsideRun,
     PayloadTooLarge,
     RunClosed,
+    SecretExposed,
     SignalReused,
     TurnTooLong,
     UnknownName,
+    UnknownSchedule,
+    UnknownSecret,
     UnknownStep,
     UnknownVersion,
     UnreadableProgram,
@@ -188,6 +199,8 @@ from perdure.core.errors.outcomes import (
     TaskFailed,
 )
 from perdure.core.errors.stores import (
+    ArtifactDamaged,
+    ArtifactMissing,
     EngineClosed,
     ForeignSqlite,
     NotOurDatabase,
@@ -196,12 +209,15 @@ from perdure.core.errors.stores import (
     StoreClosed,
     StoreDamaged,
     StoreError,
+    StoreMoved,
     StoreUnavailable,
     UsedAfterFork,
 )
 
 __all__ = [
     "ActRefused",
+    "ArtifactDamaged",
+    "ArtifactMissing",
     "AttemptsExhausted",
     "BooksDiffer",
     "BundleRefused",
@@ -241,6 +257,7 @@ __all__ = [
     "LedgerOrder",
     "LedgerOverflow",
     "NeverAwaited",
+    "NoArtifactStore",
     "NotActive",
     "NotCommitted",
     "NotDecodable",
@@ -267,6 +284,7 @@ __all__ = [
     "RunInterrupted",
     "SchemaTooNew",
     "SchemaTooOld",
+    "SecretExposed",
     "SemaphoreUnderflow",
     "SignalReused",
     "StaleFence",
@@ -277,6 +295,7 @@ __all__ = [
     "StoreClosed",
     "StoreDamaged",
     "StoreError",
+    "StoreMoved",
     "StoreUnavailable",
     "TaskFailed",
     "TooManyActs",
@@ -287,6 +306,8 @@ __all__ = [
     "UnknownName",
     "UnknownOperation",
     "UnknownRun",
+    "UnknownSchedule",
+    "UnknownSecret",
     "UnknownStep",
     "UnknownVersion",
     "UnreadableProgram",

@@ -29,6 +29,12 @@ class SchemaTooNew(StoreError):
     code = "schema-too-new"
 
 
+class StoreMoved(SchemaTooNew):
+    """The store was moved, or is being moved: engines must not use it."""
+
+    code = "store-moved"
+
+
 class SchemaTooOld(StoreError):
     code = "schema-too-old"
 
@@ -43,3 +49,15 @@ class ForeignSqlite(StoreError):
 
 class StoreClosed(StoreError):
     code = "store-closed"
+
+
+class ArtifactDamaged(StoreError):
+    """The bytes of an artifact are not those that were stored."""
+
+    code = "artifact-damaged"
+
+
+class ArtifactMissing(StoreError):
+    """The artifact is not in its store: it expired, was erased, or the store is another one."""
+
+    code = "artifact-missing"
