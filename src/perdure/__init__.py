@@ -42,10 +42,12 @@ from perdure.client.handle import Handle, RunStatus
 from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
 from perdure.client.run_lists import Page, RunFilters, RunSummary
+from perdure.client.schedules import ScheduleHandle, ScheduleInfo, TickInfo
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
 from perdure.client.sync_acts import SyncReceipt
 from perdure.client.sync_transaction import SyncTransaction
+from perdure.client.timetables import Cron, Every, Once
 from perdure.client.waits import HookWait, Waits
 from perdure.core.errors import (
     CannotCompile,
@@ -143,6 +145,7 @@ __all__ = [
     "Chunk",
     "ChunkState",
     "ContractEvent",
+    "Cron",
     "Decision",
     "Denied",
     "DeploymentState",
@@ -150,6 +153,7 @@ __all__ = [
     "Engine",
     "EngineRunRef",
     "EventType",
+    "Every",
     "Explanation",
     "ForbiddenStatement",
     "ForkDiverged",
@@ -171,6 +175,7 @@ __all__ = [
     "NotActive",
     "NotCommitted",
     "NotDone",
+    "Once",
     "OperatorWait",
     "Page",
     "PerdureError",
@@ -195,6 +200,8 @@ __all__ = [
     "RunSnapshot",
     "RunStatus",
     "RunSummary",
+    "ScheduleHandle",
+    "ScheduleInfo",
     "SequenceGap",
     "Settings",
     "Signal",
@@ -220,6 +227,7 @@ __all__ = [
     "TaskFailed",
     "TaskState",
     "TaskWait",
+    "TickInfo",
     "TimerWait",
     "TooManyActs",
     "Transaction",

@@ -105,17 +105,19 @@ async def test_work_that_cancels_itself_fails_its_call(operation: Operation) -> 
 
 async def test_cancelled_work_may_still_return_a_result(operation: Operation) -> None:
     asked: list[int] = []
+    has_begun = asyncio.Event()
 
     async def work(call: SpawnedCall[list[int]]) -> list[int]:
         call.on_cancel(lambda: asked.append(1))
         done: list[int] = []
         while not call.is_cancelled:
             done.append(len(done))
+            has_begun.set()
             await asyncio.sleep(0.001)
         return done
 
     call = operation.spawn_call(work_with_call=work)
-    await asyncio.sleep(0.05)
+    await has_begun.wait()
     await call.cancel()
     await call.cancel()
     assert await call

@@ -217,6 +217,8 @@ TABLES: Final = (
     "host",
     "operation",
     "operation_log",
+    "schedule",
+    "tick",
 )
 
 

@@ -54,6 +54,8 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "host": 0,
         "operation": 0,
         "operation_log": 0,
+        "schedule": 0,
+        "tick": 0,
     }
 
 

@@ -90,7 +90,7 @@ def test_the_sqlite_schema_page_equals_all_migrations() -> None:
     assert sqlite_shape(page) == sqlite_shape(migrated)
     tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
     assert "perdure_meta" in tables
-    assert len(tables) == 17
+    assert len(tables) == 19
 
 
 @pytest.mark.postgres
@@ -135,7 +135,7 @@ def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
     found = re.findall(
         r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 17 + (dialect == "postgres")
+    assert len(found) == 19 + (dialect == "postgres")
     for comment, table, body in found:
         assert f"--   {table} " in header
         columns = re.findall(
@@ -211,7 +211,8 @@ async def test_the_migration_to_entries_in_commit_order_keeps_all_entries(
         + "DROP INDEX perdure_work_queue; ALTER TABLE perdure_work DROP COLUMN held;"
         + "DROP TABLE perdure_parked_step;"
         + cut(migrations("sqlite")[0], "CREATE INDEX perdure_work_queue", ";")
-        + "DROP INDEX perdure_message_order; UPDATE perdure_meta SET value = '8'"
+        + "DROP INDEX perdure_message_order;"
+        + "UPDATE perdure_meta SET value = '8'"
     )
     assert is_without_rowid(connection)
     connection.close()
@@ -269,7 +270,8 @@ async def test_the_migration_to_lists_finds_the_parents_of_children_on_postgres(
 
 
 def undo_lists(connection: apsw.Connection) -> None:
-    """Take back the migration of lists and views."""
+    """Take back the migrations of schedules, and of lists and views."""
+    connection.execute("DROP TABLE perdure_schedule; DROP TABLE perdure_tick")
     script = migrations("sqlite")[14]
     for kind in ("VIEW", "INDEX"):
         for name in re.findall(rf"CREATE {kind} (\w+)", script):

@@ -114,6 +114,8 @@ def heartbeat() -> None:
 def key() -> str:
     """A text that is the same in every attempt of this step and differs between steps.
 
+    It changes when an operator retries the step: that is a new request.
+
     Pass it to services that take an idempotency key.
     """
     return task_context("perdure.key").key

@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.texts import require_user_text
-from perdure.core.errors import Denied, PayloadTooLarge, TooManyActs
+from perdure.core.errors import Denied, InputError, PayloadTooLarge, TooManyActs
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.events import ActType
@@ -69,8 +69,8 @@ class Acts:
     ) -> "Receipt":
         """Pause the run: nothing begins, and the program does not advance, until `resume`.
 
-        Attempts under way end, and their outcomes are kept. Signals and timers wait. Child runs go on, unless the act
-        `descends` to them.
+        Attempts under way end, and their outcomes are kept. Signals and timers wait. Child runs continue, unless the
+        act `descends` to them.
         """
         return await self._act(ActType.PAUSE, ActOptions(reason, by, id, descends))
 
@@ -82,7 +82,7 @@ class Acts:
         id: str | None = None,  # noqa: A002 - as above
         descends: bool = False,
     ) -> "Receipt":
-        """End a pause: the run goes on as if nothing had been."""
+        """End a pause: the run continues as if nothing had been."""
         return await self._act(ActType.RESUME, ActOptions(reason, by, id, descends))
 
     async def cancel(
@@ -170,12 +170,15 @@ class Acts:
 
     async def _act(self, kind: ActType, given: ActOptions) -> "Receipt":
         """Authorize the act and send it."""
-        return await self._send_act(*await self._authorized(kind, given))
+        end, act = await self._authorized(kind, given)
+        return await self._send_act(end, act, is_new=given.id is None)
 
     async def _authorized(self, kind: ActType, given: ActOptions) -> tuple[Run, Act]:
         """The act, and the run that it is for. One that is denied is sent, so that the run's history has it."""
         reason = require_user_text("the reason of an act", given.reason, MAX_ACT_BYTES, 0)
-        actor = given.by or _NOBODY
+        actor = _NOBODY if given.by is None else given.by
+        if not isinstance(actor, Actor):
+            raise InputError(f"an act by {actor!r:.100}", "pass perdure.Actor(name, role)")
         for what, text in (("the name of an actor", actor.name), ("a role", actor.role)):
             require_user_text(what, text, MAX_NAME_LENGTH, 0)
         end = await self._receiver()
@@ -191,7 +194,7 @@ class Acts:
         if refusal is not None:
             plain = Act(*(signal_id, kind, actor.name, actor.role, reason, given.step))
             code = require_user_text("a code", refusal, MAX_NAME_LENGTH)
-            await self._send_act(end, msgspec.structs.replace(plain, refusal=code))
+            await self._send_act(end, msgspec.structs.replace(plain, refusal=code), is_new=False)
             explained = EXPLANATIONS.get(refusal, "the engine's authorizer refused")
             raise Denied(
                 f"{kind} of run {end.run_id!r} by {actor.name!r} ({actor.role or 'no role'}) is denied: {refusal}",
@@ -200,7 +203,7 @@ class Acts:
             )
         return end, act
 
-    async def _send_act(self, end: Run, act: Act) -> "Receipt":
+    async def _send_act(self, end: Run, act: Act, *, is_new: bool) -> "Receipt":
         message = act_message(end.origin, act, AT_ONCE)
         payload = message.payload or b""
         if len(payload) > MAX_ACT_BYTES:
@@ -217,20 +220,23 @@ class Acts:
                 "send this one again in a minute",
             )
         await self._send(end, message.kind, message.guid, payload)
-        return Receipt(self._host, end, message.guid, act.id)
+        return Receipt(self._host, end, message.guid, act.id, is_new=is_new)
 
 
 class Receipt:
     """An act that is durable, and on its way to the run. `signal_id` names it: an act with the same id is the same."""
 
-    def __init__(self, host: Host, end: Run, guid: Guid, signal_id: str) -> None:
+    def __init__(
+        self, host: Host, end: Run, guid: Guid, signal_id: str, *, is_new: bool = False
+    ) -> None:
+        """`end` is the last run of the chain. An act that `is_new` is not decided in the entries that it has."""
         self.signal_id = signal_id
         self._host = host
         self._store = host.dispatcher.store
         self._guid = guid
-        self._run_id = end.origin
-        self._read = 0
-        """Entries of the run that were searched."""
+        self._run_id = end.run_id if is_new else end.origin
+        self._read = end.seq if is_new else 0
+        """Entries of the run that need no search."""
 
     def __repr__(self) -> str:
         return f"<Receipt {self.signal_id or 'cancel'} to {self._run_id}>"

@@ -26,6 +26,7 @@ from perdure.client.deployments import (
     version_to_start,
 )
 from perdure.client.engine_arguments import (
+    require_authorizer,
     require_engine_settings,
     require_hosts,
     require_input_fields,
@@ -41,6 +42,7 @@ from perdure.client.preflight import (
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
 from perdure.client.run_lists import RunLists
+from perdure.client.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
 from perdure.client.starts import prepare_start, start_all, start_one
@@ -49,7 +51,7 @@ from perdure.core.errors import EngineClosed, InputError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import parse_run_id
 from perdure.core.limits import MAX_KEY_LENGTH
-from perdure.core.runs.authority import AllowAll, Authorizer
+from perdure.core.runs.authority import Authorizer
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.engine.sources import Sources
@@ -69,7 +71,7 @@ from perdure.store.store import Store
 R = TypeVar("R")
 
 
-class Engine(RunLists):
+class Engine(RunLists, Schedules):
     """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
@@ -94,7 +96,7 @@ class Engine(RunLists):
         self._settings = require_engine_settings(settings)
         self._hosts = require_hosts(hosts, self._queues)
         self._on_alert = require_on_alert(on_alert)
-        self._authorizer = authorizer or AllowAll()
+        self._authorizer = require_authorizer(authorizer)
         self._codec = reading_old_shapes(codec or JsonCodec())
         self._store: Store | None = None
         self._host: Host | None = None

@@ -7,6 +7,7 @@ from perdure.authoring.call import Call
 from perdure.authoring.definition import require_name
 from perdure.authoring.program import Program, ProgramCall
 from perdure.core.errors import InputError
+from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.host.alerts import OnAlert
 from perdure.host.settings import Settings
 
@@ -69,3 +70,15 @@ def require_on_alert(on_alert: OnAlert | None) -> OnAlert | None:
             f"on_alert is {on_alert!r}", "pass a function that takes an alert, or leave it out"
         )
     return on_alert
+
+
+def require_authorizer(authorizer: Authorizer | None) -> Authorizer:
+    """The authorizer; without one, every act is allowed."""
+    if authorizer is None:
+        return AllowAll()
+    if isinstance(authorizer, type) or not callable(getattr(authorizer, "decide", None)):
+        raise InputError(
+            f"authorizer is {authorizer!r:.100}",
+            "pass perdure.Roles(), or an object with `async def decide(self, act, actor, run, reason)`",
+        )
+    return authorizer

@@ -25,6 +25,7 @@ from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync_acts import SyncActs
 from perdure.client.sync_history import SyncHistoryMethods
+from perdure.client.sync_schedules import SyncSchedules
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.client.waits import Waits
 from perdure.core.codec import Codec
@@ -50,7 +51,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class SyncEngine:
+class SyncEngine(SyncSchedules):
     """An `Engine` with an event loop in a thread of its own: `with SyncEngine("sqlite:///orders.db") as engine:`."""
 
     def __init__(

@@ -27,6 +27,7 @@ from perdure.host.runs.feed import JournalFeed
 from perdure.host.runs.memory import MemoryUse
 from perdure.host.runs.remote import RemoteRuns
 from perdure.host.runs.views import Views
+from perdure.host.schedules.ticker import Ticker
 from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.tasks.draining import note_stopping
@@ -95,6 +96,7 @@ class Host:
         self.views = Views(self.context)
         self.poller = Poller(
             *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
+            Ticker(self.context, self.dispatcher, self.begin_soon),
             interval_ms=round(settings.heartbeat * 1000) if store.is_shared else POLL_MS,
         )
         self.hints = self._make_hints()
@@ -174,6 +176,11 @@ class Host:
 
     def run_changed(self, run_id: RunId, change: Awaited) -> None:
         self.hints.run_changed(run_id, change)
+
+    def schedules_changed(self) -> None:
+        """A schedule was changed here: this host and all others look at it at once."""
+        self.poller.look_soon()
+        self.hints.look()
 
     def hint_arrived(self, hint: Hint) -> None:
         if hint.look:

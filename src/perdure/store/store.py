@@ -36,6 +36,7 @@ from perdure.store.rows.records import (
     SentMessage,
     StoredRun,
 )
+from perdure.store.schedule_table import ScheduleTable
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
@@ -45,6 +46,11 @@ class Store(GraphTables, ListTables, OperatorTables, Protocol):
     @property
     def name(self) -> str:
         """The database without credentials, for messages to people."""
+        ...
+
+    @property
+    def schedules(self) -> ScheduleTable:
+        """The schedules of this store."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

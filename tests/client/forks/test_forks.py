@@ -11,6 +11,7 @@ from perdure.core.journal import events as e
 from perdure.core.runs import forking
 from perdure.core.runs.acts import Actor
 from perdure.core.runs.authority import Roles
+from perdure.testing import simulated
 from tests.client.engines import journal, opened
 from tests.client.forks.forking import forked
 
@@ -233,6 +234,26 @@ async def test_an_item_of_a_spread_is_executed_again_alone() -> None:
         fork = await found.run.fork(steps[1], set={steps[1]: 50})
         assert await fork.result() == "charged 54"
         assert calls - before == Counter({"charged": 1})
+
+
+async def test_a_fork_is_found_by_its_source_and_by_the_tags_that_it_had() -> None:
+    @workflow
+    async def tagged() -> str:
+        perdure.tag(stage="begun")
+        await priced("a")
+        perdure.tag(stage="priced")
+        return await charged(1)
+
+    engine = Engine("sqlite:///:memory:")
+    async with simulated(engine) as clock:
+        run = await engine.start(tagged(), tags={"customer": "acme"})
+        await clock.run(run.result())
+        fork = await run.fork("charged", set={"charged": "later"})
+        await clock.run(fork.result())
+        page = await engine.runs(forked_from=run.run_id)
+        assert [found.run_id for found in page.runs] == [fork.run_id]
+        both = await engine.runs(tags={"customer": "acme", "stage": "priced"})
+        assert {found.run_id for found in both.runs} == {run.run_id, fork.run_id}
 
 
 async def test_a_fork_on_another_host_survives_its_kill(shared_url: str) -> None:

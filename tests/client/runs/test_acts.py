@@ -28,6 +28,7 @@ from perdure import (
 from perdure.core.journal import events as e
 from perdure.core.replay.identity import child_run_id
 from perdure.core.runs.acts import ACTS_PER_MINUTE, MAX_ACT_BYTES
+from perdure.store.commit.bundle import Bundle
 from tests.client.engines import (
     assert_cancelled,
     opened,
@@ -162,7 +163,7 @@ async def until_parked(engine: Engine, run: Handle[Any], count: int = 1) -> str:
     return found[-1].promise_id
 
 
-async def test_attempt_ends_in_a_pause_and_the_program_goes_on_after_it(engine: Engine) -> None:
+async def test_attempt_ends_in_a_pause_and_the_program_continues_after_it(engine: Engine) -> None:
     run = await engine.start(gating())
     await until(lambda: done == ["began 1"])
     decision = await accepted(await run.pause("lunch", by=Actor("ada", "operator")))
@@ -358,7 +359,7 @@ async def test_denied_act_is_recorded_and_has_no_effect(shared_url: str) -> None
             await run.pause("mischief", by=Actor("eve", "viewer"))
         assert caught.value.reason_code == "AUTHZ_DENIED"
         with pytest.raises(Denied, match="AUTHZ_DENIED"):
-            await run.cancel()  # nobody is no operator
+            await run.cancel()  # without an actor there is no role
         with pytest.raises(Denied, match="AUTHZ_REASON_REQUIRED"):
             await run.emergency_stop(by=Actor("root", "admin"))
         await until_recorded(engine, run, e.SignalRejected, 3)
@@ -429,3 +430,116 @@ def test_sync_handle_has_the_same_acts() -> None:
         assert run.resume().decision(WAIT).accepted
         run.signal(word, "hello")
         assert run.result(60) == "hello"
+
+
+@task(name="acts.hopeless_elsewhere", queue="acts", on_failure="park")
+async def hopeless_elsewhere(n: int) -> int:
+    return await hopeless(n)
+
+
+@workflow(name="acts.failing_elsewhere")
+async def failing_elsewhere(n: int) -> int:
+    return await hopeless_elsewhere(n)
+
+
+@pytest.mark.parametrize("program", [failing, failing_elsewhere])
+async def test_step_that_is_retried_in_a_pause_begins_after_it(
+    program: perdure.Workflow[[int], Any], shared_url: str
+) -> None:
+    async with opened(shared_url, queues=("acts",)) as engine:
+        run = await engine.start(program(2))
+        step = await until_parked(engine, run)
+        await accepted(await run.pause())
+        await accepted(await run.retry_step(step))
+        marker = await engine.start(queued_alone())
+        assert await marker.result(60) == 5
+        assert len([each for each in done if isinstance(each, tuple)]) == program_tries(program)
+        await accepted(await run.resume())
+        await run.result(60)
+        assert [each[0] for each in done if isinstance(each, tuple)][-1] == 2
+
+
+def program_tries(program: object) -> int:
+    """Attempts before the step is parked."""
+    return 2 if program is failing else 1
+
+
+async def test_step_that_is_skipped_in_a_pause_is_heard_of_after_it(engine: Engine) -> None:
+    run = await engine.start(failing(9))
+    step = await until_parked(engine, run)
+    await accepted(await run.pause())
+    await accepted(await run.skip_step(step, value=4))
+    assert await rejected(await run.skip_step(step, value=5)) == "STEP_SETTLED"
+    assert await run.status() is RunStatus.PAUSED
+    await accepted(await run.resume())
+    assert await run.result(60) == [4, 7]
+
+
+@pytest.fixture
+def _poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect that no check foresees: what is published as `poison` can't be put in a bundle."""
+    publish = Bundle.publish
+
+    def refuse(bundle: Bundle, run_id: Any, name: str, *value: Any, **options: Any) -> None:
+        if name == "poison":
+            raise ValueError("a defect")
+        publish(bundle, run_id, name, *value, **options)
+
+    monkeypatch.setattr(Bundle, "publish", refuse)
+
+
+@pytest.mark.usefixtures("_poison")
+async def test_run_that_no_code_can_continue_takes_only_the_acts_that_end_it(
+    shared_url: str,
+) -> None:
+    async with opened(shared_url) as engine:
+        run = await engine.start(unwritable())
+        await run.signal(word, "go")
+        await until_status(run, RunStatus.PARKED)
+        assert await rejected(await run.pause()) == "RUN_PARKED"
+        assert await rejected(await run.retry_step("root.0")) == "RUN_PARKED"
+        await accepted(await run.cancel("give up", by=Actor("ada", "operator")))
+        assert await run.status() is RunStatus.CANCELLED
+        (asked,) = await recorded(engine, run, e.CancelRequested)
+        assert asked.signal_id is not None
+
+
+@workflow(name="acts.unwritable")
+async def unwritable() -> None:
+    """What it decides after the signal can't be written: see the fixture."""
+    await word.receive()
+    perdure.publish("poison", 1)
+    await perdure.sleep(1)
+
+
+async def test_acts_follow_a_chain(engine: Engine) -> None:
+    run = await engine.start(continuing(0))
+    await until_recorded(engine, run, e.RunContinued)
+    await accepted(await run.pause("in the next run"))
+    assert await run.status() is RunStatus.PAUSED
+    await accepted(await run.resume())
+    await run.signal(word, "done")
+    assert await run.result(60) == "done"
+
+
+@workflow(name="acts.continuing")
+async def continuing(turn: int) -> str:
+    if turn == 0:
+        return await perdure.continue_as_new(continuing(1))
+    return await word.receive()
+
+
+async def test_acts_by_what_is_no_actor_are_refused() -> None:
+    async with opened("sqlite:///:memory:") as engine:
+        run = await engine.start(listening())
+        with pytest.raises(InputError, match=r"pass perdure\.Actor"):
+            await run.pause(by="ada")  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="the id of an act"):
+            await run.pause(id="")
+        assert not await recorded(engine, run, e.SignalAccepted)
+
+
+@pytest.mark.parametrize("wrong", [Roles, "admin", 7])
+def test_authorizer_that_can_not_decide_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match="authorizer is"):
+        Engine("sqlite:///:memory:", authorizer=wrong)

@@ -114,6 +114,7 @@ async def test_a_warm_step_writes_eight_rows_and_nothing_else(engine: Engine) ->
         "ledger": STEPS,
         "message": 0,
         "work": 0,
+        "parked_step": 0,
         "published": 0,
         "stream": 0,
         "chunk": 0,
@@ -124,7 +125,8 @@ async def test_a_warm_step_writes_eight_rows_and_nothing_else(engine: Engine) ->
         "host": 1,
         "operation": 0,
         "operation_log": 0,
-        "parked_step": 0,
+        "schedule": 0,
+        "tick": 0,
     }
 
 

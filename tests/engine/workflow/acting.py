@@ -75,7 +75,7 @@ async def tidying() -> None:
 
 @workflow(name="acting.failing")
 async def failing() -> list[int]:
-    """One step fails for good; the others go on."""
+    """One step fails for good; the others continue."""
     return [*await perdure.gather(flaky(1), local(1), flaky_elsewhere(3))]
 
 
@@ -175,7 +175,7 @@ async def skip_activity(run: Handle[Any]) -> None:
 
 
 async def denied(run: Handle[Any]) -> None:
-    """Acts that the authorizer denies: the run journals them, and goes on."""
+    """Acts that the authorizer denies: the run journals them, and continues."""
     host = run._host
     host.authorizer, before = Roles(), host.authorizer
     try:

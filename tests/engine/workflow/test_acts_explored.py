@@ -6,6 +6,7 @@ from perdure.testing.workflows import MODES, Ended, Race, explore_workflow
 from tests.engine.catching import Record, catching
 from tests.engine.workflow.act_bugs import BUGS
 from tests.engine.workflow.acting import CASES
+from tests.engine.workflow.emptied import emptied
 
 QUEUES = ["elsewhere"]
 
@@ -21,8 +22,9 @@ def check(name: str) -> Race:
     return Race(ends)
 
 
-FIRST = [(name, case.moments[0], "warm") for name, case in CASES.items()]
-STEPWISE = [(name, CASES[name].moments[-1], "stepwise") for name in ("racing", "graph skipped")]
+LONG = ("paused with its children", "stuttering", "plainly cancelled while paused", "graph skipped")
+FIRST = [(name, case.moments[0], "warm") for name, case in CASES.items() if name not in LONG]
+STEPWISE = [(name, CASES[name].moments[-1], "stepwise") for name in ("racing", "graph paused")]
 CHOSEN = [*FIRST, *STEPWISE]
 DEEP = [
     (name, moment, mode)
@@ -61,3 +63,20 @@ async def test_explorer_catches(name: str, record_property: Record) -> None:
     bug = BUGS[name]
     with bug.seed(), catching(f"bug {name}", bug.symptom, record_property):
         await explore(bug.case, bug.moment, bug.mode, record_property)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", ["racing", pytest.param("graph retried", marks=pytest.mark.deep)])
+async def test_run_ends_as_it_should_on_postgres(
+    name: str, fresh_postgres: str, record_property: Record
+) -> None:
+    case = CASES[name]
+    explored = await explore_workflow(
+        case.call,
+        script=case.script(case.moments[0]),
+        queues=QUEUES,
+        modes=["warm"],
+        open_store=emptied(fresh_postgres),
+        check=check(name),
+    )
+    record_property("explored", f"acts {name} on Postgres: {explored}")

@@ -24,6 +24,7 @@
     │   ├── KeySpent               a start key whose run failed or was cancelled
     │   ├── SignalReused           the id of a signal that was sent before with another value
     │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownSchedule        a schedule that the store does not have
     │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── NotActive              a version of a graph that new runs can't be of
     │   ├── UnreadableProgram      a deployed graph that this Perdure does not understand
@@ -158,6 +159,7 @@ from perdure.core.errors.inputs import (
     SignalReused,
     TurnTooLong,
     UnknownName,
+    UnknownSchedule,
     UnknownStep,
     UnknownVersion,
     UnreadableProgram,
@@ -290,6 +292,7 @@ __all__ = [
     "UnknownName",
     "UnknownOperation",
     "UnknownRun",
+    "UnknownSchedule",
     "UnknownStep",
     "UnknownVersion",
     "UnreadableProgram",

@@ -130,6 +130,10 @@ class VersionExists(InputError):
     code = "version-exists"
 
 
+class UnknownSchedule(InputError):
+    code = "unknown-schedule"
+
+
 class UnknownVersion(InputError):
     """A version of a program that was not deployed."""
 

@@ -35,7 +35,7 @@ class Actor(msgspec.Struct, frozen=True):
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     """An act as it is sent. `value` is the encoded result of a skipped step, `None` if the operator gave none.
 
-    `refusal` is the code of the authorizer's denial. An act that `descends` goes on to open child runs.
+    `refusal` is the code of the authorizer's denial. An act that `descends` is sent to open child runs, too.
     """
 
     id: str

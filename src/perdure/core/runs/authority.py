@@ -29,7 +29,7 @@ class Authorizer(Protocol):
 
 
 class AllowAll:
-    """Everybody may do everything: for an engine whose callers are trusted."""
+    """Every actor may do everything: for an engine whose callers are trusted."""
 
     async def decide(self, act: Act, actor: Actor, run: ActedRun, reason: str) -> str | None:  # noqa: ARG002 - as the protocol says
         return None

@@ -41,7 +41,7 @@ def fork_bundle(
     appended = Journal(run_id).append(events, now, sources.entropy(NONCE_BYTES * len(events)))
     names = source.program, now, source.scope, source.version, source.digest
     bundle = Bundle()
-    fence = bundle.create_run(NewRun(run_id, *names), appended)
+    fence = bundle.create_run(NewRun(run_id, *names, forked_from=source.run_id), appended)
     row = _row(source, appended, now)
     warm = _replay(row, appended, codec, sources, programs)
     try:
@@ -52,6 +52,10 @@ def fork_bundle(
             else:
                 bundle.put_work(fence, required)
         warm.machine.reindex(bundle, fence, stored)
+        for name, value in warm.machine.tags.items():
+            bundle.tag(fence, name, value, now)
+        for key in warm.machine.search_keys:
+            bundle.hook(fence, *key)
         if warm.machine.is_paused:
             bundle.hold_work(fence, held=True)
         for step, parked in _parked_steps(warm, appended).items():

@@ -1,7 +1,7 @@
 """Ends a step whose attempts have failed: it fails for the program, or it is parked for an operator.
 
-A parked step is open: the program waits for it, and everything else of the run goes on. It is parked only while the run
-is wanted: a run that is being cancelled must end without an operator.
+A parked step is open: the program waits for it, and everything else of the run continues. Steps of a run that is being
+cancelled are not parked: it must end without an operator.
 """
 
 from perdure.core.codec import Codec

@@ -78,6 +78,8 @@ class RunMachine(ABC):
         self.cancel_reason: str | None = None
         self.seed: str = info.run_id
         """What random ids derive from."""
+        self.search_keys: tuple[AddHook, ...] = ()
+        """The rows by which broadcasts and lists find a graph's run; those of its tags are others."""
         self.parent: str | None = None
         """The run and step that get this run's result."""
         self.tags: Mapping[str, str] = NO_TAGS

@@ -64,7 +64,7 @@ class _Offer:
         """The hook that it was matched to and that did not take it: the hook waits for another signal."""
 
     def take(self, run: WarmRun) -> None:
-        message, self.refused_under = self.message, None
+        message, self.refused_under, self.is_held = self.message, None, False
         self.behind, self._along = [], []
         if self.must_wait_for_signals is None:
             self.must_wait_for_signals = run_messages.is_hook_timeout(run.machine, message)

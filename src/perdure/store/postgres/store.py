@@ -49,6 +49,7 @@ from perdure.store.postgres.operator import PostgresOperator
 from perdure.store.postgres.ownership import OwnershipChange
 from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, load_all, next_books
+from perdure.store.postgres.schedules import PostgresSchedules
 from perdure.store.postgres.sessions import joined_connection
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
@@ -137,6 +138,10 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator):
     @property
     def name(self) -> str:
         return self._address.name
+
+    @property
+    def schedules(self) -> PostgresSchedules:
+        return PostgresSchedules(self._use)
 
     def operations(self, lock_timeout_s: float) -> PostgresOperations:
         return PostgresOperations(self._use, lock_timeout_s)

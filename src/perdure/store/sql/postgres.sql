@@ -835,8 +835,8 @@ UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :host_sn
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
 -- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
--- grows with each version that is deployed or activated; the time, by the server's clock if there is one; the version of
--- the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
+-- grows with each version that is deployed or activated; when a schedule is due next; the time, by the server's clock if
+-- there is one; the version of the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
 -- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
 (SELECT coalesce(json_agg(json_build_array(host.id, host.beat, host.stale_after_ms)), '[]') FROM perdure.host AS host),
@@ -882,6 +882,7 @@ EXISTS (SELECT 1 FROM perdure.message AS m
                  AND (SELECT run.closed_at_ms IS NULL FROM perdure.run AS run WHERE run.id = hook.run_id)
                LIMIT 1)),
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure.program),
+(SELECT min(look_at_ms) FROM perdure.schedule WHERE look_at_ms <= (SELECT $4::bigint) AND program = ANY ($3::text[])),
 (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
 (SELECT value FROM perdure.meta WHERE key = 'schema_version');
 

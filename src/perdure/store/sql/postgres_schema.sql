@@ -21,6 +21,8 @@
 --   perdure.host       hosts that own runs and do work, and their heartbeats         key: host
 --   perdure.operation  ledgers of operations that several processes carry out together   key: operation
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
+--   perdure.schedule   when runs start by themselves                                 key: scope, name
+--   perdure.tick       what became of the ticks of schedules                         key: scope, name, number
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
@@ -477,3 +479,33 @@ SELECT run_id, seq, at_ms, body::json ->> 'signal_id' AS signal_id, body::json -
        coalesce(body::json ->> 'reason', '') AS reason
 FROM perdure.event
 WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%';
+-- scope, name     which schedule
+-- program         whose runs it starts
+-- payload         their arguments, as codec bytes
+-- state           timetable, rules, and starts that are decided and not carried out, as JSON
+-- look_at_ms      when a host must look at it; NULL if never
+-- revision        counts the writes; a write that was decided on an older one changes nothing
+CREATE TABLE perdure.schedule (
+    scope      text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    program    text NOT NULL,
+    payload    bytea NOT NULL,
+    state      text NOT NULL,
+    look_at_ms bigint,
+    revision   bigint NOT NULL,
+    PRIMARY KEY (scope, name)
+);
+
+-- Schedules in the order in which hosts must look at them.
+CREATE INDEX schedule_due ON perdure.schedule (look_at_ms) WHERE look_at_ms IS NOT NULL;
+
+-- scope, name     of which schedule; its row is written by the same commit
+-- number          counts its ticks; old ones are deleted
+-- body            what became of the tick, as JSON
+CREATE TABLE perdure.tick (
+    scope      text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    number     bigint NOT NULL,
+    body       text NOT NULL,
+    PRIMARY KEY (scope, name, number)
+);

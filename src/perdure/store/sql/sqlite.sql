@@ -518,8 +518,8 @@ UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :host_snapsho
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
 -- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
--- grows with each version that is deployed or activated; the time, by the server's clock if there is one; the version of
--- the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
+-- grows with each version that is deployed or activated; when a schedule is due next; the time, by the server's clock if
+-- there is one; the version of the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
 -- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
 (SELECT json_group_array(json_array(id, beat, stale_after_ms)) FROM perdure_host),
@@ -560,5 +560,7 @@ EXISTS (SELECT 1 FROM perdure_message AS m INDEXED BY perdure_message_due
           AND EXISTS (SELECT 1 FROM perdure_hook AS hook CROSS JOIN perdure_run AS run ON run.id = hook.run_id
                       WHERE hook.mailbox = m.run_id AND hook.kind = 'wait' AND run.closed_at_ms IS NULL)),
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure_program),
+(SELECT min(look_at_ms) FROM perdure_schedule INDEXED BY perdure_schedule_due
+ WHERE look_at_ms <= :until_ms AND program IN (SELECT value FROM json_each(:programs))),
 NULL,
 (SELECT value FROM perdure_meta WHERE key = 'schema_version')

@@ -21,6 +21,8 @@
 --   perdure_host       hosts that own runs and do work, and their heartbeats         key: host
 --   perdure_operation  ledgers of operations that several processes carry out together   key: operation
 --   perdure_operation_log  what happened in operations, line by line                 key: operation, number
+--   perdure_schedule   when runs start by themselves                                 key: scope, name
+--   perdure_tick       what became of the ticks of schedules                         key: scope, name, number
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Writers. Only the owner of a run writes its row, its events and its ledger, under the fence (epoch, seq, semaphore),
@@ -459,3 +461,33 @@ SELECT run_id, seq, at_ms, body ->> '$.signal_id' AS signal_id, body ->> '$.sign
        coalesce(body ->> '$.reason', '') AS reason
 FROM perdure_event
 WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%';
+-- scope, name     which schedule
+-- program         whose runs it starts
+-- payload         their arguments, as codec bytes
+-- state           timetable, rules, and starts that are decided and not carried out, as JSON
+-- look_at_ms      when a host must look at it; NULL if never
+-- revision        counts the writes; a write that was decided on an older one changes nothing
+CREATE TABLE perdure_schedule (
+    scope      TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    program    TEXT NOT NULL,
+    payload    BLOB NOT NULL,
+    state      TEXT NOT NULL,
+    look_at_ms INTEGER,
+    revision   INTEGER NOT NULL,
+    PRIMARY KEY (scope, name)
+) STRICT, WITHOUT ROWID;
+
+-- Schedules in the order in which hosts must look at them.
+CREATE INDEX perdure_schedule_due ON perdure_schedule (look_at_ms) WHERE look_at_ms IS NOT NULL;
+
+-- scope, name     of which schedule; its row is written by the same commit
+-- number          counts its ticks; old ones are deleted
+-- body            what became of the tick, as JSON
+CREATE TABLE perdure_tick (
+    scope      TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    number     INTEGER NOT NULL,
+    body       TEXT NOT NULL,
+    PRIMARY KEY (scope, name, number)
+) STRICT, WITHOUT ROWID;
