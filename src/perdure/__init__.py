@@ -1,5 +1,6 @@
 """Perdure: durable execution for Python. Programs that survive any crash, with proof."""
 
+from perdure.authoring.artifacts import put_artifact
 from perdure.authoring.call import Call
 from perdure.authoring.concurrency import JoinSet, first, gather, join_set, shield
 from perdure.authoring.context import Info
@@ -12,6 +13,7 @@ from perdure.authoring.interruption import Cancelled
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
+from perdure.authoring.secrets import SecretFilter, secret
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
 from perdure.authoring.task import Task, task
@@ -37,6 +39,7 @@ from perdure.client.acts import Receipt
 from perdure.client.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.engine_services import EngineServices
 from perdure.client.fork_requests import ForkedStep, ForkPreview
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.history import LedgerAccount
@@ -49,7 +52,11 @@ from perdure.client.sync_acts import SyncReceipt
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.client.timetables import Cron, Every, Once
 from perdure.client.waits import HookWait, Waits
+from perdure.core.codec import Codec, JsonCodec
+from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (
+    ArtifactDamaged,
+    ArtifactMissing,
     CannotCompile,
     Denied,
     ForbiddenStatement,
@@ -58,6 +65,7 @@ from perdure.core.errors import (
     InputError,
     KeyReused,
     KeySpent,
+    NoArtifactStore,
     NotActive,
     NotCommitted,
     NotDone,
@@ -69,6 +77,7 @@ from perdure.core.errors import (
     RunEnded,
     RunFailed,
     RunInterrupted,
+    SecretExposed,
     SignalReused,
     StatementFailed,
     StepCancelled,
@@ -79,6 +88,7 @@ from perdure.core.errors import (
     TransactionInterrupted,
     TransactionOver,
     UnknownRun,
+    UnknownSecret,
     UnknownStep,
     UnknownVersion,
     UnreadableProgram,
@@ -115,10 +125,15 @@ from perdure.core.runs.waits import (
     TaskWait,
     TimerWait,
 )
+from perdure.core.secrets import SecretRef
 from perdure.core.streams.chunks import ChunkState
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
+from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.object_store import ObjectArtifacts
+from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
 from perdure.host.runs.memory import WarmMemory
+from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
 from perdure.store.rows.lists import RunCount, SqlRows
 
@@ -133,7 +148,11 @@ __all__ = [
     "AllowAll",
     "AnswerWait",
     "ApplicationError",
+    "ArtifactDamaged",
+    "ArtifactMissing",
     "ArtifactRef",
+    "ArtifactStore",
+    "Artifacts",
     "Authorizer",
     "Call",
     "Cancelled",
@@ -144,17 +163,23 @@ __all__ = [
     "ChildWait",
     "Chunk",
     "ChunkState",
+    "Codec",
     "ContractEvent",
     "Cron",
     "Decision",
     "Denied",
     "DeploymentState",
     "Description",
+    "DirectoryArtifacts",
+    "EncryptedCodec",
     "Engine",
     "EngineRunRef",
+    "EngineServices",
+    "EnvironmentSecrets",
     "EventType",
     "Every",
     "Explanation",
+    "FileSecrets",
     "ForbiddenStatement",
     "ForkDiverged",
     "ForkPreview",
@@ -169,12 +194,15 @@ __all__ = [
     "InputError",
     "JoinSet",
     "JoinWait",
+    "JsonCodec",
     "KeyReused",
     "KeySpent",
     "LedgerAccount",
+    "NoArtifactStore",
     "NotActive",
     "NotCommitted",
     "NotDone",
+    "ObjectArtifacts",
     "Once",
     "OperatorWait",
     "Page",
@@ -202,6 +230,11 @@ __all__ = [
     "RunSummary",
     "ScheduleHandle",
     "ScheduleInfo",
+    "SecretExposed",
+    "SecretFilter",
+    "SecretProvider",
+    "SecretRef",
+    "SecretScope",
     "SequenceGap",
     "Settings",
     "Signal",
@@ -235,6 +268,7 @@ __all__ = [
     "TransactionInterrupted",
     "TransactionOver",
     "UnknownRun",
+    "UnknownSecret",
     "UnknownStep",
     "UnknownVersion",
     "UnreadableProgram",
@@ -257,8 +291,10 @@ __all__ = [
     "now",
     "patched",
     "publish",
+    "put_artifact",
     "random",
     "run",
+    "secret",
     "shield",
     "sleep",
     "start",

@@ -3,21 +3,29 @@
 The engine implements the workflow context, hosts the task context; context variables hold the current one.
 """
 
-from collections.abc import Awaitable, Generator, Mapping, Sequence
+from asyncio import AbstractEventLoop, get_running_loop, run_coroutine_threadsafe
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from perdure.authoring.interruption import Continued
-from perdure.core.errors import OutsideRun
+from perdure.core.errors import InputError, OutsideRun
 from perdure.core.ids import RunId, SetId, StepId
-from perdure.core.journal.events import AwaitKind
+from perdure.core.journal.events import ArtifactRef, AwaitKind
 
 if TYPE_CHECKING:
     from perdure.authoring.call import Call, DurableOperation
     from perdure.authoring.signal import Signal
+
+
+T = TypeVar("T")
+
+ArtifactData: TypeAlias = bytes | str | PathLike[str]
+"""Bytes, a text (stored as UTF-8), or the path of a file."""
 
 
 class Info(msgspec.Struct, frozen=True, gc=False):
@@ -151,6 +159,27 @@ class WorkflowContext(Protocol):
     def signal_child(self, promise: Promise, signal: "Signal[Any]", value: object) -> None: ...
 
 
+class HostRequest(Generic[T]):
+    """What a task asks of its host. An async task awaits it; a sync task, in its thread, calls `wait`."""
+
+    def __init__(
+        self, begin: Callable[[], Coroutine[Any, Any, T]], loop: AbstractEventLoop
+    ) -> None:
+        self._begin = begin
+        self._loop = loop
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._begin().__await__()
+
+    def wait(self) -> T:
+        """The answer. Blocks the thread of a sync task until it is there."""
+        try:
+            get_running_loop()
+        except RuntimeError:  # a thread without an event loop, as that of a sync task
+            return run_coroutine_threadsafe(self._begin(), self._loop).result()
+        raise InputError("wait() would block the event loop", "await it in an async task")
+
+
 class TaskContext(Protocol):
     """What the host does for a task attempt."""
 
@@ -165,6 +194,12 @@ class TaskContext(Protocol):
         ...
 
     def heartbeat(self) -> None: ...
+
+    def secret(self, name: str) -> HostRequest[str]: ...
+
+    def put_artifact(
+        self, data: ArtifactData, kind: str, expires_ms: int | None
+    ) -> HostRequest[ArtifactRef]: ...
 
     def publish(self, name: str, value: object) -> None: ...
 

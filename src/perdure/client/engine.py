@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from copy import copy
 from itertools import repeat
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from perdure.authoring.call import Call, discard
 from perdure.authoring.definition import require_name
@@ -16,6 +16,7 @@ from perdure.authoring.response import OK
 from perdure.authoring.tags import TagValue
 from perdure.authoring.texts import require_user_text
 from perdure.authoring.upcaster import reading_old_shapes
+from perdure.client.artifacts import EngineArtifacts
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
 from perdure.client.comparing import RunDiff, compare_runs
 from perdure.client.deployments import (
@@ -26,7 +27,6 @@ from perdure.client.deployments import (
     version_to_start,
 )
 from perdure.client.engine_arguments import (
-    require_authorizer,
     require_engine_settings,
     require_hosts,
     require_input_fields,
@@ -34,6 +34,7 @@ from perdure.client.engine_arguments import (
     require_program_name,
     take_program,
 )
+from perdure.client.engine_services import EngineServices, services_from
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.preflight import (
     preflight_closed_engine,
@@ -51,17 +52,16 @@ from perdure.core.errors import EngineClosed, InputError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import parse_run_id
 from perdure.core.limits import MAX_KEY_LENGTH
-from perdure.core.runs.authority import Authorizer
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
 from perdure.engine.sources import Sources
-from perdure.host.alerts import OnAlert
 from perdure.host.clock import HostSources
 from perdure.host.cluster.identity import new_host, retire
 from perdure.host.front_end import FrontEnd
 from perdure.host.host import Host
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.memory import WarmMemory
+from perdure.host.services import reading_codec
 from perdure.host.settings import Settings
 from perdure.host.transactions.joining import current
 from perdure.store.inspection import Report, audit_store, verify_store
@@ -76,7 +76,9 @@ class Engine(RunLists, Schedules):
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
-    engines on the store execute the runs. The `authorizer` decides who may act on runs as an operator.
+    engines on the store execute the runs. `codec` may encrypt what is stored. `artifacts` is a place for large results
+    (a directory, or an `ArtifactStore`), `secrets` are asked for the secrets that tasks read, the `authorizer` decides
+    who may act on runs as an operator, and `on_alert` is called with each alert.
     """
 
     def __init__(
@@ -87,17 +89,16 @@ class Engine(RunLists, Schedules):
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
-        on_alert: OnAlert | None = None,
-        authorizer: Authorizer | None = None,
+        **services: Unpack[EngineServices],
     ) -> None:
-        """`on_alert` is called with each alert in the engine's event loop; it may be a coroutine function."""
+        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer` and `on_alert`."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)
         self._hosts = require_hosts(hosts, self._queues)
-        self._on_alert = require_on_alert(on_alert)
-        self._authorizer = require_authorizer(authorizer)
+        self._on_alert = require_on_alert(services.get("on_alert"))
         self._codec = reading_old_shapes(codec or JsonCodec())
+        self._services = services_from(services)
         self._store: Store | None = None
         self._host: Host | None = None
 
@@ -122,6 +123,11 @@ class Engine(RunLists, Schedules):
         0 on SQLite, whose clock is the machine's, and while the engine is closed.
         """
         return 0.0 if self._host is None else self._host.dispatcher.sources.skew_ms / 1000
+
+    @property
+    def artifacts(self) -> EngineArtifacts:
+        """The artifacts that tasks have stored."""
+        return EngineArtifacts(self._require_host)
 
     def replace(
         self, *, queues: Sequence[str] | None = None, settings: Settings | None = None
@@ -149,10 +155,7 @@ class Engine(RunLists, Schedules):
         store = await open_store(self._url)
         try:
             self._store = store
-            parts = (
-                *(new_host(), self._codec, sources, self._settings, self._queues),
-                self._authorizer,
-            )
+            parts = new_host(), self._codec, sources, self._settings, self._queues, self._services
             self._host = (Host if self._hosts else FrontEnd)(store, *parts)
             if self._on_alert is not None:
                 self._host.context.alerts.subscribe(self._on_alert)
@@ -441,8 +444,9 @@ class Engine(RunLists, Schedules):
         names, reveal = require_program_names(programs), self._settings.reveal_payloads
         if self._host is not None:
             dispatcher = self._require_host().dispatcher
-            return await preflight_open_engine(dispatcher, self._codec, names, reveal=reveal)
-        return await preflight_closed_engine(self._url, self._codec, names, reveal=reveal)
+            return await preflight_open_engine(dispatcher, names, reveal=reveal)
+        codec = reading_codec(self._codec, self._services)
+        return await preflight_closed_engine(self._url, codec, names, reveal=reveal)
 
     def _list_store(self) -> Store:
         return self._require_host().dispatcher.store

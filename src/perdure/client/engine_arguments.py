@@ -9,6 +9,7 @@ from perdure.authoring.program import Program, ProgramCall
 from perdure.core.errors import InputError
 from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.host.alerts import OnAlert
+from perdure.host.secrets import SecretProvider
 from perdure.host.settings import Settings
 
 
@@ -30,6 +31,14 @@ def require_hosts(hosts: object, queues: Sequence[str]) -> bool:
             "leave one of them out",
         )
     return hosts
+
+
+def require_secret_providers(given: object) -> tuple[SecretProvider, ...]:
+    if not isinstance(given, list | tuple) or not all(hasattr(each, "secret") for each in given):
+        raise InputError(
+            f"secrets is {given!r:.200}", "pass a list of providers: [EnvironmentSecrets()]"
+        )
+    return tuple(given)
 
 
 def take_program(call: object) -> Program[..., Any]:

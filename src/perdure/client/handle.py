@@ -19,6 +19,7 @@ from perdure.client.caller_checks import require_own_loop
 from perdure.client.explaining import explain_run
 from perdure.client.forks import Forks
 from perdure.client.history import HistoryMethods, HistoryReader
+from perdure.client.large import encode_message
 from perdure.client.run_description import describe_run
 from perdure.client.run_rows import advancing, require_consistent, require_run, require_unparked
 from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
@@ -129,7 +130,9 @@ class Handle(HistoryMethods, Forks, Generic[R]):
         return await self._outcome(run_id, ending)
 
     async def _outcome(self, run_id: RunId, ending: RunEnding) -> R:
-        codec = self._dispatcher.codec
+        codec, payloads = self._dispatcher.codec, self._dispatcher.context.payloads
+        if payloads is not None:
+            await payloads.prefetch((ending.payload,))
         if ending.status is Status.COMPLETED:
             program = await self._find_program(run_id)
             try:
@@ -279,7 +282,9 @@ class Handle(HistoryMethods, Forks, Generic[R]):
         sent = require_signal(signal)
         dispatcher = self._dispatcher
         sender = sender_of(dispatcher, id)
-        payload = sent.encode(dispatcher.codec, value)
+        payload = await encode_message(
+            dispatcher.context, self.run_id, lambda codec: sent.encode(codec, value)
+        )
         end = await self._receiver()
         guid = signal_guid(end.origin, sent.name, sender)
         if id is not None:
@@ -311,7 +316,8 @@ class Handle(HistoryMethods, Forks, Generic[R]):
         dispatcher = self._dispatcher
         given = require_user_text("a step", step, MAX_STEP_BYTES)
         sender = sender_of(dispatcher, id)
-        payload = dispatcher.codec.encode(value if code == OK else Response(value, code))
+        codec = dispatcher.context.caller_codec
+        payload = codec.encode(value if code == OK else Response(value, code))
         run = await self._row()
         steps = answerable_steps(await self._store.entries(run.run_id), dispatcher.codec)
         found = find_step(run.run_id, given, steps)

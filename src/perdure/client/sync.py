@@ -1,7 +1,14 @@
 """The engine for sync code: scripts, and notebooks, whose own loop is busy."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, current_thread
 from types import TracebackType
@@ -18,12 +25,14 @@ from perdure.client.caller_checks import require_no_workflow
 from perdure.client.comparing import RunDiff
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.engine_services import EngineServices
 from perdure.client.fork_requests import ForkPreview
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync_acts import SyncActs
+from perdure.client.sync_artifacts import SyncArtifacts
 from perdure.client.sync_history import SyncHistoryMethods
 from perdure.client.sync_schedules import SyncSchedules
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
@@ -34,12 +43,10 @@ from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.runs.acts import Actor
-from perdure.core.runs.authority import Authorizer
 from perdure.core.runs.description import Description
 from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.listing import MAX_LIMIT
 from perdure.engine.programs.preflight import Preflight
-from perdure.host.alerts import OnAlert
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
@@ -62,17 +69,10 @@ class SyncEngine(SyncSchedules):
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
-        on_alert: OnAlert | None = None,
-        authorizer: Authorizer | None = None,
+        **services: Unpack[EngineServices],
     ) -> None:
         self._engine = Engine(
-            url,
-            queues=queues,
-            settings=settings,
-            codec=codec,
-            hosts=hosts,
-            on_alert=on_alert,
-            authorizer=authorizer,
+            url, queues=queues, settings=settings, codec=codec, hosts=hosts, **services
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -290,6 +290,11 @@ class SyncEngine(SyncSchedules):
     def handle(self, run_id: str) -> "SyncHandle[Any]":
         """A handle of a run, by its id."""
         return SyncHandle(self, self._engine.handle(run_id))
+
+    @property
+    def artifacts(self) -> SyncArtifacts:
+        """The artifacts that tasks have stored."""
+        return SyncArtifacts(self, self._engine.artifacts)
 
     @contextmanager
     def transaction(self) -> Iterator[SyncTransaction]:

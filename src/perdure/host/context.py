@@ -4,16 +4,20 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
+from perdure.authoring.context import TASK
 from perdure.core.codec import Codec
 from perdure.core.errors import StoreClosed
 from perdure.core.hosts.hints import Awaited
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
+from perdure.core.secrets import GuardedCodec
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
 from perdure.host.alerts import Alerts
+from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.background import Background
 from perdure.host.outage import Outage
+from perdure.host.services import Services
 from perdure.host.settings import Settings
 from perdure.host.watchers import Watchers
 from perdure.store.commit.committer import CommitsUnderWay
@@ -72,11 +76,18 @@ class HostContext:
         sources: Sources,
         settings: Settings,
         listener: HostListener,
+        services: Services,
     ) -> None:
         self.store = store
         self.host_id = host_id
         """Changes when a peer took this host for dead and it continues under a new id."""
-        self.codec = codec
+        artifacts = services.artifacts
+        self.payloads = None if artifacts is None else LargePayloads(artifacts)
+        """Payloads over the limit, if there is a place for them."""
+        self.codec = codec = codec if self.payloads is None else reading_large(codec, self.payloads)
+        self.services = services
+        self.task_codec: Codec = GuardedCodec(codec) if services.secrets else codec
+        """For what tasks return and send: refuses values that hold a secret."""
         self.sources = sources
         self.settings = settings
         self.listener = listener
@@ -88,6 +99,11 @@ class HostContext:
         self.alerts = Alerts(self.spawn)
         self.undecided = CommitsUnderWay()
         self.is_killed = False
+
+    @property
+    def caller_codec(self) -> Codec:
+        """For what a caller of the engine sends: as `task_codec`, if the caller is a task."""
+        return self.codec if TASK.get() is None else self.task_codec
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run `work` in the background. The listener hears what it raises."""

@@ -9,7 +9,6 @@ from perdure.core.errors import EngineClosed, SchemaTooNew
 from perdure.core.hosts.hints import Awaited, Hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
-from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.warm import WarmRun
@@ -28,6 +27,7 @@ from perdure.host.runs.memory import MemoryUse
 from perdure.host.runs.remote import RemoteRuns
 from perdure.host.runs.views import Views
 from perdure.host.schedules.ticker import Ticker
+from perdure.host.services import NO_SERVICES, Services
 from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.tasks.draining import note_stopping
@@ -36,6 +36,7 @@ from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.published import Publisher
 from perdure.host.tasks.queues import QueueWorker
 from perdure.host.tasks.streams import StreamWriter
+from perdure.host.tasks.sweeping import sweep_regularly
 from perdure.host.transactions.steps import Transactions
 from perdure.host.watchers import Topic
 from perdure.store.hints import HintChannel
@@ -70,13 +71,13 @@ class Host:
         sources: Sources,
         settings: Settings,
         queues: Sequence[str] = (),
-        authorizer: Authorizer | None = None,
+        services: Services = NO_SERVICES,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.process = OwnProcess(f"an engine on {store.name}")
         never_free_in_child(self)
         stale_after_ms = round(settings.stale_after * 1000)
-        self.context = HostContext(store, host_id, codec, sources, settings, self)
+        self.context = HostContext(store, host_id, codec, sources, settings, self, services)
         gate = Gate(stale_after_ms)
         self.publisher = Publisher(self.context)
         self.executor = self._make_executor(gate, StreamWriter(self.context))
@@ -101,7 +102,7 @@ class Host:
         )
         self.hints = self._make_hints()
         self.membership = Membership(self.dispatcher, self.worker, takeover, gate, self)
-        self.authorizer = authorizer or AllowAll()
+        self.authorizer = services.authorizer
         """Decides who may act on runs through this process."""
         self.failure: SchemaTooNew | None = None
         """Why this host has stopped by itself, if it has."""
@@ -274,6 +275,9 @@ class Host:
         await self.hints.open(self._make_hint_channel())
         await self.poller.serve()
         self.poller.start()
+        artifacts = self.context.services.artifacts
+        if artifacts is not None and artifacts.sweep_every_s:
+            self.context.spawn(sweep_regularly(self.context, artifacts))
 
     async def begin_run(self, start: RunStart) -> RunId:
         """Create a run and commit its first turn. Raises `RunExists` if its key is taken."""

@@ -54,7 +54,7 @@ class ExploredHost(Host):
         store: Any = self.crashing_store
         super().__init__(
             *(store, host_id, simulation.codec, sources_of(simulation, host_id)),
-            *(simulation.settings, simulation.queues),
+            *(simulation.settings, simulation.queues, simulation.artifacts.services),
         )
 
     executor: WatchedExecutor

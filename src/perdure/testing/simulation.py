@@ -14,6 +14,7 @@ from perdure.host.tasks.attempt import Attempt
 from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
 from perdure.testing.acts import ActChecks
+from perdure.testing.artifacts import ArtifactChecker
 from perdure.testing.children import ChildChecker
 from perdure.testing.explored_host import ExploredHost
 from perdure.testing.explorer import VirtualSources
@@ -88,9 +89,9 @@ class Simulation:
         self.unfinished: set[str] = set()
         """The task attempts that were executing when the schedule exceeded its time limit."""
         self.followers = StreamFollowers(store)
-        is_fused = not settings.stepwise
-        self.graphs = GraphChecker(store, self.codec, replays, is_fused=is_fused)
+        self.graphs = GraphChecker(store, self.codec, replays, is_fused=not settings.stepwise)
         self.children = ChildChecker()
+        self.artifacts = ArtifactChecker(store, self.sources)
         self.acts = ActChecks()
         self.writing: set[asyncio.Task[None]] = set()
 
@@ -122,6 +123,7 @@ class Simulation:
         return writing
 
     async def _write(self, commit: Commit, bundles: Bundles) -> None:
+        await self.artifacts.before_commit()
         await commit(bundles)
         for bundle in bundles:
             await self._record(bundle)
@@ -137,6 +139,7 @@ class Simulation:
             for entry in appended.entries:
                 self._record_event(appended.run_id, entry.event)
         await self.followers.read_new(bundle)
+        self.violations += await self.artifacts.check(bundle)
         self.violations += self.children.check(bundle)
         self.violations += self.acts.take(bundle)
         self.violations += self.graphs.take(bundle)

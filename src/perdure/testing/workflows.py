@@ -121,6 +121,7 @@ async def run_once(simulation: Simulation, call: ProgramCall[Any]) -> Ended:
     (last,) = await simulation.store.entries(run.run_id, run.seq - 1, run.seq)
     await simulation.followers.check_kept()
     simulation.violations += await simulation.graphs.left_over()
+    simulation.violations += await simulation.artifacts.left_over()
     streams = await streamed(simulation.store, run_id)
     return Ended(run.status, last.payload, streams, simulation.graphs.journals())
 

@@ -12,6 +12,22 @@ GRAPHS = working.CASES | waiting.CASES | staying.CASES | flowing.CASES
 WITHOUT = {"tidies_up"}
 """Cancelled by its script: a fork before the cancel waits for ever."""
 
+SIGNAL_OTHERS = {
+    "names that are computed",
+    "signal by topic and key",
+    "signal to all",
+    "signal to all, once each",
+}
+"""They signal their child runs: a fork starts other ones, and does not send what its source has sent."""
+
+SIGNAL_OTHERS = {
+    "names that are computed",
+    "signal by topic and key",
+    "signal to all",
+    "signal to all, once each",
+}
+"""They signal their child runs. A fork starts other ones, and does not send again what its source has sent."""
+
 SOME_GRAPHS = [
     "worker: retried",
     "worker: queued",
@@ -44,7 +60,11 @@ async def test_forks_of_a_graph_end_alike(name: str) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize(
     "name",
-    [name for name, case in GRAPHS.items() if not (case.is_race or isinstance(case.script, After))],
+    [
+        name
+        for name, case in GRAPHS.items()
+        if not (case.is_race or isinstance(case.script, After) or name in SIGNAL_OTHERS)
+    ],
 )
 async def test_forks_of_any_graph_end_alike(name: str) -> None:
     async with forked(GRAPHS[name].call(), script_of(name)) as found:

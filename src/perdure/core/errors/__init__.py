@@ -9,6 +9,9 @@
     │   ├── TurnTooLong            a workflow that calls too many verbs without waiting
     │   ├── PayloadTooLarge        a payload over its limit
     │   ├── NotEncodable           a value that has no faithful JSON form
+    │   │   └── SecretExposed      a value that holds a secret
+    │   ├── UnknownSecret          no provider has that secret for the scope of the run
+    │   ├── NoArtifactStore        the engine was given no place for artifacts
     │   ├── NotDecodable           bytes that are not a value of the wanted type
     │   ├── DuplicateName          two tasks of one name, or two workflows of one name and version
     │   ├── UnknownName            a program or task that this process does not have
@@ -88,6 +91,8 @@
     ├── UsedAfterFork              opened by the parent of this forked process
     └── StoreError                 the store itself
         ├── StoreUnavailable       can't be opened or reached
+        ├── ArtifactDamaged        an artifact that is not what was stored
+        ├── ArtifactMissing        an artifact that is not in its store
         ├── StoreDamaged           the database can't read its own rows
         ├── SchemaTooNew           written by a newer Perdure
         │   └── StoreMoved         moved to another store, or taking part in a move
@@ -149,6 +154,7 @@ from perdure.core.errors.inputs import (
     KeyReused,
     KeySpent,
     NeverAwaited,
+    NoArtifactStore,
     NotActive,
     NotDecodable,
     NotDeterministic,
@@ -156,10 +162,12 @@ from perdure.core.errors.inputs import (
     OutsideRun,
     PayloadTooLarge,
     RunClosed,
+    SecretExposed,
     SignalReused,
     TurnTooLong,
     UnknownName,
     UnknownSchedule,
+    UnknownSecret,
     UnknownStep,
     UnknownVersion,
     UnreadableProgram,
@@ -191,6 +199,8 @@ from perdure.core.errors.outcomes import (
     TaskFailed,
 )
 from perdure.core.errors.stores import (
+    ArtifactDamaged,
+    ArtifactMissing,
     EngineClosed,
     ForeignSqlite,
     NotOurDatabase,
@@ -206,6 +216,8 @@ from perdure.core.errors.stores import (
 
 __all__ = [
     "ActRefused",
+    "ArtifactDamaged",
+    "ArtifactMissing",
     "AttemptsExhausted",
     "BooksDiffer",
     "BundleRefused",
@@ -245,6 +257,7 @@ __all__ = [
     "LedgerOrder",
     "LedgerOverflow",
     "NeverAwaited",
+    "NoArtifactStore",
     "NotActive",
     "NotCommitted",
     "NotDecodable",
@@ -271,6 +284,7 @@ __all__ = [
     "RunInterrupted",
     "SchemaTooNew",
     "SchemaTooOld",
+    "SecretExposed",
     "SemaphoreUnderflow",
     "SignalReused",
     "StaleFence",
@@ -293,6 +307,7 @@ __all__ = [
     "UnknownOperation",
     "UnknownRun",
     "UnknownSchedule",
+    "UnknownSecret",
     "UnknownStep",
     "UnknownVersion",
     "UnreadableProgram",

@@ -42,6 +42,24 @@ class NotEncodable(InputError):
     code = "not-encodable"
 
 
+class SecretExposed(NotEncodable):
+    """The value holds a secret that a task of this process has read."""
+
+    code = "secret-exposed"
+
+
+class UnknownSecret(InputError):
+    """No provider of this engine has the secret for the scope of the run."""
+
+    code = "unknown-secret"
+
+
+class NoArtifactStore(InputError):
+    """A task stores an artifact, and the engine was given no place for artifacts."""
+
+    code = "no-artifact-store"
+
+
 class NotDecodable(InputError):
     code = "not-decodable"
 

@@ -64,7 +64,10 @@ class ParkedRun:
         if self._state.scheduled[step]:
             events += self._staged(step, attempt, outcome)
         else:
-            events.append(e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload))
+            completed = e.InvokeCompleted(
+                *(step, attempt, outcome.ok), payload=outcome.payload, artifacts=outcome.artifacts
+            )
+            events.append(completed)
         bundle = Bundle()
         bundle.append(self._loaded.fence, self._loaded.append(events, sources))
         return bundle
@@ -73,7 +76,9 @@ class ParkedRun:
         """The events for a graph's step: the answer's entry, if that is missing, and the answer."""
         guid = result_guid(self._run_id, step, 1)
         answer = e.InvokeCompleted(
-            step, attempt, outcome.ok, guid, staged=True, payload=outcome.payload
+            *(step, attempt, outcome.ok, guid, True),
+            payload=outcome.payload,
+            artifacts=outcome.artifacts,
         )
         if message_account(guid) in self._state.balances:
             return [answer]

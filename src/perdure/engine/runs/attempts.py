@@ -54,7 +54,9 @@ def complete_attempt(
                 park_step(machine, promise, attempt, outcome.payload, *published)
                 return
             note_failure(machine, promise, attempt, outcome.payload)
-        completed = e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload)
+        completed = e.InvokeCompleted(
+            step, attempt, outcome.ok, payload=outcome.payload, artifacts=outcome.artifacts
+        )
         machine.feed(completed, *published)
         return
     guid = retry_guid(warm.run_id, step, attempt)

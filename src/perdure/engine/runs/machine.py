@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from perdure.authoring.context import Info
@@ -25,6 +26,7 @@ from perdure.engine.runs.effects import (
 )
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.patches import Patches
+from perdure.engine.runs.payloads import is_same_event
 from perdure.engine.runs.prefetched import NO_MESSAGES
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import IsSame, Record
@@ -54,7 +56,7 @@ class RunMachine(ABC):
         self.info = info
         self.codec = codec
         self.sources = sources
-        self.record = Record(recorded, self._place, is_same)
+        self.record = Record(recorded, self._place, partial(is_same_event, codec, is_same))
         self.patches = Patches(self.record)
         self.promises: dict[StepId, DurablePromise] = {}
         """The open steps."""

@@ -15,7 +15,7 @@ from perdure.core.messages import OUTCOMES, Message, is_outcome
 from perdure.core.replay.doubt import reconciled_entry
 from perdure.core.replay.identity import child_run_id, parent_address, result_guid, retry_guid
 from perdure.engine.runs.acts import release_effects, take_act
-from perdure.engine.runs.attempt_outcome import AttemptOutcome
+from perdure.engine.runs.attempt_outcome import AttemptOutcome, unpack_outcome
 from perdure.engine.runs.attempts import note_retry, retry_due_ms
 from perdure.engine.runs.doubts import journal_reported_doubts
 from perdure.engine.runs.effects import Acknowledge, Enqueue, PutWork, RunEffect, SpawnChild
@@ -177,11 +177,13 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
         return False  # a damaged row: the next load of the run reports it
     kind, _, claimed = message.kind.partition(":")
     claim, _, doubts = claimed.partition(":")
+    payload, artifacts = unpack_outcome(message.payload or b"null")
     outcome = AttemptOutcome(
         kind in ("completed", "reconciled"),
-        message.payload or b"null",
+        payload,
         kind == "failed",
         kind == "reconciled",
+        artifacts,
     )
     if doubts:
         # Before the attempt's start: the doubts are about earlier claims, not about this outcome.
@@ -205,6 +207,7 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
             message.guid,
             claim=int(claim or 1),
             payload=outcome.payload,
+            artifacts=outcome.artifacts,
         )
         machine.feed(completed, acknowledge)
         return True

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from msgspec.structs import replace
+
 from perdure.core.errors import PerdureError
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
@@ -79,16 +81,20 @@ class Record:
 
     def is_next(self, event: e.Event) -> bool:
         """Whether the next recorded event equals `event`."""
-        return self.is_replaying and self._recorded[self._position] == event
+        if not self.is_replaying:
+            return False
+        recorded = self._recorded[self._position]
+        return recorded == event or (self._is_same is not None and self._is_same(recorded, event))
 
     def is_scheduled(self, step: StepId, name: str, payload: bytes) -> bool:
         """Whether the next recorded event schedules that step with those arguments."""
         if not self.is_replaying:
             return False
         event = self._recorded[self._position]
-        return isinstance(event, e.InvokeScheduled) and (
-            (event.promise_id, event.function_name, event.payload) == (step, name, payload)
-        )
+        if not isinstance(event, e.InvokeScheduled) or self._is_same is None:
+            return False
+        again = replace(event, promise_id=step, function_name=name, payload=payload)
+        return event == again or self._is_same(event, again)
 
     def is_next_of(self, kind: type[e.Event]) -> bool:
         """Whether the next recorded event is of that kind."""

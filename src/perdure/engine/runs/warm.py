@@ -10,6 +10,7 @@ from perdure.core.ids import RunId
 from perdure.core.journal.entry import NONCE_BYTES, Entry
 from perdure.core.journal.events import Carrier, Event, ExecutionFailed, ExecutionStarted
 from perdure.core.journal.journal import Appended, Journal
+from perdure.core.large_payloads import MARK, value_bytes
 from perdure.core.messages import Message
 from perdure.core.runs.fingerprint import error_text
 from perdure.core.streams.chunks import ROOT, NewChunk
@@ -224,7 +225,10 @@ class WarmRun:
         for change in changes:
             event = change.event
             if isinstance(event, Carrier) and event.payload is not None:
-                self._payload_bytes += len(event.payload)
+                payload = event.payload
+                self._payload_bytes += (
+                    value_bytes(payload) if payload[:1] == MARK[:1] else len(payload)
+                )
             for effect in change.effects:
                 self._apply(bundle, effect, sources, create, sent)
         return sent

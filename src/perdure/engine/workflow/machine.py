@@ -18,7 +18,7 @@ from typing import Any
 from perdure.authoring.call import BranchOperation, Call, DurableOperation, discard
 from perdure.authoring.context import WORKFLOW, Info, Promise, Suspension
 from perdure.authoring.definition import Definition
-from perdure.authoring.interruption import Continued, Evicted
+from perdure.authoring.interruption import Continued, Evicted, PayloadUnavailable
 from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec, encode_named
@@ -260,7 +260,7 @@ class WorkflowMachine(RunMachine):
                 wait = fiber.coroutine.throw(thrown)
         except StopIteration as stop:
             self._finish(fiber, stop.value, None)
-        except (Diverged, Evicted, KeyboardInterrupt):
+        except (Diverged, Evicted, PayloadUnavailable, KeyboardInterrupt):
             # Not an outcome of the program: raised by the engine, or by a user who ends the process.
             raise
         except BaseException as error:  # any other error is the coroutine's outcome, SystemExit too

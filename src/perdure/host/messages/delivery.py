@@ -205,6 +205,8 @@ class Delivery:
 
     async def _offer(self, message: Message, queue: MessageQueue) -> bool:
         """Offer the message to its run and write the outcome. False if this host can't advance the run."""
+        if self._context.payloads is not None and message.payload is not None:
+            await self._dispatcher.executor.requests.prefetch(message.payload)
         offer = _Offer(message, queue)
         while await self._advance(offer):
             if offer.must_wait_for_signals:

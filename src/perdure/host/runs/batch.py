@@ -43,6 +43,8 @@ class RunStart(NamedTuple):
     heritage: Heritage = NO_HERITAGE
     replaces: RunId | None = None
     """The run whose start key this one takes over."""
+    run_id: RunId | None = None
+    """The id of the run, if its input was stored as a large payload of that run."""
     tags: Mapping[str, str] = NO_TAGS
 
     @property

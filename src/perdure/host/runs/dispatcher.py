@@ -122,14 +122,14 @@ class Dispatcher:
         return self._start_with_others(start)
 
     def _start_with_others(self, start: RunStart) -> asyncio.Future[RunId]:
-        run_id = self.staging.new_run_id()
+        run_id = start.run_id or self.staging.new_run_id()
         started: asyncio.Future[RunId] = asyncio.get_running_loop().create_future()
         begin = partial(self._begin_run, run_id, start)
         self._rounds.add(begin, partial(settle_future, started, run_id))
         return started
 
     async def _start_stepwise(self, start: RunStart) -> RunId:
-        run = self.staging.new_run(self.staging.new_run_id(), start)
+        run = self.staging.new_run(start.run_id or self.staging.new_run_id(), start)
         try:
             async with run.lock:
                 await self._commit_stepwise(run)
@@ -140,7 +140,7 @@ class Dispatcher:
 
     def stage_start(self, start: RunStart) -> Batch:
         """A new run and its first turn. The caller commits the batch, then settles or undoes it."""
-        run = self.staging.new_run(self.staging.new_run_id(), start)
+        run = self.staging.new_run(start.run_id or self.staging.new_run_id(), start)
         return self.staging.turn(run, nothing)
 
     # Advancing

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from logging import INFO
 
 from perdure.authoring.context import Info
+from perdure.authoring.interruption import PayloadUnavailable
 from perdure.core.ids import RunId, StepId, new_run_id
 from perdure.core.journal import events as e
 from perdure.engine.known_programs import KnownPrograms
@@ -73,8 +74,9 @@ class Staging:
         batch = Batch(run)
         try:
             act(run)
-        except BaseException:
+        except BaseException as error:
             self.undo(batch)
+            raise_cause(error)
             raise
         return batch
 
@@ -82,8 +84,9 @@ class Staging:
         """Reserve slots for the attempts that the run wants to start; those without one wait."""
         try:
             self._reserve(batch.run, batch)
-        except BaseException:
+        except BaseException as error:
             self.undo(batch)
+            raise_cause(error)
             raise
         return batch
 
@@ -113,8 +116,9 @@ class Staging:
                 self.write_changes(batch.run, changes, batch)
             else:
                 self.note_unfinished(batch)
-        except BaseException:
+        except BaseException as error:
             self.undo(batch)
+            raise_cause(error)
             raise
         return batch
 
@@ -133,6 +137,9 @@ class Staging:
                 batch.unfinished = [*batch.unfinished, child]
             self.write_changes(child, changes, batch)
 
+        if self._context.payloads is not None:
+            # Before the references to them can be committed.
+            self._context.payloads.store_noted(run.run_id)
         sent = run.write(batch.bundle, changes, self._sources, adopt)
         if sent:
             batch.messages = [*batch.messages, *sent]
@@ -152,6 +159,13 @@ class Staging:
         """Nothing of the batch is durable: free its slots and evict its runs."""
         for _, promise, _ in batch.starts:
             self._executor.give_back(promise.task)
-        for child in batch.children:
-            self._cache.evict(child)
-        self._cache.evict(batch.run)
+        for run in (*batch.children, batch.run):
+            self._cache.evict(run)
+            if self._context.payloads is not None:
+                self._context.payloads.forget_noted(run.run_id)
+
+
+def raise_cause(error: BaseException) -> None:
+    """Raise the store's error if a large payload could not be read: the turn is repeated when the store answers."""
+    if isinstance(error, PayloadUnavailable) and error.__cause__ is not None:
+        raise error.__cause__
