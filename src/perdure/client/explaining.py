@@ -36,8 +36,12 @@ StatusOf = Callable[[Run], str]
 
 async def explain_run(dispatcher: Dispatcher, run_id: RunId, status_of: StatusOf) -> Explanation:
     """Why the run does not move. Of the child runs that it waits for, says the same."""
-    reading = _Reading(dispatcher, status_of)
-    return explain(await reading.situation(run_id))
+    return explain(await situation_of(dispatcher, run_id, status_of))
+
+
+async def situation_of(dispatcher: Dispatcher, run_id: RunId, status_of: StatusOf) -> RunSituation:
+    """What the explanation of a run needs to know, its description included."""
+    return await _Reading(dispatcher, status_of).situation(run_id)
 
 
 class _Reading:
@@ -54,11 +58,13 @@ class _Reading:
         self._seen.add(run_id)
         store, codec = self._store, self._dispatcher.codec
         description = await describe_run(self._dispatcher, run_id, self._status_of)
-        entries = await store.entries(run_id)
         now_ms = self._dispatcher.sources.now_ms()
         if description.closed_at_ms is not None:
-            error = _error(codec, entries)
+            run = await store.run(run_id)
+            last = [] if run is None else await store.entries(run_id, run.seq - 1, run.seq)
+            error = _error(codec, last)
             return RunSituation(description=description, now_ms=now_ms, error=error)
+        entries = await store.entries(run_id)
         hosts = await self._host_facts()
         queues = await store.queue_rows(now_ms)
         dead = [

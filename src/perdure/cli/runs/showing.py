@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from perdure import Description, Engine, Explanation
+from perdure import Description, Engine
 from perdure.cli.front_end import front_end
 from perdure.cli.output import (
     Column,
@@ -26,8 +26,9 @@ from perdure.cli.output import (
 )
 from perdure.cli.replay.rendering import payload_text, value_text
 from perdure.cli.store_setting import StoreOption
+from perdure.client.run_overview import RunOverview, overview_of
 from perdure.core.codec import Codec, JsonCodec
-from perdure.core.replay.recorded import RecordedStep, StepOutcome, recorded_steps
+from perdure.core.replay.recorded import RecordedStep, StepOutcome
 from perdure.host.clock import HostSources
 
 BAR = 20
@@ -40,12 +41,6 @@ _QUEUED, _EXECUTING, _EMPTY = "░", "█", " "
 _COLOURS = {StepOutcome.OK: "green", StepOutcome.FAILED: "red", StepOutcome.SKIPPED: "dim"}
 
 AllOption = Annotated[bool, Parameter(name="--all", help=f"All steps, not the last {LAST_STEPS}.")]
-
-
-class ShownRun(NamedTuple):
-    description: Description
-    explanation: Explanation
-    steps: list[RecordedStep]
 
 
 def show(
@@ -66,9 +61,9 @@ def show(
         The id of a run.
     """
 
-    async def read() -> ShownRun:
+    async def read() -> RunOverview:
         async with front_end(store) as engine:
-            return await _read(engine, run)
+            return await overview_of(engine.handle(run), None if all_ else LAST_STEPS)
 
     found = asyncio.run(read())
     if output == "json":
@@ -76,7 +71,7 @@ def show(
         steps = [_plain_step(step, codec) for step in found.steps]
         print_json({**plain(found.description), "explanation": found.explanation, "steps": steps})
     else:
-        console().print(_shown(found, None if all_ else LAST_STEPS))
+        console().print(_shown(found))
     return 0
 
 
@@ -95,18 +90,18 @@ def watch(run: str, /, *, store: StoreOption = None) -> int:
 async def _watched(run: str, url: str | None) -> None:
     screen = console()
     async with front_end(url) as engine:
-        found = await _read(engine, run)
+        found = await overview_of(engine.handle(run), LAST_STEPS)
         if not screen.is_terminal:
             await _watched_in_a_pipe(engine, run, found)
             return
-        with Live(_shown(found, LAST_STEPS), console=screen, auto_refresh=False) as live:
+        with Live(_shown(found), console=screen, auto_refresh=False) as live:
             while found.description.closed_at_ms is None:
                 await asyncio.sleep(_LOOK_S)
-                found = await _read(engine, run)
-                live.update(_shown(found, LAST_STEPS), refresh=True)
+                found = await overview_of(engine.handle(run), LAST_STEPS)
+                live.update(_shown(found), refresh=True)
 
 
-async def _watched_in_a_pipe(engine: Engine, run: str, found: ShownRun) -> None:
+async def _watched_in_a_pipe(engine: Engine, run: str, found: RunOverview) -> None:
     """Prints the first line of the explanation whenever the causes change."""
     screen, said = console(), ""
     while True:
@@ -117,29 +112,19 @@ async def _watched_in_a_pipe(engine: Engine, run: str, found: ShownRun) -> None:
         if found.description.closed_at_ms is not None:
             return
         await asyncio.sleep(_LOOK_S)
-        found = await _read(engine, run)
+        found = await overview_of(engine.handle(run), LAST_STEPS)
 
 
-async def _read(engine: Engine, run: str) -> ShownRun:
-    handle = engine.handle(run)
-    description = await handle.describe()
-    entries = [entry async for entry in engine.handle(description.run_id).events(follow=False)]
-    steps = recorded_steps(entries)
-    return ShownRun(description, await handle.explain(), list(steps.values()))
-
-
-def _shown(found: ShownRun, most: int | None) -> RenderableType:
+def _shown(found: RunOverview) -> RenderableType:
     description, now_ms = found.description, HostSources().now_ms()
     end_ms = description.closed_at_ms or now_ms
-    steps = found.steps if most is None else found.steps[-most:]
+    steps = found.steps
     parts: list[RenderableType] = [_head(description, now_ms), Text("")]
     parts.append(Text(printable(found.explanation.summary)))
     if steps:
         parts += [Text(""), table_of(steps, _columns(description.created_at_ms, end_ms))]
-    if len(steps) < len(found.steps):
-        parts.append(
-            Text(f"{len(found.steps) - len(steps):,} earlier steps: --all shows them", style="dim")
-        )
+    if found.is_cut:
+        parts.append(Text("there are earlier steps: --all shows them", style="dim"))
     return Group(*parts)
 
 
