@@ -11,26 +11,22 @@ that the journal has at that place. So the program takes the same path, in the s
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextvars import Context
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from perdure.authoring.call import BranchOperation, Call, DurableOperation, discard
+from perdure.authoring.call import Call, DurableOperation, discard
 from perdure.authoring.context import WORKFLOW, Info, Promise, Suspension
 from perdure.authoring.definition import Definition
 from perdure.authoring.failures import encode_failure
 from perdure.authoring.interruption import Cancelled, Continued, Evicted
-from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
-from perdure.core.codec import Codec, encode_named
+from perdure.core.codec import Codec
 from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled, TurnTooLong
-from perdure.core.ids import SetId, StepId
+from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.limits import MAX_DECISIONS
-from perdure.core.messages import AT_ONCE, Message
-from perdure.core.replay.identity import signal_guid
-from perdure.engine.runs.effects import AppendChunk, Enqueue, Publish, RunEffect
-from perdure.engine.runs.machine import Handlers, RunMachine
+from perdure.engine.runs.effects import RunEffect
+from perdure.engine.runs.machine import Handlers
 from perdure.engine.runs.prefetched import NO_MESSAGES, next_prefetched_signal
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.runs.record import Diverged
@@ -50,7 +46,6 @@ from perdure.engine.workflow.coroutines import (
     refuse,
     refused_by_asyncio,
     send_or_throw,
-    wait_for,
 )
 from perdure.engine.workflow.ending import end_run
 from perdure.engine.workflow.fiber import Fiber
@@ -58,14 +53,13 @@ from perdure.engine.workflow.signals import WorkflowSignals
 from perdure.engine.workflow.turn_limit import refuse_more
 from perdure.engine.workflow.unawaited import Unawaited
 from perdure.engine.workflow.upcasting import is_upcast
+from perdure.engine.workflow.verbs import VerbMachine
 
 MAX_REFUSALS = 100
 """Calls of verbs that a coroutine may make while it is closed or unwound; each is refused."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-
-class WorkflowMachine(RunMachine):
+class WorkflowMachine(VerbMachine):
     """One workflow's coroutines and promises. Implements `WorkflowContext` for the verbs."""
 
     def __init__(
@@ -82,9 +76,9 @@ class WorkflowMachine(RunMachine):
         self._context = Context()
         """The body's context. Variables that the body sets keep their values in its later turns and new branches."""
         self._context.run(WORKFLOW.set, self)
-        self._fibers: dict[Fiber, None] = {}
-        self._ready: deque[Fiber] = deque()
-        self._current: Fiber | None = None
+        self.fibers: dict[Fiber, None] = {}
+        self.ready: deque[Fiber] = deque()
+        self.current: Fiber | None = None
         self._inherits = 0
         """Facts inherited from the previous run of the chain and not fed yet; the body begins after them."""
         self._is_waiting = False
@@ -98,7 +92,6 @@ class WorkflowMachine(RunMachine):
         self.unawaited = Unawaited()
         self._last_place = StepId("root")
         self._appended: dict[str, int] = {}
-        """Chunks that the workflow itself has appended, by stream."""
 
     # Facts
 
@@ -131,7 +124,7 @@ class WorkflowMachine(RunMachine):
         if self._inherits:
             self._inherits -= 1
         _FACTS[type(event)](self, event)
-        return bool(self._ready) and not self._inherits
+        return bool(self.ready) and not self._inherits
 
     def _drive_alone(self, drive: Callable[[], None]) -> None:
         self._context.run(drive_alone, drive, self._left)
@@ -141,7 +134,7 @@ class WorkflowMachine(RunMachine):
 
     def _place(self) -> str:
         """The program's current line, for error texts."""
-        fiber = self._current or next(iter(self._fibers), None)
+        fiber = self.current or next(iter(self.fibers), None)
         while fiber is not None and fiber.is_ours:
             fiber = None if fiber.promise is None else fiber.promise.owner
         where = f"{self.workflow.place} in {self.workflow.fn.__name__}"
@@ -190,8 +183,8 @@ class WorkflowMachine(RunMachine):
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         self._is_waiting = False
-        cancel_fibers(self, list(self._fibers), event)
-        if not self._ready and any(fiber.pending for fiber in self._fibers):
+        cancel_fibers(self, list(self.fibers), event)
+        if not self.ready and any(fiber.pending for fiber in self.fibers):
             # All that the run waits for ends by itself, so it keeps waiting.
             self._block()
 
@@ -211,21 +204,21 @@ class WorkflowMachine(RunMachine):
     # Driving
 
     def add_fiber(self, fiber: Fiber) -> None:
-        self._fibers[fiber] = None
-        self._ready.append(fiber)
+        self.fibers[fiber] = None
+        self.ready.append(fiber)
 
     def _advance(self) -> None:
         self._decisions = 0
         if self._is_waiting:
             self._is_waiting = False
             self.record.emit(e.ExecutionResumed())
-        while self._ready:
-            fiber = self._ready.popleft()
-            self._current = fiber
+        while self.ready:
+            fiber = self.ready.popleft()
+            self.current = fiber
             try:
                 self._drive(fiber)
             finally:
-                self._current = None
+                self.current = None
         if not self.is_over:
             self._block()
 
@@ -249,12 +242,12 @@ class WorkflowMachine(RunMachine):
         except BaseException as error:  # any other error is the coroutine's outcome, SystemExit too
             self._finish(fiber, None, refused_by_asyncio(self.workflow.name, error))
         else:
-            self._suspend(fiber, wait)
+            self.suspend(fiber, wait)
 
-    def _suspend(self, fiber: Fiber, wait: object) -> None:
+    def suspend(self, fiber: Fiber, wait: object) -> None:
         if type(wait) is not Suspension:
             fiber.thrown = foreign_await(self.workflow.name, fiber.line, wait)
-            self._ready.appendleft(fiber)
+            self.ready.appendleft(fiber)
             return
         fiber.wait = wait
         is_undisturbed = fiber.pending is None
@@ -285,12 +278,12 @@ class WorkflowMachine(RunMachine):
                 fiber.missing -= 1
                 if not fiber.missing:
                     fiber.wait = None
-                    self._ready.append(fiber)
+                    self.ready.append(fiber)
 
     def _block(self) -> None:
         """Journal what the run waits for."""
         self._is_waiting = True
-        waits = [fiber.wait for fiber in self._fibers if fiber.wait is not None]
+        waits = [fiber.wait for fiber in self.fibers if fiber.wait is not None]
         if len(waits) == 1 and waits[0].kind is e.AwaitKind.SINGLE:  # the usual case
             self.record.emit(e.ExecutionAwaiting((waits[0].promises[0].step,)))
         else:
@@ -302,9 +295,9 @@ class WorkflowMachine(RunMachine):
         left = [promise for promise in fiber.open.values() if not promise.is_detached]
         unended = abandon_promises(self, left)
         if unended:
-            self._suspend(fiber, Suspension(unended, e.AwaitKind.ALL))
+            self.suspend(fiber, Suspension(unended, e.AwaitKind.ALL))
             return
-        del self._fibers[fiber]
+        del self.fibers[fiber]
         fiber.context = None
         promise = fiber.promise
         if promise is None:
@@ -329,43 +322,34 @@ class WorkflowMachine(RunMachine):
         self._context = Context()
 
     def _close_coroutines(self) -> None:
-        for fiber in reversed(self._fibers):
+        for fiber in reversed(self.fibers):
             fiber.close_coroutine()
 
     # Interruptions
 
     def abandon(self, promises: Sequence[Promise]) -> tuple[Promise, ...]:
-        self._require_current()
+        self.require_current()
         return abandon_promises(self, [p for p in promises if isinstance(p, DurablePromise)])
 
     # Verbs
 
-    def _require_current(self) -> Fiber:
+    def require_current(self) -> Fiber:
         """The coroutine that runs now; no other one may call verbs. Counts the call."""
         if self._is_closing:
             raise Evicted
-        if self._current is None:
+        if self.current is None:
             raise ForeignAwait(
                 f"a verb of workflow {self.workflow.name!r} is called outside the workflow's turn",
                 "use perdure.gather, perdure.first or perdure.join_set in place of asyncio's",
             )
         self._decisions += 1
         if self._decisions > MAX_DECISIONS:
-            place = self._place() if self._current.is_ours else None
+            place = self._place() if self.current.is_ours else None
             refuse_more(self.workflow.name, self._decisions, place)
-        return self._current
-
-    def next_place(self, fiber: Fiber) -> StepId:
-        """The next step id of a fiber."""
-        return StepId(f"{fiber.prefix}.{fiber.next_seq}")
-
-    def _take_place(self, fiber: Fiber) -> StepId:
-        step = self._last_place = StepId(f"{fiber.prefix}.{fiber.next_seq}")
-        fiber.next_seq += 1
-        return step
+        return self.current
 
     def made(self, operation: DurableOperation[Any]) -> None:
-        if self._current is not None and not self._is_closing:
+        if self.current is not None and not self._is_closing:
             self.unawaited[id(operation)] = operation
         elif isinstance(operation, Call):
             # Made while the coroutine is closed, or in an asyncio task: `begin` refuses it.
@@ -389,7 +373,7 @@ class WorkflowMachine(RunMachine):
                     self._last_place, PromiseKind.TIMER, operation, None, self.codec
                 )
         try:
-            fiber = self._require_current()
+            fiber = self.require_current()
         except TurnTooLong:
             discard(operation)
             raise
@@ -404,80 +388,13 @@ class WorkflowMachine(RunMachine):
         self, fiber: Fiber, kind: PromiseKind, operation: DurableOperation[Any]
     ) -> DurablePromise:
         """Open a promise under the fiber's next step id."""
-        step = self._take_place(fiber)
+        step = self.take_place(fiber)
         promise = DurablePromise(step, kind, operation, fiber, self.codec)
         self.promises[step] = fiber.open[step] = promise
         return promise
 
-    def now(self) -> datetime:
-        step = self._take_place(self._require_current())
-        event = self.record.emit(e.TimeRecorded(step, self.sources.now_ms() * 1000))
-        return _EPOCH + timedelta(microseconds=event.time_us)
-
-    def draw(self) -> int:
-        step = self._take_place(self._require_current())
-        value = 0
-        if not self.record.is_replaying:
-            value = int.from_bytes(self.sources.entropy(8), "big") >> 1
-        event: e.RandomGenerated = self.record.emit(e.RandomGenerated(step, value))
-        return event.value
-
-    def patched(self, patch: str) -> bool:
-        self._require_current()
-        return self.patches.follows(patch)
-
-    def last_place(self) -> StepId:
-        return self._last_place
-
-    def _encode(self, value: object, what: str) -> bytes:
-        return encode_named(self.codec, value, lambda: f"{what} by run {self.info.run_id!r}")
-
-    def publish(self, name: str, value: object) -> None:
-        self._require_current()
-        self.record.attach(Publish(name, self._encode(value, f"value {name!r} published")))
-
-    def append(self, name: str, value: object) -> None:
-        self._require_current()
-        payload = self._encode(value, f"a chunk of stream {name!r} appended")
-        number = self._appended.get(name, 0)
-        self._appended[name] = number + 1
-        self.record.attach(AppendChunk(name, number, payload))
-
-    def create_set(self) -> SetId:
-        set_id = SetId(self._take_place(self._require_current()))
-        self.record.emit(e.JoinSetCreated(set_id))
-        return set_id
-
-    def submit(self, set_id: SetId, operation: DurableOperation[Any]) -> DurablePromise:
-        if not isinstance(operation, Call | BranchOperation):
-            self.unawaited.pop(id(operation), None)
-            operation = BranchOperation(wait_for(operation))
-        promise = self.begin(operation)
-        self.record.emit(e.JoinSetSubmitted(set_id, promise.step))
-        return promise
-
-    def consume(self, set_id: SetId, promise: Promise) -> None:
-        self._require_current()
-        self.record.emit(e.JoinSetAwaited(set_id, promise.step))
-
-    def start_child(self, call: Call[Any]) -> DurablePromise:
-        promise = self.begin(call)
-        promise.is_detached = True
-        return promise
-
     def continue_as_new(self, call: Call[Any]) -> Continued:
-        return prepare_continuation(self, self._require_current(), call)
-
-    def signal_child(self, promise: Promise, signal: Signal[Any], value: object) -> None:
-        child = promise.child_run
-        assert child is not None  # noqa: S101 - for the type checker
-        payload = signal.encode(self.codec, value)
-        guid = signal_guid(
-            child, signal.name, f"{self.info.run_id}/{self._take_place(self._require_current())}"
-        )
-        kind, arrival = f"signal:{signal.name}", self.arrival()
-        message = Message(child, guid, kind, AT_ONCE, arrival, payload=payload)
-        self.record.attach(Enqueue(message))
+        return prepare_continuation(self, self.require_current(), call)
 
 
 _FACTS: Handlers = {
