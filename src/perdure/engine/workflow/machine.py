@@ -8,6 +8,7 @@ Replay does the same: the machine feeds the journal's facts in their order and c
 that the journal has at that place. So the program takes the same path, in the same order, or diverges.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextvars import Context
@@ -36,18 +37,20 @@ from perdure.engine.workflow.beginning import begin_operation
 from perdure.engine.workflow.cancelling import (
     abandon_promises,
     cancel_fibers,
+    give_up_wait,
     throw_cancelled,
     waits_for_ends,
 )
 from perdure.engine.workflow.continuing import prepare_continuation
 from perdure.engine.workflow.coroutines import (
     drive_alone,
-    foreign_await,
     refuse,
     refused_by_asyncio,
     send_or_throw,
 )
+from perdure.engine.workflow.current_task import cancelled_error
 from perdure.engine.workflow.ending import end_run
+from perdure.engine.workflow.event_loop import WorkflowLoop
 from perdure.engine.workflow.fiber import Fiber
 from perdure.engine.workflow.signals import WorkflowSignals
 from perdure.engine.workflow.turn_limit import refuse_more
@@ -57,6 +60,10 @@ from perdure.engine.workflow.verbs import VerbMachine
 
 MAX_REFUSALS = 100
 """Calls of verbs that a coroutine may make while it is closed or unwound; each is refused."""
+
+# A fiber is asyncio's current task while it is driven.
+_enter_task: Callable[[Any, Any], None] = asyncio.tasks._enter_task
+_leave_task: Callable[[Any, Any], None] = asyncio.tasks._leave_task
 
 
 class WorkflowMachine(VerbMachine):
@@ -73,17 +80,21 @@ class WorkflowMachine(VerbMachine):
         super().__init__(workflow, info, codec, sources, recorded, partial(is_upcast, self))
         self.workflow = workflow
         self.signals = WorkflowSignals(self.record)
-        self._context = Context()
+        self.context = Context()
         """The body's context. Variables that the body sets keep their values in its later turns and new branches."""
-        self._context.run(WORKFLOW.set, self)
-        self.fibers: dict[Fiber, None] = {}
-        self.ready: deque[Fiber] = deque()
+        self.context.run(WORKFLOW.set, self)
+        self.loop = WorkflowLoop(self)  # type: ignore[abstract]
+        self.fibers: dict[int, Fiber] = {}
+        """The body, branches and tasks that have not ended, by number."""
+        self._created = 0
+        self.ready: deque[Any] = deque()
+        """Fibers to drive and callbacks of the loop, in the order in which they became ready."""
         self.current: Fiber | None = None
         self._inherits = 0
         """Facts inherited from the previous run of the chain and not fed yet; the body begins after them."""
         self._is_waiting = False
-        self._is_closing = False
-        self._decisions = 0
+        self.is_closing = False
+        self.decisions = 0
         """Verbs called in this turn."""
         self._settlements = 0
         self._refusals = 0
@@ -117,7 +128,7 @@ class WorkflowMachine(VerbMachine):
 
     @property
     def is_replaying(self) -> bool:
-        return self.record.is_replaying or self._is_closing
+        return self.record.is_replaying or self.is_closing
 
     def _learn(self, event: e.Event) -> bool:
         """Handle a fact. Returns whether a coroutine can resume."""
@@ -127,14 +138,15 @@ class WorkflowMachine(VerbMachine):
         return bool(self.ready) and not self._inherits
 
     def _drive_alone(self, drive: Callable[[], None]) -> None:
-        self._context.run(drive_alone, drive, self._left)
+        self.context.run(drive_alone, drive, self.loop, self._left)
         if self.is_over:
-            # The context refers to this machine; a reference cycle would keep both in memory.
-            self._context = Context()
+            # They refer to this machine; a reference cycle would keep both in memory.
+            self.context = Context()
+            self.loop.release()
 
     def _place(self) -> str:
         """The program's current line, for error texts."""
-        fiber = self.current or next(iter(self.fibers), None)
+        fiber = self.current or next(iter(self.fibers.values()), None)
         while fiber is not None and fiber.is_ours:
             fiber = None if fiber.promise is None else fiber.promise.owner
         where = f"{self.workflow.place} in {self.workflow.fn.__name__}"
@@ -142,16 +154,18 @@ class WorkflowMachine(VerbMachine):
 
     def _left(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Close an async generator that the program abandoned. What it does in `finally` can't be durable any more."""
-        is_closing, self._is_closing = self._is_closing, True
+        is_closing, self.is_closing = self.is_closing, True
         try:
             generator.aclose().__await__().send(None)
+            if not is_closing:
+                self.left.append(getattr(generator, "__qualname__", "generator"))
         except Evicted:
             if not is_closing:
                 self.left.append(getattr(generator, "__qualname__", "generator"))
         except BaseException:  # noqa: S110 - its errors can't affect the run any more
             pass
         finally:
-            self._is_closing = is_closing
+            self.is_closing = is_closing
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
         self.parent = event.parent_id
@@ -161,7 +175,7 @@ class WorkflowMachine(VerbMachine):
             coroutine = self.workflow.fn(*args, **kwargs)
         except (PerdureError, TypeError) as error:
             coroutine = refuse(error)
-        self.add_fiber(Fiber(coroutine, "root", 0))
+        self.add_fiber(Fiber(self, coroutine, "root", 0))
         self._inherits = event.inherited
 
     def _on_completed(self, event: e.InvokeCompleted) -> None:
@@ -183,8 +197,10 @@ class WorkflowMachine(VerbMachine):
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         self._is_waiting = False
-        cancel_fibers(self, list(self.fibers), event)
-        if not self.ready and any(fiber.pending for fiber in self.fibers):
+        # A task of asyncio is cancelled by what waits for it, or when the body has ended.
+        fibers = [fiber for fiber in self.fibers.values() if type(fiber) is Fiber]
+        cancel_fibers(self, fibers, event)
+        if not self.ready and (self.loop.is_used or any(fiber.pending for fiber in fibers)):
             # All that the run waits for ends by itself, so it keeps waiting.
             self._block()
 
@@ -203,30 +219,52 @@ class WorkflowMachine(VerbMachine):
 
     # Driving
 
+    def register(self, fiber: Fiber) -> None:
+        """Number a fiber in the order of creation."""
+        self._created += 1
+        fiber.number = self._created
+        self.fibers[fiber.number] = fiber
+
     def add_fiber(self, fiber: Fiber) -> None:
-        self.fibers[fiber] = None
+        self.register(fiber)
         self.ready.append(fiber)
 
     def _advance(self) -> None:
-        self._decisions = 0
-        if self._is_waiting:
+        self.decisions = 0
+        is_used = self.loop.is_used
+        if is_used:
+            self._is_waiting = self.loop.begin_turn(is_waiting=self._is_waiting)
+        elif self._is_waiting:
             self._is_waiting = False
             self.record.emit(e.ExecutionResumed())
-        while self.ready:
-            fiber = self.ready.popleft()
-            self.current = fiber
+        self._drive_ready()
+        if is_used and not self.is_over and self.loop.take_turn_back():
+            self._is_waiting = True
+        while not self.is_over and not self._is_waiting:
+            self._block()
+            self._drive_ready()
+
+    def _drive_ready(self) -> None:
+        ready = self.ready
+        while ready:
+            item = ready.popleft()
             try:
-                self._drive(fiber)
+                if type(item) is Fiber:
+                    self.current = item
+                    self._drive(item)
+                else:
+                    self.loop.run(item)
             finally:
                 self.current = None
-        if not self.is_over:
-            self._block()
 
     def _drive(self, fiber: Fiber) -> None:
         if fiber.ending is not None:
             self._finish(fiber, *fiber.ending)
             return
         thrown, fiber.thrown = fiber.thrown, None
+        if fiber.future is not None or fiber.is_cancel_due:
+            thrown = fiber.resumption(thrown)
+        _enter_task(self.loop, fiber)
         try:
             if fiber.context is not None:
                 wait = fiber.context.run(send_or_throw, fiber.coroutine, thrown)
@@ -243,14 +281,17 @@ class WorkflowMachine(VerbMachine):
             self._finish(fiber, None, refused_by_asyncio(self.workflow.name, error))
         else:
             self.suspend(fiber, wait)
+        finally:
+            _leave_task(self.loop, fiber)
 
     def suspend(self, fiber: Fiber, wait: object) -> None:
+        """Let a coroutine wait. It becomes ready again when what it waits for has ended."""
         if type(wait) is not Suspension:
-            fiber.thrown = foreign_await(self.workflow.name, fiber.line, wait)
-            self.ready.appendleft(fiber)
+            self.loop.suspend(fiber, wait)
             return
         fiber.wait = wait
-        is_undisturbed = fiber.pending is None
+        self.loop.has_new_wait = True
+        is_undisturbed = fiber.pending is None and not fiber.is_cancel_due
         if (
             is_undisturbed and len(wait.promises) == 1 and not wait.promises[0].is_settled
         ):  # as most are
@@ -263,6 +304,13 @@ class WorkflowMachine(VerbMachine):
             promise.waiters = (*promise.waiters, (fiber, wait))
         if fiber.pending is not None and fiber.ending is None and not waits_for_ends(self, fiber):
             throw_cancelled(self, fiber)
+        elif fiber.is_cancel_due and fiber.ending is None:
+            fiber.is_cancel_due = False
+            fiber.cancel_wait(cancelled_error(fiber.cancel_message))
+
+    def give_up_wait(self, fiber: Fiber) -> None:
+        """Abandon the steps that a coroutine waits for."""
+        give_up_wait(self, fiber)
 
     def settle(self, promise: DurablePromise) -> None:
         """Close a promise that has its outcome, and make the coroutines ready that waited for it alone."""
@@ -283,11 +331,18 @@ class WorkflowMachine(VerbMachine):
     def _block(self) -> None:
         """Journal what the run waits for."""
         self._is_waiting = True
-        waits = [fiber.wait for fiber in self.fibers if fiber.wait is not None]
+        waits = [fiber.wait for fiber in self.fibers.values() if fiber.wait is not None]
+        if self.loop.is_used:
+            waits += self.loop.waits()
         if len(waits) == 1 and waits[0].kind is e.AwaitKind.SINGLE:  # the usual case
             self.record.emit(e.ExecutionAwaiting((waits[0].promises[0].step,)))
         else:
-            self.record.emit(await_of(waits))
+            awaiting = await_of(waits)
+            if awaiting.waiting_on:
+                self.record.emit(awaiting)
+            else:
+                self._is_waiting = False
+                self.loop.unblock()
 
     def _finish(self, fiber: Fiber, value: Any, error: BaseException | None) -> None:
         """Handle a coroutine that returned or raised. It ends when all steps that it began have ended."""
@@ -297,7 +352,9 @@ class WorkflowMachine(VerbMachine):
         if unended:
             self.suspend(fiber, Suspension(unended, e.AwaitKind.ALL))
             return
-        del self.fibers[fiber]
+        if fiber.promise is None and self.loop.is_used and not self.loop.end():
+            return
+        del self.fibers[fiber.number]
         fiber.context = None
         promise = fiber.promise
         if promise is None:
@@ -305,6 +362,7 @@ class WorkflowMachine(VerbMachine):
                 self.record.emit(e.StepSkipped(step, "detached", 1))
             self.promises.clear()
             self.is_over = True
+            self.ready.clear()
             end_run(self, value, error)
             return
         payload = None if error is None else encode_failure(self.codec, error)
@@ -316,14 +374,18 @@ class WorkflowMachine(VerbMachine):
 
     def close(self) -> None:
         """Close the coroutines. Their `finally` blocks run, and every verb in them is refused."""
-        self._is_closing = True
+        self.is_closing = True
         self.unawaited.disown()
-        self._context.run(drive_alone, self._close_coroutines, self._left)
-        self._context = Context()
+        self.loop.close_tasks()
+        self.context.run(drive_alone, self._close_coroutines, self.loop, self._left)
+        self.context = Context()
+        self.loop.release()
 
     def _close_coroutines(self) -> None:
-        for fiber in reversed(self.fibers):
+        for fiber in reversed(self.fibers.values()):
             fiber.close_coroutine()
+        self.fibers.clear()
+        self.ready.clear()
 
     # Interruptions
 
@@ -335,21 +397,21 @@ class WorkflowMachine(VerbMachine):
 
     def require_current(self) -> Fiber:
         """The coroutine that runs now; no other one may call verbs. Counts the call."""
-        if self._is_closing:
+        if self.is_closing:
             raise Evicted
         if self.current is None:
             raise ForeignAwait(
                 f"a verb of workflow {self.workflow.name!r} is called outside the workflow's turn",
-                "use perdure.gather, perdure.first or perdure.join_set in place of asyncio's",
+                "call it in the workflow, in a task of it, or in a callback of its event loop",
             )
-        self._decisions += 1
-        if self._decisions > MAX_DECISIONS:
+        self.decisions += 1
+        if self.decisions > MAX_DECISIONS:
             place = self._place() if self.current.is_ours else None
-            refuse_more(self.workflow.name, self._decisions, place)
+            refuse_more(self.workflow.name, self.decisions, place)
         return self.current
 
     def made(self, operation: DurableOperation[Any]) -> None:
-        if self.current is not None and not self._is_closing:
+        if self.current is not None and not self.is_closing:
             self.unawaited[id(operation)] = operation
         elif isinstance(operation, Call):
             # Made while the coroutine is closed, or in an asyncio task: `begin` refuses it.
@@ -365,7 +427,7 @@ class WorkflowMachine(VerbMachine):
         return call.definition
 
     def begin(self, operation: DurableOperation[Any]) -> DurablePromise:
-        if self._is_closing or self.record.diverged is not None:
+        if self.is_closing or self.record.diverged is not None:
             self._refusals += 1
             if self._refusals > MAX_REFUSALS:
                 # The coroutine swallows every refusal. A promise that is never settled makes it stop.

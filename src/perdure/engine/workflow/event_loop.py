@@ -1,0 +1,466 @@
+"""The event loop of a workflow: asyncio on durable timers, in an order that only the program and its facts decide.
+
+The machine drives the loop: callbacks and tasks wait in the machine's ready queue, beside the fibers, and are called
+in the order in which they became ready. So a replay, which feeds the same facts, calls them in the same order. Time
+stands still during a turn. The loop reaches nothing outside the run: whatever needs a socket, a thread or a process is
+refused (`refused_calls.py`).
+
+A program that uses no asyncio pays for two assignments in a turn: the loop is made without any state.
+"""
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.authoring.call import DurableOperation, Sleep
+from perdure.authoring.context import Suspension
+from perdure.authoring.interruption import Evicted
+from perdure.core.errors import ForeignAwait, InputError
+from perdure.core.ids import StepId
+from perdure.core.journal import events as e
+from perdure.core.journal.events import AwaitKind
+from perdure.core.limits import MAX_DECISIONS, MAX_DEPTH
+from perdure.engine.runs.record import Diverged
+from perdure.engine.workflow.beginning import begin_timer
+from perdure.engine.workflow.cancelling import abandon_promises
+from perdure.engine.workflow.coroutines import foreign_await, wait_for
+from perdure.engine.workflow.fiber import MAIN, Fiber, no_coroutine
+from perdure.engine.workflow.loop_handles import ReadyHandle, TimerCallback
+from perdure.engine.workflow.loop_tasks import LoopFuture, LoopTask, StepFuture, TaskFiber
+from perdure.engine.workflow.refused_calls import refuse_others
+from perdure.engine.workflow.task_order import TaskOrder, wrapped_operation
+from perdure.engine.workflow.turn_limit import too_long
+
+if TYPE_CHECKING:
+    from perdure.engine.workflow.machine import WorkflowMachine
+
+_LONGEST_S: Final = float((1 << 52) // 1000)
+"""A timer for longer never fires."""
+
+_log = logging.getLogger("perdure.asyncio")
+
+
+class WorkflowLoop(asyncio.AbstractEventLoop):
+    """The loop of one run. It is the running loop exactly while the machine drives the program."""
+
+    def __init__(self, machine: "WorkflowMachine") -> None:
+        self.machine = machine
+        self.is_used = False
+        """Whether the program has used it. If not, turns are journaled as without a loop."""
+        self.timers: dict[StepId, TimerCallback] = {}
+        """Timers that have not fired, in the order in which they were set."""
+        self._owner: Fiber | None = None
+        self._order: TaskOrder | None = None
+        self._futures = 0
+        self._now_ms = 0
+        self._knows_time = False
+        """Whether the time of this turn is journaled."""
+        self.has_new_wait = False
+        self._resumed_at: int | None = None
+        """The length of the record behind this turn's `ExecutionResumed`, while it may be taken back."""
+        self._is_released = False
+        self._factory: Any = None
+        self._exception_handler: Callable[[Any, dict[str, Any]], object] | None = None
+
+    # Turns
+
+    def begin_turn(self, *, is_waiting: bool) -> bool:
+        """Journal that the run resumes. Returns whether it still waits: a replayed turn that decided nothing.
+
+        A task that wakes may only set a future, as with `asyncio.gather` over many calls. Such a turn leaves no entry:
+        the wait that is journaled holds until the program decides something. Otherwise a fan-out of n calls would
+        journal n waits for up to n steps.
+        """
+        self._knows_time = self.has_new_wait = False
+        self._resumed_at = None
+        record = self.machine.record
+        if not is_waiting:
+            return False
+        if record.is_replaying and not record.is_next_of(e.ExecutionResumed):
+            return True
+        is_new = not record.is_replaying
+        record.emit(e.ExecutionResumed())
+        if is_new:
+            self._resumed_at = len(record.changes)
+        return False
+
+    def take_turn_back(self) -> bool:
+        """Forget this turn's `ExecutionResumed` if the turn decided nothing. Returns whether it did so."""
+        record = self.machine.record
+        if self._resumed_at != len(record.changes) or self.has_new_wait or record.has_effects:
+            return False
+        del record.changes[-1]
+        return True
+
+    def run(self, item: Any) -> None:
+        """Call what is next in the ready queue."""
+        machine = self.machine
+        machine.current = self._main
+        if type(item) is TaskFiber:
+            item.future.settle()
+            return
+        if type(item) is TimerCallback and not self._is_due(item):
+            return
+        machine.decisions += 1
+        if machine.decisions > 2 * MAX_DECISIONS:
+            return  # callbacks that schedule each other for ever; tasks were refused before
+        try:
+            item.call()
+        except (KeyboardInterrupt, Diverged):
+            raise
+        except SystemExit:
+            pass  # a task's; whoever awaits the task gets it
+        except BaseException as error:
+            context = {"message": f"Exception in callback {item!r}", "exception": error}
+            self.call_exception_handler(context)
+        if machine.record.diverged is not None:
+            # asyncio has kept it as the outcome of a task.
+            raise machine.record.diverged
+
+    def _is_due(self, timer: TimerCallback) -> bool:
+        if timer.promise is not None:
+            self.timers.pop(timer.promise.step, None)
+            self._now_ms = max(self._now_ms, timer.fires_at_ms)
+        elif not timer.is_passed_over:
+            timer.is_passed_over = True
+            self.machine.ready.append(timer)
+            return False
+        return True
+
+    def unblock(self) -> None:
+        """The run waits for nothing that can happen: make the coroutine that waits fail."""
+        machine = self.machine
+        for fiber in machine.fibers.values():
+            if type(fiber) is Fiber and fiber.future is not None:
+                fiber.future.remove_done_callback(fiber)
+                fiber.future = None
+                fiber.thrown = ForeignAwait(
+                    f"workflow {machine.workflow.name!r} waits for what nothing in it will set ({fiber.line})",
+                    "set it in a task of the workflow; for something from outside await a Signal or a call of a @task",
+                )
+                machine.ready.append(fiber)
+                return
+        # The body has ended, and tasks ignore their cancellation.
+        for fiber in [each for each in machine.fibers.values() if type(each) is TaskFiber]:
+            fiber.abandon_task()
+            fiber.close_coroutine()
+            self.ended(fiber)
+
+    def end(self) -> bool:
+        """Called when the body has returned: cancel the remaining tasks, as `asyncio.run` does. True if there are none.
+
+        The body is made ready again when the last task has ended.
+        """
+        machine = self.machine
+        tasks = self.tasks()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            return False
+        for timer in self.timers.values():
+            timer.wait = None
+        self.timers.clear()
+        if self._owner is not None:
+            abandon_promises(machine, list(self._owner.open.values()))
+        return True
+
+    def ended(self, fiber: TaskFiber) -> None:
+        """A task's coroutine has ended."""
+        machine = self.machine
+        machine.fibers.pop(fiber.number, None)
+        main = self._main
+        if main.ending is not None and not self.tasks():
+            machine.ready.append(main)
+
+    def tasks(self) -> list[LoopTask]:
+        """The tasks that have not ended."""
+        return [
+            each.task
+            for each in self.machine.fibers.values()
+            if type(each) is TaskFiber and each.task is not None
+        ]
+
+    def close_tasks(self) -> None:
+        """Before the coroutines are closed: no task of asyncio reports that it was pending."""
+        if self.is_used and not self._is_released:
+            for fiber in self.machine.fibers.values():
+                if type(fiber) is TaskFiber:
+                    fiber.abandon_task()
+
+    def release(self) -> None:
+        """The run has ended or leaves memory. The loop refers to the machine no longer, nor to its coroutines."""
+        self._is_released = True
+        self.machine = _NO_MACHINE
+        self.timers = {}
+        self._owner = self._order = None
+
+    @property
+    def owns(self) -> Fiber | None:
+        """The owner of the timers: they outlive the coroutine that sets them, and end with the body."""
+        return self._owner
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._is_released or self.machine.is_closing
+
+    @property
+    def _main(self) -> Fiber:
+        """The body. Callbacks act for it."""
+        return self.machine.fibers[MAIN]
+
+    # Waits
+
+    def has(self, awaited: Any) -> bool:
+        """Whether it is a future of this loop."""
+        if not getattr(awaited, "_asyncio_future_blocking", False):
+            return False
+        loop = awaited.get_loop() if hasattr(awaited, "get_loop") else awaited._loop
+        return loop is self
+
+    def suspend(self, fiber: Fiber, awaited: Any) -> None:
+        """Let a fiber wait for a future of this loop, or take its turn behind what is ready (`asyncio.sleep(0)`)."""
+        self.is_used = True
+        machine = self.machine
+        if awaited is None:
+            machine.decisions += 1
+            if machine.decisions > MAX_DECISIONS:
+                fiber.thrown = too_long(machine.workflow.name, fiber.line)
+            machine.ready.append(fiber)
+        elif self.has(awaited):
+            awaited._asyncio_future_blocking = False
+            fiber.future = awaited
+            awaited.add_done_callback(fiber, context=machine.context)
+            if fiber.is_cancel_due and awaited.cancel(msg=fiber.cancel_message):
+                fiber.is_cancel_due = False
+            if fiber.pending is not None:
+                fiber.thrown = fiber.interrupt(fiber.pending)
+                fiber.pending = None
+        else:
+            fiber.thrown = foreign_await(machine.workflow.name, fiber.line, awaited)
+            machine.ready.appendleft(fiber)
+
+    def await_steps(self, fiber: TaskFiber, wait: Suspension) -> Future[None]:
+        """A future that is done when the steps have ended that a task's coroutine waits for."""
+        future = StepFuture(loop=self)
+        future.fiber = fiber
+        fiber.future = future
+        self.machine.suspend(fiber, wait)
+        future._asyncio_future_blocking = True
+        return future
+
+    def waits(self) -> list[Suspension]:
+        """The waits of the timers that callbacks wait for."""
+        return [timer.wait for timer in self.timers.values() if timer.wait is not None]
+
+    # What programs and libraries call
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Any:
+        machine = self.machine
+        if self._is_closing:
+            return ReadyHandle(callback, args, self, context)
+        self.is_used = True
+        if type(callback) is Fiber:
+            machine.ready.append(callback)
+            return _WOKEN
+        handle = ReadyHandle(callback, args, self, context)
+        machine.ready.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> TimerCallback:
+        """Call it after a durable timer of `delay` seconds."""
+        if delay <= 0:
+            return self._call_next(callback, args, context)
+        return self._start_timer(delay, callback, args, context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> TimerCallback:
+        delay = round(when - self.time(), 6)
+        if delay <= 0:
+            return self._call_next(callback, args, context)
+        return self._start_timer(delay, callback, args, context)
+
+    def _call_next(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> TimerCallback:
+        self.is_used = True
+        timer = TimerCallback(self._now_ms / 1000, callback, args, self, context)
+        if not self._is_closing:
+            self.machine.ready.append(timer)
+        return timer
+
+    def _start_timer(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> TimerCallback:
+        machine = self.machine
+        self.is_used = True
+        if delay > _LONGEST_S:
+            return TimerCallback(float("inf"), callback, args, self, context)
+        fiber = machine.require_current()
+        promise, event = begin_timer(machine, fiber, Sleep(-int(-delay * 1000 // 1)))
+        if self._owner is None:
+            self._owner = Fiber(machine, no_coroutine(), "root", 0)
+        del fiber.open[promise.step]
+        promise.owner = self._owner
+        self._owner.open[promise.step] = promise
+        timer = TimerCallback(event.fire_at_ms / 1000, callback, args, self, context)
+        timer.promise = promise
+        timer.fires_at_ms = event.fire_at_ms
+        timer.wait = Suspension((promise,), AwaitKind.SINGLE)
+        promise.waiters = ((timer, timer.wait),)
+        self.timers[promise.step] = timer
+        self._learn_time(event.fire_at_ms - event.duration_ms)
+        return timer
+
+    def _timer_handle_cancelled(self, handle: TimerCallback) -> None:
+        """Settle the durable timer of a callback that is cancelled before it fires. `TimerHandle.cancel` calls this."""
+        machine = self.machine
+        if self._is_closing or handle.wait is None or handle.promise is None:
+            return
+        handle.wait = None
+        self.timers.pop(handle.promise.step, None)
+        abandon_promises(machine, [handle.promise])
+
+    def time(self) -> float:
+        """Seconds since 1970 on the hosts' clock. The first call of a turn journals the time, as `perdure.now()`."""
+        machine = self.machine
+        if not self._knows_time and not self._is_closing:
+            now = machine.now()
+            self._learn_time(round(now.timestamp() * 1000))
+        return self._now_ms / 1000
+
+    def _learn_time(self, now_ms: int) -> None:
+        self.is_used = self._knows_time = True
+        self._now_ms = max(self._now_ms, now_ms)
+
+    def create_future(self) -> LoopFuture:
+        self._futures += 1
+        future = LoopFuture.__new__(LoopFuture)
+        future.number = self._futures
+        LoopFuture.__init__(future, loop=self)
+        return future
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        """A task with step ids below the place that its creator takes for it. Takes calls and verbs, too."""
+        if self._is_closing:
+            _close(coro)
+            raise Evicted
+        self.is_used = True
+        if self._order is None:
+            self._order = TaskOrder()
+        ordered = self._order.task_of(self, coro)
+        return self.start_task(coro, options) if ordered is None else ordered
+
+    def start_task(self, coro: Any, options: dict[str, Any]) -> Any:
+        machine = self.machine
+        if isinstance(coro, DurableOperation):
+            operation: Any = coro
+            coro = wait_for(coro)
+        else:
+            operation = wrapped_operation(coro)
+        if not asyncio.iscoroutine(coro):
+            raise TypeError(f"a coroutine was expected, got {coro!r}")
+        if operation is not None:
+            # A task that is cancelled before it begins has not forgotten the call.
+            machine.used(operation)
+        creator = machine.current or self._main
+        if creator.depth + 2 > MAX_DEPTH:
+            creator = self._main
+        context = options.get("context") or copy_context()
+        place = machine.take_place(creator)
+        fiber = TaskFiber(machine, coro, place, creator.depth + 1, context)
+        machine.register(fiber)
+        options["context"] = context
+        if options.get("name") is None:
+            options["name"] = f"Task-{fiber.number}"
+        if self._factory is not None:
+            options["eager_start"] = True
+        task = LoopTask.__new__(LoopTask)
+        task.number = fiber.number
+        fiber.task = task
+        LoopTask.__init__(task, fiber, loop=self, **options)
+        if task.done():  # it has ended within its eager start
+            fiber.task = None
+        return task
+
+    def set_task_factory(self, factory: Any) -> None:
+        if factory is not None and factory is not getattr(asyncio, "eager_task_factory", None):
+            raise InputError(
+                f"workflow {self.machine.workflow.name!r} sets the task factory {factory!r}",
+                "pass None or asyncio.eager_task_factory",
+            )
+        self._factory = factory
+
+    def get_task_factory(self) -> Any:
+        return self._factory
+
+    def set_exception_handler(self, handler: Any) -> None:
+        self._exception_handler = handler
+
+    def get_exception_handler(self) -> Any:
+        return self._exception_handler
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Report an exception that nobody retrieves, once: not in a replay."""
+        machine = self.machine
+        if self._is_closing or machine.record.diverged is not None:
+            return
+        if self._exception_handler is not None:
+            self._exception_handler(self, context)
+        else:
+            self.default_exception_handler(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        machine = self.machine
+        if self._is_closing or machine.is_replaying:
+            return
+        extra = {"run_id": machine.info.run_id, "program": machine.info.program}
+        _log.error(context.get("message"), exc_info=context.get("exception"), extra=extra)
+
+    def is_running(self) -> bool:
+        return asyncio._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        return self._is_released
+
+    def get_debug(self) -> bool:
+        return False
+
+    async def shutdown_asyncgens(self) -> None:
+        """Does nothing: the machine closes generators that the program abandons."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's
+        """Does nothing: there is none."""
+
+
+refuse_others(WorkflowLoop)  # type: ignore[type-abstract]
+
+_NO_MACHINE: Any = None
+
+_WOKEN = ReadyHandle(print, (), _NO_MACHINE, None)
+"""What `call_soon` returns to a future that wakes a fiber. Futures don't keep it."""
+
+
+def _close(coro: Any) -> None:
+    close = getattr(coro, "close", None)
+    if callable(close):
+        close()
