@@ -5,7 +5,7 @@
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -90,7 +90,7 @@ async def cancelled_gather_cancels_its_children(nap: Nap) -> Any:
 
 @corpus
 async def wait_for_the_first_completed(nap: Nap) -> Any:
-    tasks = [asyncio.create_task(nap(n), name=f"nap {n}") for n in (3, 1, 2)]
+    tasks = [asyncio.create_task(napping(nap, n, []), name=f"nap {n}") for n in (3, 1, 2)]
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
@@ -493,7 +493,9 @@ async def future_is_set_by_a_task(nap: Nap) -> Any:
         future.set_result(await nap(2))
 
     task = asyncio.create_task(sets())
-    return [await future, await task, future.done()]
+    got = await future
+    await task
+    return [got, future.done()]
 
 
 @corpus
@@ -609,7 +611,7 @@ async def exception_of_a_task_is_kept(nap: Nap) -> Any:
 async def async_generator_over_naps(nap: Nap) -> Any:
     log: list[Any] = []
 
-    async def naps() -> AsyncIterator[int]:
+    async def naps() -> AsyncGenerator[int, None]:
         try:
             for n in (1, 2, 3):
                 yield await nap(n)

@@ -30,11 +30,10 @@ def prepare_continuation(machine: "WorkflowMachine", fiber: Fiber, call: Call[An
             f"branch {fiber.prefix} of run {machine.info.run_id!r} can't continue as new",
             "await perdure.continue_as_new(...) in the body of the workflow",
         )
-    timers = machine.loop.owns
     opened = [
         f"{each.step} ({each.name})"
         for each in machine.promises.values()
-        if each.owner is not timers
+        if each.step not in machine.loop.timers
     ]
     opened += [f"task {each.get_name()!r}" for each in machine.loop.tasks()]
     if opened:

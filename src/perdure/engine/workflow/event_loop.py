@@ -23,13 +23,22 @@ from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.events import AwaitKind
 from perdure.core.limits import MAX_DECISIONS, MAX_DEPTH
+from perdure.engine.runs.effects import RecordedChange
+from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Diverged
 from perdure.engine.workflow.beginning import begin_timer
 from perdure.engine.workflow.cancelling import abandon_promises
 from perdure.engine.workflow.coroutines import foreign_await, wait_for
 from perdure.engine.workflow.fiber import MAIN, Fiber, no_coroutine
 from perdure.engine.workflow.loop_handles import ReadyHandle, TimerCallback
-from perdure.engine.workflow.loop_tasks import LoopFuture, LoopTask, StepFuture, TaskFiber
+from perdure.engine.workflow.loop_tasks import (
+    LEAVES,
+    LoopFuture,
+    LoopTask,
+    OperationFuture,
+    StepFuture,
+    TaskFiber,
+)
 from perdure.engine.workflow.refused_calls import refuse_others
 from perdure.engine.workflow.task_order import TaskOrder, wrapped_operation
 from perdure.engine.workflow.turn_limit import too_long
@@ -39,6 +48,8 @@ if TYPE_CHECKING:
 
 _LONGEST_S: Final = float((1 << 52) // 1000)
 """A timer for longer never fires."""
+
+_RESUMED: Final = e.ExecutionResumed()
 
 _log = logging.getLogger("perdure.asyncio")
 
@@ -52,6 +63,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """Whether the program has used it. If not, turns are journaled as without a loop."""
         self.timers: dict[StepId, TimerCallback] = {}
         """Timers that have not fired, in the order in which they were set."""
+        self.steps: dict[int, OperationFuture] = {}
+        """Futures of single steps that are not done, by number."""
         self._owner: Fiber | None = None
         self._order: TaskOrder | None = None
         self._futures = 0
@@ -60,7 +73,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """Whether the time of this turn is journaled."""
         self.has_new_wait = False
         self._resumed_at: int | None = None
-        """The length of the record behind this turn's `ExecutionResumed`, while it may be taken back."""
+        """Where in the record this turn's `ExecutionResumed` belongs, until it is known whether there is one."""
         self._is_released = False
         self._factory: Any = None
         self._exception_handler: Callable[[Any, dict[str, Any]], object] | None = None
@@ -79,26 +92,32 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         record = self.machine.record
         if not is_waiting:
             return False
-        if record.is_replaying and not record.is_next_of(e.ExecutionResumed):
-            return True
-        is_new = not record.is_replaying
-        record.emit(e.ExecutionResumed())
-        if is_new:
+        if not record.is_replaying:
             self._resumed_at = len(record.changes)
+            return False
+        if not record.is_next_of(e.ExecutionResumed):
+            return True
+        record.emit(_RESUMED)
         return False
 
-    def take_turn_back(self) -> bool:
-        """Forget this turn's `ExecutionResumed` if the turn decided nothing. Returns whether it did so."""
-        record = self.machine.record
-        if self._resumed_at != len(record.changes) or self.has_new_wait or record.has_effects:
+    def end_turn(self) -> bool:
+        """Journal that the run resumed in this turn, if it decided anything. Returns whether it did not."""
+        begun, self._resumed_at = self._resumed_at, None
+        if begun is None:
             return False
-        del record.changes[-1]
-        return True
+        record = self.machine.record
+        if len(record.changes) == begun and not self.has_new_wait and not record.has_effects:
+            return True
+        record.changes.insert(begun, RecordedChange(_RESUMED, ()))
+        return False
 
     def run(self, item: Any) -> None:
         """Call what is next in the ready queue."""
         machine = self.machine
-        machine.current = self._main
+        machine.current = machine.fibers[MAIN]
+        if type(item) is OperationFuture:
+            item.advance(machine)
+            return
         if type(item) is TaskFiber:
             item.future.settle()
             return
@@ -144,10 +163,10 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 machine.ready.append(fiber)
                 return
         # The body has ended, and tasks ignore their cancellation.
-        for fiber in [each for each in machine.fibers.values() if type(each) is TaskFiber]:
-            fiber.abandon_task()
-            fiber.close_coroutine()
-            self.ended(fiber)
+        for task in [each for each in machine.fibers.values() if type(each) is TaskFiber]:
+            task.abandon_task()
+            task.close_coroutine()
+            self.ended(task)
 
     def end(self) -> bool:
         """Called when the body has returned: cancel the remaining tasks, as `asyncio.run` does. True if there are none.
@@ -155,10 +174,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         The body is made ready again when the last task has ended.
         """
         machine = self.machine
-        tasks = self.tasks()
-        for task in tasks:
-            task.cancel()
-        if tasks:
+        for each in [*self.steps.values(), *self.tasks()]:
+            each.cancel()
+        if self.steps or self.tasks():
             return False
         for timer in self.timers.values():
             timer.wait = None
@@ -169,11 +187,14 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def ended(self, fiber: TaskFiber) -> None:
         """A task's coroutine has ended."""
-        machine = self.machine
-        machine.fibers.pop(fiber.number, None)
+        self.machine.fibers.pop(fiber.number, None)
+        self.end_body()
+
+    def end_body(self) -> None:
+        """Let the body end, if it has returned and only waits for tasks and steps, and these have ended."""
         main = self._main
-        if main.ending is not None and not self.tasks():
-            machine.ready.append(main)
+        if main.ending is not None and main.wait is None and not self.steps and not self.tasks():
+            self.machine.ready.append(main)
 
     def tasks(self) -> list[LoopTask]:
         """The tasks that have not ended."""
@@ -194,13 +215,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """The run has ended or leaves memory. The loop refers to the machine no longer, nor to its coroutines."""
         self._is_released = True
         self.machine = _NO_MACHINE
-        self.timers = {}
+        self.timers, self.steps = {}, {}
         self._owner = self._order = None
-
-    @property
-    def owns(self) -> Fiber | None:
-        """The owner of the timers: they outlive the coroutine that sets them, and end with the body."""
-        return self._owner
 
     @property
     def _is_closing(self) -> bool:
@@ -244,16 +260,17 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def await_steps(self, fiber: TaskFiber, wait: Suspension) -> Future[None]:
         """A future that is done when the steps have ended that a task's coroutine waits for."""
-        future = StepFuture(loop=self)
-        future.fiber = fiber
-        fiber.future = future
+        future = fiber.future = StepFuture(self, fiber)
         self.machine.suspend(fiber, wait)
         future._asyncio_future_blocking = True
         return future
 
     def waits(self) -> list[Suspension]:
-        """The waits of the timers that callbacks wait for."""
-        return [timer.wait for timer in self.timers.values() if timer.wait is not None]
+        """What timers and futures of steps wait for."""
+        waiters: list[Any] = [*self.steps.values(), *self.timers.values()]
+        promises = tuple([each.wait for each in waiters if each.wait is not None])
+        kind = promises[0].operation.kind if len(promises) == 1 else AwaitKind.ANY
+        return [Suspension(promises, kind)] if promises else []
 
     # What programs and libraries call
 
@@ -317,16 +334,10 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             return TimerCallback(float("inf"), callback, args, self, context)
         fiber = machine.require_current()
         promise, event = begin_timer(machine, fiber, Sleep(-int(-delay * 1000 // 1)))
-        if self._owner is None:
-            self._owner = Fiber(machine, no_coroutine(), "root", 0)
-        del fiber.open[promise.step]
-        promise.owner = self._owner
-        self._owner.open[promise.step] = promise
         timer = TimerCallback(event.fire_at_ms / 1000, callback, args, self, context)
         timer.promise = promise
         timer.fires_at_ms = event.fire_at_ms
-        timer.wait = Suspension((promise,), AwaitKind.SINGLE)
-        promise.waiters = ((timer, timer.wait),)
+        self.adopt(fiber, promise, timer)
         self.timers[promise.step] = timer
         self._learn_time(event.fire_at_ms - event.duration_ms)
         return timer
@@ -354,10 +365,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> LoopFuture:
         self._futures += 1
-        future = LoopFuture.__new__(LoopFuture)
-        future.number = self._futures
-        LoopFuture.__init__(future, loop=self)
-        return future
+        return LoopFuture(self, self._futures)
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         """A task with step ids below the place that its creator takes for it. Takes calls and verbs, too."""
@@ -365,18 +373,51 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             _close(coro)
             raise Evicted
         self.is_used = True
+        if isinstance(coro, DurableOperation):
+            return self._start_task(coro, wait_for(coro), options)
+        operation = wrapped_operation(coro)
         if self._order is None:
             self._order = TaskOrder()
-        ordered = self._order.task_of(self, coro)
-        return self.start_task(coro, options) if ordered is None else ordered
+        ordered = self._order.task_of(self, coro, operation)
+        if ordered is not None:
+            return ordered
+        if isinstance(operation, LEAVES) and not options:
+            coro.close()
+            return self._start_step(operation)
+        return self._start_task(operation, coro, options)
 
-    def start_task(self, coro: Any, options: dict[str, Any]) -> Any:
+    def start(self, given: Any) -> Any:
+        """A future for an operation, or a task for a coroutine."""
+        if isinstance(given, LEAVES):
+            return self._start_step(given)
+        return self.create_task(given)
+
+    def _start_step(self, operation: DurableOperation[Any]) -> "OperationFuture":
+        """A future for a call or verb that asyncio wraps, as `asyncio.gather(charge(1), charge(2))` does.
+
+        It needs no coroutine and no task. The step begins at the place in the queue that the task would have.
+        """
         machine = self.machine
-        if isinstance(coro, DurableOperation):
-            operation: Any = coro
-            coro = wait_for(coro)
-        else:
-            operation = wrapped_operation(coro)
+        self._futures += 1
+        future = OperationFuture(self, self._futures, operation, machine.current or self._main)
+        machine.used(operation)
+        self.steps[future.number] = future
+        machine.ready.append(future)
+        return future
+
+    def adopt(self, fiber: Fiber, promise: DurablePromise, waiter: Any) -> None:
+        """Let `waiter` wait for a promise that outlives the coroutine that began it, and ends with the body."""
+        if self._owner is None:
+            self._owner = Fiber(self.machine, no_coroutine(), "root", 0)
+        del fiber.open[promise.step]
+        promise.owner = self._owner
+        self._owner.open[promise.step] = promise
+        waiter.wait = promise
+        promise.waiters = ((waiter, promise),)
+        self.has_new_wait = True
+
+    def _start_task(self, operation: Any, coro: Any, options: dict[str, Any]) -> Any:
+        machine = self.machine
         if not asyncio.iscoroutine(coro):
             raise TypeError(f"a coroutine was expected, got {coro!r}")
         if operation is not None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
-from perdure.authoring.context import Suspension
 from perdure.engine.runs.promise import DurablePromise
 
 
@@ -51,7 +50,7 @@ class TimerCallback(TimerHandle):
         self.promise: DurablePromise | None = None
         """Its durable timer. Without one it is due in this turn, or never."""
         self.fires_at_ms = 0
-        self.wait: Suspension | None = None
+        self.wait: DurablePromise | None = None
         self.missing = 1
         self.is_passed_over = False
         """Whether what was ready before it has been called: a timer that is due at once comes behind that."""

@@ -5,16 +5,20 @@ coroutine that it steps is a `TaskFiber`, which lends the program's coroutine st
 into futures.
 """
 
-from asyncio import CancelledError, Future, Task
+from asyncio import AbstractEventLoop, CancelledError, Future, Task
 from collections.abc import Coroutine
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from perdure.authoring.call import Call, DurableOperation, Sleep
 from perdure.authoring.context import Suspension
 from perdure.authoring.interruption import Evicted
+from perdure.authoring.signal import Receive
 from perdure.core.journal.events import AwaitKind
 from perdure.core.limits import MAX_DECISIONS
+from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Diverged
+from perdure.engine.workflow.beginning import begin_operation
 from perdure.engine.workflow.cancelling import abandon_promises
 from perdure.engine.workflow.coroutines import foreign_await, refused_by_asyncio
 from perdure.engine.workflow.fiber import Fiber
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 
 class LoopTask(Task[Any]):
     """A task of the program. Sets of tasks are iterated in the order of hashes; it must be the same in a replay."""
+
+    __slots__ = ("number",)
 
     number: int
 
@@ -39,7 +45,11 @@ class LoopTask(Task[Any]):
 class LoopFuture(Future[Any]):
     """A future of the program, with a hash as `LoopTask` has it."""
 
-    number: int
+    __slots__ = ("number",)
+
+    def __init__(self, loop: AbstractEventLoop, number: int) -> None:
+        self.number = number
+        super().__init__(loop=loop)
 
     def __hash__(self) -> int:
         return self.number
@@ -48,12 +58,81 @@ class LoopFuture(Future[Any]):
         return self is other
 
 
+LEAVES: Final = (Call, Sleep, Receive)
+"""Operations of one step."""
+
+
+class OperationFuture(LoopFuture):
+    """The outcome of one step, begun and waited for without a coroutine. Its cancellation abandons the step.
+
+    The step takes the next step id of `creator`. `wait` and `missing` make this a waiter of the promise, as a fiber is.
+    """
+
+    __slots__ = ("creator", "is_given_up", "message", "missing", "operation", "promise", "wait")
+
+    def __init__(
+        self, loop: AbstractEventLoop, number: int, operation: DurableOperation[Any], creator: Fiber
+    ) -> None:
+        super().__init__(loop, number)
+        self.operation = operation
+        self.creator = creator
+        self.promise: DurablePromise | None = None
+        self.wait: DurablePromise | None = None
+        self.missing = 1
+        self.is_given_up = False
+        self.message: Any = None
+
+    def advance(self, machine: "WorkflowMachine") -> None:
+        """Begin the step, or take its outcome."""
+        if self.done():
+            return
+        try:
+            if self.promise is None:
+                machine.require_current()
+                self.promise = begin_operation(machine, self.creator, self.operation)
+                if not self.promise.is_settled:
+                    machine.loop.adopt(self.creator, self.promise, self)
+                    return
+            if self.is_given_up:
+                super().cancel(msg=self.message)
+            else:
+                self.set_result(self.promise.outcome())
+        except Diverged:
+            raise
+        except BaseException as error:
+            self.set_exception(error)
+        self._leave(machine)
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Abandon the step. The future is cancelled when the step has ended."""
+        loop = self.get_loop()
+        if self.done() or loop.is_closed():
+            return super().cancel(msg=msg)
+        machine: WorkflowMachine = loop.machine  # type: ignore[attr-defined]
+        if self.wait is not None and self.promise is not None and not machine.is_closing:
+            abandon_promises(machine, [self.promise])
+            if self.wait is not None:
+                self.is_given_up, self.message = True, msg
+                return True
+        super().cancel(msg=msg)
+        self._leave(machine)
+        return True
+
+    def _leave(self, machine: "WorkflowMachine") -> None:
+        machine.loop.steps.pop(self.number, None)
+        machine.loop.end_body()
+
+
 class StepFuture(Future[None]):
     """What a task waits for while its coroutine waits for steps. Its cancellation abandons the steps."""
 
-    fiber: "TaskFiber"
-    is_given_up = False
-    message: Any = None
+    __slots__ = ("fiber", "is_given_up", "message")
+
+    def __init__(self, loop: AbstractEventLoop, fiber: "TaskFiber") -> None:
+        super().__init__(loop=loop)
+        self.fiber = fiber
+        self.is_given_up = False
+        self.message: Any = None
 
     def cancel(self, msg: Any = None) -> bool:
         """Abandon the steps. The future is cancelled when all of them have ended."""

@@ -238,7 +238,7 @@ class WorkflowMachine(VerbMachine):
             self._is_waiting = False
             self.record.emit(e.ExecutionResumed())
         self._drive_ready()
-        if is_used and not self.is_over and self.loop.take_turn_back():
+        if is_used and self.loop.end_turn():
             self._is_waiting = True
         while not self.is_over and not self._is_waiting:
             self._block()

@@ -26,8 +26,8 @@ def _maker() -> tuple[CodeType, str]:
 
 _MAKER, _ARGUMENT = _maker()
 
-_FRAMES: Final = 6
-"""Frames between the maker and the loop: `ensure_future`, and before Python 3.12 the comprehension."""
+_FILE: Final = asyncio.ensure_future.__code__.co_filename
+"""Between the maker and the loop are only functions of this file."""
 
 
 class TaskOrder:
@@ -37,9 +37,10 @@ class TaskOrder:
         self._tasks: dict[int, Any] = {}
         """By the identity of the coroutine or awaitable."""
 
-    def task_of(self, loop: "WorkflowLoop", coro: Any) -> Any:
-        """The task for `coro` if it is created from a set; None if it is not."""
-        operation = wrapped_operation(coro)
+    def task_of(
+        self, loop: "WorkflowLoop", coro: Any, operation: DurableOperation[Any] | None
+    ) -> Any:
+        """The task for `coro` if it is created from a set; None if it is not. `operation` is what it wraps."""
         key = id(coro if operation is None else operation)
         if key not in self._tasks:
             frame = _frame_of_maker()
@@ -63,15 +64,13 @@ class TaskOrder:
                 if id(each) not in self._tasks and (
                     isinstance(each, DurableOperation) or asyncio.iscoroutine(each)
                 ):
-                    self._tasks[id(each)] = loop.start_task(each, {})
+                    self._tasks[id(each)] = loop.start(each)
 
 
 def _frame_of_maker() -> FrameType | None:
     frame: FrameType | None = sys._getframe(3)
-    for _ in range(_FRAMES):
-        if frame is None:
-            return None
-        if frame.f_code is _MAKER:
+    while frame is not None and (code := frame.f_code).co_filename == _FILE:
+        if code is _MAKER:
             return frame
         frame = frame.f_back
     return None
