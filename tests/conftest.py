@@ -5,7 +5,9 @@ controller starts it before the workers and tells them its address.
 """
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -13,6 +15,7 @@ import asyncpg
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.empty_books import EmptyBooks
 from tests.postgres_server import PostgresServer
 
 pytest.register_assert_rewrite("tests.chains", "tests.chaos.evidence", "tests.engine.exploring")
@@ -32,10 +35,13 @@ class WorkerNode(Protocol):
 
 
 def pytest_configure() -> None:
-    """Let the processes that tests start react to SIGINT.
+    """Let the processes that tests start react to SIGINT, and keep the bytecode of what they import.
 
-    A shell starts background jobs with SIGINT ignored, and children inherit that.
+    A shell starts background jobs with SIGINT ignored, and children inherit that. Without bytecode files each of the
+    hundreds of processes would compile all modules, which takes twice as long as importing them.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -89,26 +95,23 @@ def worker_database(postgres_url: str, worker_id: str) -> str:
     return f"{postgres_url.rpartition('/')[0]}/{name}"
 
 
-@pytest.fixture
-def fresh_postgres(worker_database: str) -> str:
-    """The address of a database without a `perdure` schema, and with an empty `public` one.
+@pytest.fixture(scope="session")
+def worker_books(worker_database: str) -> EmptyBooks:
+    return EmptyBooks(worker_database)
 
-    Dropping the schemas takes about a fifth of the time of creating a database. Connections that an
-    earlier test left open are ended first: their locks would block the drop.
-    """
-    asyncio.run(
-        _execute(
-            worker_database,
-            """
-            SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-             WHERE datname = current_database() AND pid <> pg_backend_pid();
-            DROP SCHEMA IF EXISTS perdure CASCADE;
-            DROP SCHEMA public CASCADE;
-            CREATE SCHEMA public
-            """,
-        )
-    )
-    return worker_database
+
+@pytest.fixture
+def emptied_postgres(worker_books: EmptyBooks) -> str:
+    """The address of a database whose `perdure` schema is up to date and holds nothing, with an empty `public` one."""
+    asyncio.run(worker_books.empty())
+    return worker_books.url
+
+
+@pytest.fixture
+def fresh_postgres(worker_books: EmptyBooks) -> str:
+    """The address of a database without a `perdure` schema: only for tests of making one, which is slow."""
+    asyncio.run(worker_books.drop())
+    return worker_books.url
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests.empty_books import EmptyBooks
 from tests.postgres_server import PostgresServer, PostgresServerError
 
 pytestmark = pytest.mark.postgres
@@ -50,6 +51,58 @@ async def test_fresh_postgres_has_no_schema_left_by_the_test_before(
         await connection.execute("CREATE SCHEMA perdure; CREATE TABLE perdure.runs (id int)")
     finally:
         await connection.close()
+
+
+CHANGES = [
+    "INSERT INTO perdure.program VALUES ('left', '1', 'd', 'c', 0)",
+    "ALTER TABLE perdure.run ADD COLUMN left_over text",
+    "ALTER TABLE perdure.run ALTER COLUMN epoch DROP NOT NULL",
+    "ALTER TABLE perdure.run ADD CONSTRAINT left_over CHECK (epoch > 7)",
+    "DROP TABLE perdure.event",
+    "UPDATE perdure.meta SET value = '0' WHERE key = 'schema_version'",
+    "CREATE TABLE perdure.left_over ()",
+    "CREATE FUNCTION perdure.left_over() RETURNS int LANGUAGE sql AS 'SELECT 7'",
+    "DROP SCHEMA perdure CASCADE",
+    "CREATE TABLE left_over ()",
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_emptied_postgres_is_a_new_store_whatever_a_test_has_changed(
+    worker_books: EmptyBooks, change: str
+) -> None:
+    await worker_books.empty()
+    connection = await asyncpg.connect(worker_books.url)
+    try:
+        before = await _contents(connection)
+        await connection.execute(change)
+    finally:
+        await connection.close()
+    await worker_books.empty()
+    connection = await asyncpg.connect(worker_books.url)
+    try:
+        assert await _contents(connection) == before
+    finally:
+        await connection.close()
+
+
+async def _contents(connection: "asyncpg.Connection[asyncpg.Record]") -> list[object]:
+    """The columns, constraints and rows of all tables, and the functions."""
+    found: list[object] = [
+        await connection.fetch(
+            "SELECT table_schema, table_name, column_name, is_nullable FROM information_schema.columns"
+            " WHERE table_schema IN ('perdure', 'public') ORDER BY 1, 2, 3"
+        ),
+        await connection.fetch("SELECT conname FROM pg_constraint ORDER BY 1"),
+        await connection.fetch("SELECT proname FROM pg_proc ORDER BY 1"),
+        await connection.fetch("SELECT tablename FROM pg_tables ORDER BY 1"),
+    ]
+    tables = await connection.fetch(
+        "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('perdure', 'public') ORDER BY 1, 2"
+    )
+    for schema, table in tables:
+        found.append(await connection.fetch(f"SELECT * FROM {schema}.{table}"))
+    return found
 
 
 async def test_restart_after_a_crash_keeps_committed_rows(private_postgres: PostgresServer) -> None:

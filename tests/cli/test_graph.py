@@ -68,7 +68,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store that an engine made."""
     url = f"sqlite:///{tmp_path}/orders.db"
     if request.param == "postgres":
-        url = request.getfixturevalue("fresh_postgres")
+        url = request.getfixturevalue("emptied_postgres")
 
     async def make() -> None:
         await (await open_store(url)).close()

@@ -18,7 +18,7 @@ SETTINGS = {
 
 def _url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if kind == "postgres":
-        url: str = request.getfixturevalue("fresh_postgres")
+        url: str = request.getfixturevalue("emptied_postgres")
         return url
     return f"sqlite:///{tmp_path}/engine.db" if kind == "sqlite" else "sqlite:///:memory:"
 

@@ -94,7 +94,7 @@ RUNS = {
 @pytest.fixture(params=["sqlite", POSTGRES])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
-        found: str = request.getfixturevalue("fresh_postgres")
+        found: str = request.getfixturevalue("emptied_postgres")
         return found
     return f"sqlite:///{tmp_path}/example.db"
 

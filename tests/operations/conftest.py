@@ -22,7 +22,7 @@ def place_of(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
         return {"base_path": str(tmp_path / "ledger")}
     if request.param == "sqlite":
         return {"store": f"sqlite:///{tmp_path}/store.db"}
-    return {"store": request.getfixturevalue("fresh_postgres")}
+    return {"store": request.getfixturevalue("emptied_postgres")}
 
 
 @pytest.fixture

@@ -25,17 +25,17 @@ ME = Participant("cli", 1, "s")
 
 
 @pytest.fixture
-async def holder(fresh_postgres: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
-    connection = await asyncpg.connect(fresh_postgres)
+async def holder(emptied_postgres: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
+    connection = await asyncpg.connect(emptied_postgres)
     yield connection
     await connection.close()
 
 
 @pytest.mark.postgres
 async def test_locked_row_is_reported_after_the_timeout(
-    fresh_postgres: str, holder: "asyncpg.Connection[Any]"
+    emptied_postgres: str, holder: "asyncpg.Connection[Any]"
 ) -> None:
-    async with Ledger(store=fresh_postgres, participant_id="cli", settings=IMPATIENT) as ledger:
+    async with Ledger(store=emptied_postgres, participant_id="cli", settings=IMPATIENT) as ledger:
         operation = await ledger.create_operation()
         held = holder.transaction()
         await held.start()
@@ -52,9 +52,9 @@ async def test_locked_row_is_reported_after_the_timeout(
 @pytest.mark.postgres
 @pytest.mark.parametrize("lock_timeout_s", [0, 0.2])
 async def test_locked_row_is_reported_by_the_move_to_the_backups(
-    fresh_postgres: str, holder: "asyncpg.Connection[Any]", lock_timeout_s: float
+    emptied_postgres: str, holder: "asyncpg.Connection[Any]", lock_timeout_s: float
 ) -> None:
-    store = await open_store(fresh_postgres)
+    store = await open_store(emptied_postgres)
     table = store.operations(lock_timeout_s)
     assert await table.create(t.create("op", ME, None, AT))
     held = holder.transaction()
@@ -86,11 +86,11 @@ async def test_locked_sqlite_file_is_reported_after_the_timeout(tmp_path: Path) 
 
 @pytest.mark.postgres
 async def test_participant_paused_during_a_change_does_not_block_the_others(
-    fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
+    emptied_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server ends an idle transaction. The paused participant repeats its change when it resumes."""
     monkeypatch.setattr(writing, "MAX_PAUSE_MS", 300)
-    store = await open_store(fresh_postgres)
+    store = await open_store(emptied_postgres)
     table = store.operations(20)
     assert await table.create(t.create("op", ME, None, AT))
     is_paused, is_awake = asyncio.Event(), asyncio.Event()

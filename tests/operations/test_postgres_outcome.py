@@ -22,12 +22,12 @@ LOCK_S = 10
 
 
 @pytest.fixture
-async def connect(fresh_postgres: str) -> AsyncIterator[Callable[[], Awaitable[Connection]]]:
-    await (await open_store(fresh_postgres)).close()
+async def connect(emptied_postgres: str) -> AsyncIterator[Callable[[], Awaitable[Connection]]]:
+    await (await open_store(emptied_postgres)).close()
     opened: list[Connection] = []
 
     async def connect() -> Connection:
-        opened.append(await asyncpg.connect(fresh_postgres))
+        opened.append(await asyncpg.connect(emptied_postgres))
         return opened[-1]
 
     yield connect

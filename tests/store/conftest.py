@@ -24,7 +24,7 @@ def store_url(
 ) -> str:
     """`statement by statement`: as on systems where the native module is not compiled."""
     if request.param == "postgres":
-        url: str = request.getfixturevalue("fresh_postgres")
+        url: str = request.getfixturevalue("emptied_postgres")
         return url
     if request.param == "statement by statement":
         monkeypatch.setattr(connection, "compiled", None)
@@ -35,7 +35,7 @@ def store_url(
 def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store that several hosts can open."""
     if request.param == "postgres":
-        url: str = request.getfixturevalue("fresh_postgres")
+        url: str = request.getfixturevalue("emptied_postgres")
         return url
     return f"sqlite:///{tmp_path}/store.db"
 

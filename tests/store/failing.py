@@ -137,9 +137,11 @@ def fail_once(store: PostgresStore, end: Callable[[Failing, Any], Any]) -> None:
 
 async def fail_asking_once(store: PostgresStore, end: Callable[[Failing, Any], Any]) -> None:
     """Make the next transaction of a reader of the store end like this."""
-    store._idle.get_nowait()
+    free = store._idle.get_nowait()
+    if free is not None:
+        await free.close()
     real = await store._address.connect()
-    cast("Any", store._idle)._queue.appendleft(_failing_once(real, end))
+    cast("Any", store._idle)._queue.append(_failing_once(real, end))
 
 
 def _failing_once(real: Connection, end: Callable[[Failing, Any], Any]) -> Connection:

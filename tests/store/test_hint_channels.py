@@ -56,7 +56,7 @@ class Listening:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/hints.db"
-    found: str = request.getfixturevalue("fresh_postgres")
+    found: str = request.getfixturevalue("emptied_postgres")
     return found
 
 
@@ -225,7 +225,7 @@ class TestNotifications:
 
     async def test_behind_a_pooler_that_drops_notifications_it_polls_and_says_so_once(
         self,
-        fresh_postgres: str,
+        emptied_postgres: str,
         monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
@@ -233,7 +233,7 @@ class TestNotifications:
         monkeypatch.setattr(hint_listener, "ECHO_S", 0.01)
         monkeypatch.setattr(PostgresHints, "_is_direct", _false)
         monkeypatch.setattr(PostgresHints, "_arrived", lambda *_: None)
-        one, two = Listening(fresh_postgres, ONE), Listening(fresh_postgres, TWO)
+        one, two = Listening(emptied_postgres, ONE), Listening(emptied_postgres, TWO)
         await one.channel.open()
         monkeypatch.undo()
         await two.channel.open()

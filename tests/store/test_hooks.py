@@ -370,8 +370,8 @@ async def test_hosts_match_while_owners_change_their_hooks(hosts: tuple[Store, S
 
 
 @pytest.mark.postgres
-async def test_a_match_skips_rows_that_another_match_has_locked(fresh_postgres: str) -> None:
-    first, second = await open_store(fresh_postgres), await open_store(fresh_postgres)
+async def test_a_match_skips_rows_that_another_match_has_locked(emptied_postgres: str) -> None:
+    first, second = await open_store(emptied_postgres), await open_store(emptied_postgres)
     runs = [await begun(first) for _ in range(2)]
     for number, run in enumerate(runs):
         await first.commit(hooking(run, since_ms=number))
@@ -390,8 +390,8 @@ async def test_a_match_skips_rows_that_another_match_has_locked(fresh_postgres: 
 
 
 @pytest.mark.postgres
-async def test_two_broadcasts_that_scrub_at_once_reach_a_run_once(fresh_postgres: str) -> None:
-    stores = [await open_store(fresh_postgres) for _ in range(2)]
+async def test_two_broadcasts_that_scrub_at_once_reach_a_run_once(emptied_postgres: str) -> None:
+    stores = [await open_store(emptied_postgres) for _ in range(2)]
     targets = [await begun(stores[0]) for _ in range(30)]
     senders = [await begun(store) for store in stores]
     for round_ in range(3):
@@ -408,8 +408,8 @@ async def test_two_broadcasts_that_scrub_at_once_reach_a_run_once(fresh_postgres
 
 
 @pytest.mark.postgres
-async def test_a_broadcast_whose_answer_is_lost_is_sent_once(fresh_postgres: str) -> None:
-    store = await open_store(fresh_postgres)
+async def test_a_broadcast_whose_answer_is_lost_is_sent_once(emptied_postgres: str) -> None:
+    store = await open_store(emptied_postgres)
     assert isinstance(store, PostgresStore)
     sender, run = await begun(store), await begun(store)
     await store.commit(hooking(run, "key"))

@@ -201,8 +201,8 @@ async def test_heartbeats_alone_do_not_make_the_log_grow_for_ever(
 
 
 @pytest.mark.postgres
-async def test_a_heartbeat_reconnects_after_a_lost_connection(fresh_postgres: str) -> None:
-    store = await open_store(fresh_postgres)
+async def test_a_heartbeat_reconnects_after_a_lost_connection(emptied_postgres: str) -> None:
+    store = await open_store(emptied_postgres)
     await store.register_host(host())
     beating = Beating(store)
     assert await beating.beat() is not None
@@ -220,10 +220,10 @@ async def test_a_heartbeat_reconnects_after_a_lost_connection(fresh_postgres: st
 
 @pytest.mark.postgres
 async def test_a_host_that_is_paused_in_a_commit_does_not_block_a_takeover(
-    fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
+    emptied_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "MAX_PAUSE_MS", 300)
-    paused, heir = await open_store(fresh_postgres), await open_store(fresh_postgres)
+    paused, heir = await open_store(emptied_postgres), await open_store(emptied_postgres)
     run = await begun(paused, owner=HOST)
     write_rows, has_locks, is_taken = writing.write_rows, asyncio.Event(), asyncio.Event()
 

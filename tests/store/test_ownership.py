@@ -28,8 +28,8 @@ REFUSED = asyncpg.QueryCanceledError("canceling statement due to statement timeo
 
 
 @pytest.fixture
-async def postgres(fresh_postgres: str) -> AsyncIterator[PostgresStore]:
-    store = await open_store(fresh_postgres)
+async def postgres(emptied_postgres: str) -> AsyncIterator[PostgresStore]:
+    store = await open_store(emptied_postgres)
     assert isinstance(store, PostgresStore)
     yield store
     await store.close()
@@ -92,11 +92,11 @@ async def test_a_takeover_in_doubt_outlasts_a_server_that_refuses_connections(
 
 
 async def test_a_lock_timeout_leaves_a_takeover_in_doubt(
-    postgres: PostgresStore, fresh_postgres: str
+    postgres: PostgresStore, emptied_postgres: str
 ) -> None:
     """The same with a real server: the read waits for a lock and hits the lock timeout."""
     runs = await begin(postgres, 2)
-    other = await asyncpg.connect(fresh_postgres)
+    other = await asyncpg.connect(emptied_postgres)
     await other.execute(
         f"ALTER DATABASE {await other.fetchval('SELECT current_database()')} SET lock_timeout = 20"
     )

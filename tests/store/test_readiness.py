@@ -298,9 +298,9 @@ async def test_counts_are_refused_without_entries_of_their_run(store: Store) -> 
 @pytest.mark.postgres
 @pytest.mark.parametrize("end", [lose_before_commit, lose_after_commit])
 async def test_a_commit_whose_answer_is_lost_counts_once(
-    fresh_postgres: str, end: Callable[[object, object], object]
+    emptied_postgres: str, end: Callable[[object, object], object]
 ) -> None:
-    store = await open_store(fresh_postgres)
+    store = await open_store(emptied_postgres)
     assert isinstance(store, PostgresStore)
     run = await begun(store)
     bundle = tracking(run, 3, 1)

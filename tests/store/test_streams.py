@@ -248,10 +248,10 @@ async def test_hosts_that_append_to_the_same_streams_at_once_leave_no_gap(
 @pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize("end", [lose_before_commit, lose_after_commit, SlowCommit(0.4)])
 async def test_chunks_whose_commit_lost_its_connection_are_stored_exactly_once(
-    fresh_postgres: str, end: object, is_new: bool
+    emptied_postgres: str, end: object, is_new: bool
 ) -> None:
     """No journal head shows their outcome; the store waits for a commit that is still ending."""
-    store = await PostgresStore.open(fresh_postgres)
+    store = await PostgresStore.open(emptied_postgres)
     try:
         run_id = (await begun(store)).run_id
         before = [] if is_new else [chunk(run_id, 0)]
@@ -341,11 +341,11 @@ async def test_a_stream_ends_with_its_run(store: Store) -> None:
 
 
 @pytest.mark.postgres
-async def test_a_run_does_not_end_while_a_chunk_is_being_committed(fresh_postgres: str) -> None:
+async def test_a_run_does_not_end_while_a_chunk_is_being_committed(emptied_postgres: str) -> None:
     """Nor is a chunk committed while the run ends: the second of the two waits for the first."""
-    store = await open_store(fresh_postgres)
+    store = await open_store(emptied_postgres)
     run, other = await begun(store), await begun(store)
-    holder = await asyncpg.connect(fresh_postgres)
+    holder = await asyncpg.connect(emptied_postgres)
     grow = statements("postgres")["grow_streams"]
     async with holder.transaction():
         await holder.fetch(grow, [run.run_id], ["tokens"], [0], [False])

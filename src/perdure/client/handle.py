@@ -17,11 +17,12 @@ from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
 from perdure.client.run_description import describe_run
-from perdure.client.run_rows import require_consistent, require_run, require_unparked
+from perdure.client.run_rows import advancing, require_consistent, require_run, require_unparked
 from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
 from perdure.client.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.client.waits import Waits, waits_by_kind
 from perdure.core.errors import (
+    CorruptJournal,
     NotCommitted,
     NotDecodable,
     RunCancelled,
@@ -168,9 +169,10 @@ class Handle(Generic[R]):
             notified = dispatcher.watchers.ending_of(run_id)
             self._host.awaits(run_id)
             try:
-                # The dispatcher notifies of the ending of a run in its memory. Any other run may have ended already.
+                # The dispatcher notifies of the ending of a run that it advances. Any other run may have ended already,
+                # and one that waits in memory may have a damaged row, for which no message is delivered.
                 ending = None
-                if run_id not in dispatcher.cache:
+                if advancing(self._host, run_id) is None:
                     ending = await self._stored_ending(run_id)
                 if ending is None:
                     ending = await notified
@@ -238,13 +240,20 @@ class Handle(Generic[R]):
     async def status(self) -> RunStatus:
         """The status of the run; of a chain, that of its last run.
 
-        Raises `CorruptJournal`, as `result` does, if the row of the run contradicts itself or the end of its journal.
+        Raises `CorruptJournal`, as `result` does, if the row of the run contradicts itself or the end of its journal,
+        unless this host advances the run: its next commit writes the row again.
         """
         end = await self._chain_end()
-        if end.parked is None and end.status in TERMINAL:
-            await self._read_ending(end)
-        elif end.parked is None:
-            require_consistent(end)
+        try:
+            if end.parked is None and end.status in TERMINAL:
+                await self._read_ending(end)
+            elif end.parked is None:
+                require_consistent(end)
+        except CorruptJournal:
+            run = advancing(self._host, end.run_id)
+            if run is None or run.fence.epoch != end.epoch:
+                raise
+            return RunStatus(run.journal.state.status.value)
         return _status_of(end)
 
     async def runs(self) -> dict[RunId, RunStatus]:

@@ -3,6 +3,8 @@
 from perdure.core.errors import CorruptJournal, RunDiverged, UnknownName, UnknownRun
 from perdure.core.ids import RunId
 from perdure.core.journal.state import TERMINAL
+from perdure.engine.runs.warm import WarmRun
+from perdure.host.host import Host
 from perdure.store.rows.records import Run
 from perdure.store.store import Store
 
@@ -13,6 +15,15 @@ async def require_run(store: Store, run_id: RunId) -> Run:
     if run is None:
         raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
     return run
+
+
+def advancing(host: Host, run_id: RunId) -> WarmRun | None:
+    """The run, if it is in this host's memory and about to continue.
+
+    When its status changes next, its row gets the right one, whatever it holds until then.
+    """
+    run = host.dispatcher.cache.get(run_id)
+    return run if run is not None and (run.is_pinned or host.is_about_to_continue(run)) else None
 
 
 def require_consistent(run: Run) -> None:

@@ -61,7 +61,8 @@ class JsonCodec:
         except (TypeError, ValueError, RecursionError) as error:
             payload = self._encode_otherwise(value, error)
         # JSON has no NaN and no infinity: msgspec writes null for them. No null, no need to look.
-        if b"null" in payload:
+        # With `in`, Python would try the bytes as a number first, and drop the error.
+        if payload.find(b"null") >= 0:
             _refuse_non_finite(value)
         if len(payload) > limit:
             raise PayloadTooLarge(

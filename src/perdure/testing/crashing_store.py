@@ -117,13 +117,17 @@ class CrashingStore:
             decided(None)
 
     async def _lose_runs(self) -> None:
-        """Another host takes over all runs and finishes them, while this host still believes that it owns them."""
+        """Another host takes over all runs and finishes them, while this host still believes that it owns them.
+
+        If the other one fails, this one dies: it could wait for ever for runs that are no longer its own.
+        """
         other = self._simulation.new_host()
         other.victims.add(self._host_id)
         try:
             await other.live()
         except Exception as error:  # raised here, this host could swallow it as a failed commit
             self._simulation.violations.append(str(error))
+            await self.die()
 
     async def due_messages(self, owner: HostId, now_ms: int, limit: int) -> list[Message]:
         await self.require_alive()

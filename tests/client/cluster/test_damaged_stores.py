@@ -284,9 +284,9 @@ async def test_error_of_a_damaged_file_has_a_remedy(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 async def test_rows_that_postgres_can_not_read_are_findings_of_their_run(
-    fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
+    emptied_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = await _three_waiting(fresh_postgres)
+    runs = await _three_waiting(emptied_postgres)
     fetch = asyncpg.Connection.fetch
 
     async def damaged(self: Any, query: str, *args: Any, **options: Any) -> Any:
@@ -295,7 +295,7 @@ async def test_rows_that_postgres_can_not_read_are_findings_of_their_run(
         return await fetch(self, query, *args, **options)
 
     monkeypatch.setattr(asyncpg.Connection, "fetch", damaged)
-    report = await perdure.audit(fresh_postgres)
+    report = await perdure.audit(emptied_postgres)
     assert [(each.name, each.run_id) for each in report.findings] == [
         ("rows_unreadable", runs[1].run_id)
     ]

@@ -174,6 +174,7 @@ async def test_a_caller_that_gives_up_leaves_no_run_without_a_host(
         await asyncio.wait([asking])
         may_return.set()
         assert await handle.result(60) == 2
+        hold.released.set()  # the close waits for the takeover
 
 
 @pytest.mark.parametrize("closes", [False, True], ids=["killed", "closed"])

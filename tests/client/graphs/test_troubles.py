@@ -1,5 +1,6 @@
 """Errors in a graph follow its error edges. Values that can't be stored fail only their step."""
 
+import asyncio
 from typing import Any
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ from tests.client.engines import (
     opened,
     recorded,
     store_of,
+    until,
     until_recorded,
     until_status,
     until_store,
@@ -397,3 +399,21 @@ async def test_host_releases_a_run_whose_task_it_lacks_for_a_host_that_has_it(
         assert program.name in programs.names()
         async with opened(shared_url):
             assert await run.result(60) == 5
+
+
+async def test_host_claims_a_run_whose_task_it_lacks_only_once(shared_url: str) -> None:
+    program = graph(
+        uuid4().hex, [m.WorkerNode(name="a", task=f"troubles_{uuid4().hex}")], [("t", "a")]
+    )
+    async with opened(shared_url) as engine:
+        run = await engine.start(program())
+        await until_status(run, RunStatus.PARKED)
+    async with opened(shared_url) as engine, asyncio.timeout(30):
+        before = await store_of(engine).run(run.run_id)
+        programs = Probe(engine).host.dispatcher.programs
+        await until(lambda: program.name not in programs.names())
+        await Probe(engine).poll()  # returns when the takeover has ended
+        after = await store_of(engine).run(run.run_id)
+        assert after.owner is None
+        assert after.epoch <= before.epoch + 2
+        await engine.handle(run.run_id).cancel()

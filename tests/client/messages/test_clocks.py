@@ -64,12 +64,12 @@ async def test_work_that_a_host_with_a_wrong_clock_gives_back_is_claimed_at_once
 
 @pytest.mark.postgres
 async def test_timers_follow_the_clock_of_postgres(
-    fresh_postgres: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    emptied_postgres: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wall_ms = clock._wall_ms
     with caplog.at_level(logging.WARNING, "perdure.host"):
         monkeypatch.setattr(clock, "_wall_ms", lambda: wall_ms() + HOUR_MS)
-        async with opened(fresh_postgres) as engine:
+        async with opened(emptied_postgres) as engine:
             assert abs(engine.clock_skew * 1000 - HOUR_MS) < CLOSE_MS
             assert abs(Probe(engine).now_ms - wall_ms()) < CLOSE_MS
             run = await engine.start(sleeping(0.01))

@@ -138,14 +138,15 @@ async def test_a_run_that_is_over_keeps_no_signal(
 ) -> None:
     """The signal is matched to its hook, and the run is cancelled before the host delivers it."""
     async with opened(shared_url, SELDOM) as engine:
-        first = await engine.start(hears_or_not(k="k", t=20.0))
+        first = await engine.start(hears_or_not(k="k", t=3600.0))
         monkeypatch.setattr(Probe(engine).host, "message_sent", lambda _: None)
         await engine.send("turn", "k", "heard", id="once")
         await until_store(lambda: has_signal(engine, first.run_id))
         monkeypatch.undo()
         await first.cancel()
         await assert_cancelled(first)
-        second = await engine.start(hears_or_not(k="k", t=20.0))
+        second = await engine.start(hears_or_not(k="k", t=3600.0))
+        await Probe(engine).poll()
         assert await second.result(60) == "heard"
         assert not await has_signal(engine, first.run_id)
 

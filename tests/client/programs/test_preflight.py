@@ -274,13 +274,21 @@ async def test_preflight_of_an_unknown_program_is_refused(shared_url: str) -> No
             await engine.preflight([NAME, "preflight.typo"])
 
 
-async def test_a_store_that_is_not_there_is_refused_and_not_made(
-    engine_url: str, tmp_path: Path
-) -> None:
+async def _assert_not_made(url: str) -> None:
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="holds no store of Perdure's: check the URL"):
-            await Engine(engine_url).preflight()
+            await Engine(url).preflight()
+
+
+@pytest.mark.parametrize("name", [":memory:", "none.db"])
+async def test_a_store_that_is_not_there_is_refused_and_not_made(tmp_path: Path, name: str) -> None:
+    await _assert_not_made(f"sqlite:///{name if name.startswith(':') else tmp_path / name}")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.postgres
+async def test_a_database_without_a_store_is_refused_and_stays_without(fresh_postgres: str) -> None:
+    await _assert_not_made(fresh_postgres)
 
 
 async def test_a_file_that_holds_nothing_is_refused_and_left_alone(tmp_path: Path) -> None:

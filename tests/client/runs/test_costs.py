@@ -62,7 +62,7 @@ async def priced_elsewhere(count: int) -> int:
 @pytest.fixture(params=["sqlite", "memory", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
-        address: str = request.getfixturevalue("fresh_postgres")
+        address: str = request.getfixturevalue("emptied_postgres")
         return address
     return "sqlite:///:memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/costs.db"
 

@@ -135,6 +135,18 @@ async def holding() -> int:
     return await held()
 
 
+@task(name="damaged.held_here")
+def held_here() -> int:
+    began.append(1)
+    may_end.wait(60)
+    return 1
+
+
+@workflow(name="damaged.holding_here")
+async def holding_here() -> int:
+    return await held_here()
+
+
 async def _tamper(engine: Engine, statement: str) -> None:
     store = store_of(engine)
     if isinstance(store, SqliteStore):
@@ -240,6 +252,43 @@ async def test_an_open_run_with_a_time_of_closing_is_reported(shared_url: str) -
         handle = engine.handle(run.run_id)
         await handle.signal(go, 1)
         assert await handle.result(10) == 2
+        await assert_sound(engine)
+
+
+@pytest.mark.parametrize("change", ["status = 'completed'", "closed_at_ms = 5"])
+async def test_result_and_status_report_the_damaged_row_of_a_run_that_waits_in_memory(
+    shared_url: str, change: str
+) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(waiting())
+        await _waits(engine, run)
+        assert run.run_id in Probe(engine).warm_runs
+        await _tamper(engine, f"UPDATE {{}}run SET {change} WHERE id = '{run.run_id}'")
+        for ask in (run.result, run.status):
+            with pytest.raises(CorruptJournal, match=run.run_id):
+                await ask()
+        undo = "status = 'blocked', closed_at_ms = NULL"
+        await _tamper(engine, f"UPDATE {{}}run SET {undo} WHERE id = '{run.run_id}'")
+        assert await run.status() is RunStatus.BLOCKED
+        await run.signal(go, 1)
+        assert await run.result(10) == 2
+        await assert_sound(engine)
+
+
+async def test_result_and_status_of_a_run_whose_task_runs_here_rely_on_memory(
+    shared_url: str,
+) -> None:
+    began.clear()
+    may_end.clear()
+    async with Engine(shared_url) as engine:
+        run = await engine.start(holding_here())
+        await until(lambda: bool(began))
+        await _tamper(engine, f"UPDATE {{}}run SET status = 'completed' WHERE id = '{run.run_id}'")
+        result = asyncio.ensure_future(run.result(10))
+        assert await run.status() is RunStatus.BLOCKED
+        may_end.set()
+        assert await result == 1
+        assert await run.status() is RunStatus.COMPLETED
         await assert_sound(engine)
 
 

@@ -154,9 +154,9 @@ def test_five_hundred_runs_survive_kills(tmp_path: Path, record_property: Proper
 
 @pytest.mark.postgres
 def test_a_hundred_runs_on_postgres_survive_kills(
-    fresh_postgres: str, tmp_path: Path, record_property: Property
+    emptied_postgres: str, tmp_path: Path, record_property: Property
 ) -> None:
-    figures = kill_again_and_again(fresh_postgres, tmp_path / "log", 100, lives(6, 100, seed=2))
+    figures = kill_again_and_again(emptied_postgres, tmp_path / "log", 100, lives(6, 100, seed=2))
     record_property("explored", f"postgres: {figures}")
 
 

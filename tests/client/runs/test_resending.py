@@ -204,10 +204,10 @@ async def test_transaction_compares_with_its_own_and_with_committed_signals(
 
 
 @pytest.mark.postgres
-async def test_in_a_transaction_of_the_users_own_it_is_the_same(fresh_postgres: str) -> None:
-    async with Engine(fresh_postgres) as engine:
+async def test_in_a_transaction_of_the_users_own_it_is_the_same(emptied_postgres: str) -> None:
+    async with Engine(emptied_postgres) as engine:
         run = await engine.start(resent_to())
-        connection = await asyncpg.connect(fresh_postgres)
+        connection = await asyncpg.connect(emptied_postgres)
         async with connection.transaction(), engine.transaction(connection=connection):
             await run.signal(word, "first", id="one")
             await run.signal(word, "first", id="one")

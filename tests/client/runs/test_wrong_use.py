@@ -60,7 +60,7 @@ class Opaque:
 def url(request: pytest.FixtureRequest) -> str:
     if request.param == "sqlite":
         return MEMORY
-    found: str = request.getfixturevalue("fresh_postgres")
+    found: str = request.getfixturevalue("emptied_postgres")
     return found
 
 

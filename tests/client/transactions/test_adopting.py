@@ -111,10 +111,10 @@ ALL_KINDS = ["session-asyncpg", "session-psycopg", "connection-asyncpg", "psycop
 
 
 @pytest.fixture(params=["session-psycopg", "connection-asyncpg"])
-async def world(request: pytest.FixtureRequest, fresh_postgres: str) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest, emptied_postgres: str) -> AsyncIterator[World]:
     kind: str = request.param
     driver = "psycopg" if "psycopg" in kind else "asyncpg"
-    database = create_async_engine(fresh_postgres.replace("postgresql:", f"postgresql+{driver}:"))
+    database = create_async_engine(emptied_postgres.replace("postgresql:", f"postgresql+{driver}:"))
     sessions = async_sessionmaker(database)
 
     async def open_one() -> Any:
@@ -122,12 +122,12 @@ async def world(request: pytest.FixtureRequest, fresh_postgres: str) -> AsyncIte
             return sessions()
         if kind.startswith("connection"):
             return await database.connect()
-        return await psycopg.AsyncConnection.connect(fresh_postgres)
+        return await psycopg.AsyncConnection.connect(emptied_postgres)
 
-    async with opened(fresh_postgres) as engine:
+    async with opened(emptied_postgres) as engine:
         async with engine.transaction() as tx:
             await tx.execute("CREATE TABLE parcels (number integer PRIMARY KEY, state text)")
-        WORLD[:] = [World(engine, database, fresh_postgres, open_one)]
+        WORLD[:] = [World(engine, database, emptied_postgres, open_one)]
         yield WORLD[0]
     await database.dispose()
 
@@ -186,12 +186,12 @@ async def test_a_lost_connection_begins_the_task_again_as_another_attempt(
     assert posted.label == "stopped: retry"
 
 
-async def test_a_session_that_is_open_too_long_is_rolled_back(fresh_postgres: str) -> None:
+async def test_a_session_that_is_open_too_long_is_rolled_back(emptied_postgres: str) -> None:
     settings = perdure.Settings(transaction_timeout=0.3)
-    async with opened(fresh_postgres, settings) as engine:
+    async with opened(emptied_postgres, settings) as engine:
         async with engine.transaction() as tx:
             await tx.execute("CREATE TABLE parcels (number integer, state text)")
-        connection = await psycopg.AsyncConnection.connect(fresh_postgres)
+        connection = await psycopg.AsyncConnection.connect(emptied_postgres)
 
         async def linger() -> None:
             async with engine.transaction() as tx:

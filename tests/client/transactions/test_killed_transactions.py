@@ -109,8 +109,8 @@ def test_each_step_leaves_one_row_whatever_is_killed(
 
 @pytest.mark.postgres
 def test_each_step_leaves_one_row_on_postgres(
-    fresh_postgres: str, tmp_path: Path, record_property: Property
+    emptied_postgres: str, tmp_path: Path, record_property: Property
 ) -> None:
-    asyncio.run(drop(fresh_postgres))
-    figures = kill_again_and_again(fresh_postgres, tmp_path / "log", lives(6, seed=2))
+    asyncio.run(drop(emptied_postgres))
+    figures = kill_again_and_again(emptied_postgres, tmp_path / "log", lives(6, seed=2))
     record_property("explored", f"postgres: {figures}")

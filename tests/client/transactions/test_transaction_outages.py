@@ -45,9 +45,9 @@ async def make_table(engine: perdure.Engine) -> None:
 
 
 async def test_a_body_does_not_begin_before_its_transaction_has_a_connection(
-    fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
+    emptied_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(fresh_postgres) as engine:
+    async with opened(emptied_postgres) as engine:
         await make_table(engine)
         pool: Any = store_of(engine)._transactions
         refusals: list[str] = []
@@ -71,9 +71,9 @@ async def test_a_body_does_not_begin_before_its_transaction_has_a_connection(
 
 
 async def test_a_connection_that_is_lost_after_the_body_began_is_a_journaled_doubt(
-    fresh_postgres: str,
+    emptied_postgres: str,
 ) -> None:
-    async with opened(fresh_postgres) as engine:
+    async with opened(emptied_postgres) as engine:
         await make_table(engine)
         run = await engine.start(noting(True))
         assert await run.result(60) == 2
@@ -86,10 +86,10 @@ async def test_a_connection_that_is_lost_after_the_body_began_is_a_journaled_dou
 
 
 async def test_a_connection_that_was_lost_while_idle_is_replaced_before_the_body_begins(
-    fresh_postgres: str, monkeypatch: pytest.MonkeyPatch
+    emptied_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure.store.postgres.pool.FRESH_S", -1)
-    async with opened(fresh_postgres) as engine:
+    async with opened(emptied_postgres) as engine:
         await make_table(engine)
         pool: Any = store_of(engine)._transactions
         answering = pool._answering

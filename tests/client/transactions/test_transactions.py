@@ -393,9 +393,9 @@ async def test_facts_of_the_run_wait_for_its_transaction(
 
 @pytest.mark.postgres
 async def test_on_postgres_other_runs_do_not_wait(
-    fresh_postgres: str, closed_gate: asyncio.Event
+    emptied_postgres: str, closed_gate: asyncio.Event
 ) -> None:
-    async with opened(fresh_postgres) as engine:
+    async with opened(emptied_postgres) as engine:
         await make_table(engine)
         gated = await engine.start(tx_gated(0))
         await until(lambda: entered == 1)
@@ -625,8 +625,8 @@ async def test_a_key_that_is_wanted_twice_at_once_in_a_transaction_is_one_run(
 
 
 @pytest.mark.postgres
-async def test_a_key_that_is_taken_meanwhile_rolls_everything_back(fresh_postgres: str) -> None:
-    async with opened(fresh_postgres) as engine:
+async def test_a_key_that_is_taken_meanwhile_rolls_everything_back(emptied_postgres: str) -> None:
+    async with opened(emptied_postgres) as engine:
         await make_table(engine)
 
         async def collide() -> None:

@@ -38,8 +38,8 @@ async def hear_news(who: str) -> str:
 
 
 @pytest.fixture
-async def engine(fresh_postgres: str) -> AsyncIterator[Engine]:
-    async with opened(fresh_postgres) as engine:
+async def engine(emptied_postgres: str) -> AsyncIterator[Engine]:
+    async with opened(emptied_postgres) as engine:
         async with engine.transaction() as tx:
             await tx.execute("CREATE TABLE IF NOT EXISTS letters (id integer, note text)")
             await tx.execute("DELETE FROM letters")
@@ -47,8 +47,8 @@ async def engine(fresh_postgres: str) -> AsyncIterator[Engine]:
 
 
 @pytest.fixture
-async def connection(fresh_postgres: str) -> AsyncIterator[Connection]:
-    connection = await asyncpg.connect(fresh_postgres)
+async def connection(emptied_postgres: str) -> AsyncIterator[Connection]:
+    connection = await asyncpg.connect(emptied_postgres)
     yield connection
     await connection.close()
 
@@ -212,11 +212,11 @@ async def test_a_transaction_that_has_failed_is_not_joined(
 
 @pytest.mark.parametrize("has_perdure", [False, True])
 async def test_a_connection_to_another_database_is_refused(
-    engine: Engine, connection: Connection, fresh_postgres: str, has_perdure: bool
+    engine: Engine, connection: Connection, emptied_postgres: str, has_perdure: bool
 ) -> None:
     """Even if that has Perdure's tables: no host of this engine would ever find the run."""
     name = "perdure_elsewhere"
-    url = f"{fresh_postgres.rpartition('/')[0]}/{name}"
+    url = f"{emptied_postgres.rpartition('/')[0]}/{name}"
     await connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
     await connection.execute(f"CREATE DATABASE {name}")
     if has_perdure:
@@ -278,8 +278,8 @@ async def place_letter(session: AsyncSession, engine: Engine, who: str) -> Handl
         return await engine.start(hear_news(who), key=who)
 
 
-async def test_the_recipe_for_sqlalchemy(engine: Engine, fresh_postgres: str) -> None:
-    url = fresh_postgres.replace("postgresql://", "postgresql+asyncpg://")
+async def test_the_recipe_for_sqlalchemy(engine: Engine, emptied_postgres: str) -> None:
+    url = emptied_postgres.replace("postgresql://", "postgresql+asyncpg://")
     database = create_async_engine(url)
     try:
         async with AsyncSession(database) as session, session.begin():
@@ -299,9 +299,11 @@ async def test_the_recipe_for_sqlalchemy(engine: Engine, fresh_postgres: str) ->
         await database.dispose()
 
 
-async def test_the_recipe_needs_a_statement_first(engine: Engine, fresh_postgres: str) -> None:
+async def test_the_recipe_needs_a_statement_first(engine: Engine, emptied_postgres: str) -> None:
     """SQLAlchemy begins a transaction with the first statement, and not before."""
-    database = create_async_engine(fresh_postgres.replace("postgresql://", "postgresql+asyncpg://"))
+    database = create_async_engine(
+        emptied_postgres.replace("postgresql://", "postgresql+asyncpg://")
+    )
     try:
         async with AsyncSession(database) as session:
             raw = await (await session.connection()).get_raw_connection()
@@ -334,14 +336,14 @@ async def writing_slowly() -> int:
 
 
 async def test_task_whose_connection_ends_is_retried_and_journaled(
-    engine: Engine, fresh_postgres: str
+    engine: Engine, emptied_postgres: str
 ) -> None:
     global bodies, may_end
     bodies, may_end = 0, asyncio.Event()
     run = await engine.start(writing_slowly())
     await until(lambda: bodies == 1)
     await asyncio.sleep(0.05)
-    await end_connections(fresh_postgres)
+    await end_connections(emptied_postgres)
     may_end.set()
     assert await run.result(60) == 9
     assert bodies == 2

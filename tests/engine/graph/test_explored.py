@@ -115,7 +115,7 @@ async def test_signal_and_limit_can_both_win_but_never_at_once() -> None:
     ],
 )
 async def test_graph_survives_any_one_fault_on_postgres(
-    name: str, fresh_postgres: str, record_property: Record
+    name: str, emptied_postgres: str, record_property: Record
 ) -> None:
     case = CASES[name]
     explored = await explore_workflow(
@@ -123,7 +123,7 @@ async def test_graph_survives_any_one_fault_on_postgres(
         script=case.script,
         queues=["elsewhere"],
         modes=["warm"],
-        open_store=emptied(fresh_postgres),
+        open_store=emptied(emptied_postgres),
         check=check(case),
     )
     record_property("explored", f"graph, {name}, on Postgres: {explored}")

@@ -95,10 +95,10 @@ async def test_crash_between_two_parts_of_a_transition_in_every_mode(
 
 @pytest.mark.postgres
 @pytest.mark.usefixtures("short_turns")
-async def test_crash_between_two_parts_of_a_transition_on_postgres(fresh_postgres: str) -> None:
+async def test_crash_between_two_parts_of_a_transition_on_postgres(emptied_postgres: str) -> None:
     case = LONG_CASES["inline items"]
     await explore_workflow(
-        case.call, modes=["warm"], open_store=emptied(fresh_postgres), check=check(case)
+        case.call, modes=["warm"], open_store=emptied(emptied_postgres), check=check(case)
     )
 
 

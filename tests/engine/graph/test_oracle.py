@@ -62,14 +62,14 @@ async def test_engine_does_what_the_oracle_says_of_many(
 @pytest.mark.postgres
 @pytest.mark.parametrize("seed", range(6))
 async def test_engine_does_what_the_oracle_says_on_postgres(
-    seed: int, fresh_postgres: str, record_property: Record
+    seed: int, emptied_postgres: str, record_property: Record
 ) -> None:
     random = Random(seed)
     graph, arguments, expected = expectation(random, 12)
     faults = {random.randint(0, 30): random.randint(1, 3) for _ in range(3)}
     commits = 0
     for mode in MODES:
-        store = emptied(fresh_postgres)
+        store = emptied(emptied_postgres)
         commits += await undergo(graph, arguments, expected, mode, faults, store)
     record_property("explored", f"oracle, graph {seed} on Postgres: {commits} commits")
 

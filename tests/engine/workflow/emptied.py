@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-import asyncpg
-
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 from perdure.testing.explorer import OpenStore
+from tests.empty_books import DELETE_ROWS
+from tests.store.builders import raw
 
 
 def emptied(url: str, prepare: Callable[[str], Awaitable[None]] | None = None) -> OpenStore:
@@ -17,7 +17,8 @@ def emptied(url: str, prepare: Callable[[str], Awaitable[None]] | None = None) -
     async def opened() -> AsyncIterator[Store]:
         store = await open_store(url)
         try:
-            await truncate(url)
+            # Quicker than to make the tables anew for each schedule.
+            await raw(store, DELETE_ROWS)
             if prepare is not None:
                 await prepare(url)
             yield store
@@ -25,17 +26,3 @@ def emptied(url: str, prepare: Callable[[str], Awaitable[None]] | None = None) -
             await store.close()
 
     return opened
-
-
-async def truncate(url: str) -> None:
-    """Empty the books: quicker than to make them anew for each schedule."""
-    connection = await asyncpg.connect(url)
-    try:
-        tables = await connection.fetch(
-            "SELECT schemaname, tablename FROM pg_tables"
-            " WHERE schemaname IN ('perdure', 'public') AND tablename <> 'meta'"
-        )
-        names = ", ".join(f"{row['schemaname']}.{row['tablename']}" for row in tables)
-        await connection.execute(f"TRUNCATE {names}")
-    finally:
-        await connection.close()

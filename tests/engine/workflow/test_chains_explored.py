@@ -35,14 +35,14 @@ async def test_chain_survives_any_one_fault(name: str, record_property: Record) 
 @pytest.mark.postgres
 @pytest.mark.parametrize("name", ["looping", "endless"])
 async def test_chain_survives_any_one_fault_on_postgres(
-    name: str, fresh_postgres: str, record_property: Record
+    name: str, emptied_postgres: str, record_property: Record
 ) -> None:
     program = PROGRAMS[name]
     explored = await explore_workflow(
         program.call,
         script=After(4, program.script),
         modes=["warm"],
-        open_store=emptied(fresh_postgres),
+        open_store=emptied(emptied_postgres),
         check=program.check,
     )
     record_property("explored", f"chain {name} on Postgres: {explored}")

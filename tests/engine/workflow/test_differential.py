@@ -418,7 +418,7 @@ WAYS = {
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
-        address: str = request.getfixturevalue("fresh_postgres")
+        address: str = request.getfixturevalue("emptied_postgres")
         return address
     return f"sqlite:///{tmp_path}/plays.db"
 

@@ -81,14 +81,14 @@ async def test_explorer_catches_a_quarantine_that_never_admits_the_next_step(
 @pytest.mark.postgres
 @pytest.mark.parametrize("name", ["reconciled", "reconciled elsewhere", "failed"])
 async def test_effects_happen_as_often_as_the_policy_says_on_postgres(
-    name: str, fresh_postgres: str, record_property: Record
+    name: str, emptied_postgres: str, record_property: Record
 ) -> None:
     program = PROGRAMS[name]
     explored = await explore_workflow(
         program.call,
         queues=["elsewhere"],
         modes=["warm"],
-        open_store=emptied(fresh_postgres),
+        open_store=emptied(emptied_postgres),
         check=program.check,
     )
     record_property("explored", f"doubt, {name} on Postgres: {explored}")

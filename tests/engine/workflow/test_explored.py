@@ -22,7 +22,7 @@ async def test_program_survives_any_one_fault(name: str, record_property: Record
     "name", ["gathers", "parent", "patch_arrives", "queued", "streaming", "tidies_up"]
 )
 async def test_program_survives_any_one_fault_on_postgres(
-    name: str, fresh_postgres: str, record_property: Record
+    name: str, emptied_postgres: str, record_property: Record
 ) -> None:
     program = PROGRAMS[name]
     explored = await explore_workflow(
@@ -30,7 +30,7 @@ async def test_program_survives_any_one_fault_on_postgres(
         script=program.script,
         queues=["elsewhere"],
         modes=["warm"],
-        open_store=emptied(fresh_postgres),
+        open_store=emptied(emptied_postgres),
         check=program.check,
     )
     record_property("explored", f"workflow {name} on Postgres: {explored}")

@@ -71,14 +71,14 @@ async def test_what_was_shipped_is_never_refunded(
 @pytest.mark.postgres
 @pytest.mark.parametrize("name", ["local", pytest.param("queued", marks=pytest.mark.deep)])
 async def test_what_was_shipped_is_never_refunded_on_postgres(
-    name: str, fresh_postgres: str, record_property: Record
+    name: str, emptied_postgres: str, record_property: Record
 ) -> None:
     explored = await explore_workflow(
         beginning(name),
         script=After(2, cancel, at_once=True),
         queues=["elsewhere"],
         modes=["warm"],
-        open_store=emptied(fresh_postgres),
+        open_store=emptied(emptied_postgres),
         check=Race(check),
     )
     record_property("explored", f"finishing {name} on Postgres: {explored}")

@@ -62,9 +62,9 @@ async def test_runs_of_front_ends_survive_any_two_faults(
 
 @pytest.mark.postgres
 async def test_run_of_a_front_end_survives_any_fault_on_postgres(
-    fresh_postgres: str, record_property: Record
+    emptied_postgres: str, record_property: Record
 ) -> None:
-    explored = await _explore("hearing", open_store=emptied(fresh_postgres))
+    explored = await _explore("hearing", open_store=emptied(emptied_postgres))
     record_property("explored", f"front end, on Postgres: {explored}")
 
 

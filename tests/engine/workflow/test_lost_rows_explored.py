@@ -61,7 +61,7 @@ async def test_lost_rows_are_put_back_under_any_two_faults(
 @pytest.mark.postgres
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_lost_rows_are_put_back_on_postgres(
-    name: str, fresh_postgres: str, record_property: Record
+    name: str, emptied_postgres: str, record_property: Record
 ) -> None:
     program, row = PROGRAMS[name]
     with repairs_allowed() as repaired:
@@ -69,7 +69,7 @@ async def test_lost_rows_are_put_back_on_postgres(
             program.call,
             queues=["elsewhere"],
             modes=["warm"],
-            open_store=losing(LOSSES["deleted"], emptied(fresh_postgres)),
+            open_store=losing(LOSSES["deleted"], emptied(emptied_postgres)),
             check=program.check,
         )
     assert row in repaired

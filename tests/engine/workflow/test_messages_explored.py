@@ -53,7 +53,7 @@ async def test_signals_are_received_once_step_by_step_whenever_they_arrive(
 @pytest.mark.postgres
 @pytest.mark.parametrize("name", ["asking", "chaining"])
 async def test_signals_are_received_once_on_postgres(
-    name: str, fresh_postgres: str, record_property: Record
+    name: str, emptied_postgres: str, record_property: Record
 ) -> None:
     program = PROGRAMS[name]
     explored = await explore_workflow(
@@ -61,7 +61,7 @@ async def test_signals_are_received_once_on_postgres(
         script=After(2, program.script),
         queues=["elsewhere"],
         modes=["warm"],
-        open_store=emptied(fresh_postgres),
+        open_store=emptied(emptied_postgres),
         check=program.check,
     )
     record_property("explored", f"messages {name} on Postgres: {explored}")

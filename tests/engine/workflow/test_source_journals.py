@@ -44,7 +44,7 @@ USER_APPROVAL = Signal("user_approval", Approval)
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
-        address: str = request.getfixturevalue("fresh_postgres")
+        address: str = request.getfixturevalue("emptied_postgres")
         return address
     return f"sqlite:///{tmp_path}/journals.db"
 

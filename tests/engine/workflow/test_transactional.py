@@ -30,14 +30,14 @@ async def test_rows_are_there_once_after_any_two_faults(name: str, record_proper
 @pytest.mark.postgres
 @pytest.mark.parametrize("name", ["in a row", "side by side"])
 async def test_rows_are_there_once_after_any_one_fault_on_postgres(
-    name: str, fresh_postgres: str, record_property: Record
+    name: str, emptied_postgres: str, record_property: Record
 ) -> None:
     program = PROGRAMS[name]
     explored = await explore_workflow(
         program.call,
         script=program.script,
         modes=["warm"],
-        open_store=emptied(fresh_postgres, empty_effects),
+        open_store=emptied(emptied_postgres, empty_effects),
         check=program.check,
     )
     record_property("explored", f"transactional steps {name} on Postgres: {explored}")

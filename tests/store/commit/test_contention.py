@@ -23,8 +23,8 @@ SOON_S = 60
 
 
 @pytest.fixture
-async def store(fresh_postgres: str) -> AsyncIterator[PostgresStore]:
-    store = await open_postgres(fresh_postgres)
+async def store(emptied_postgres: str) -> AsyncIterator[PostgresStore]:
+    store = await open_postgres(emptied_postgres)
     yield store
     await assert_books_balance(store)
     await store.close()
@@ -55,8 +55,8 @@ class Users:
 
 
 @pytest.fixture
-def users(fresh_postgres: str, store: PostgresStore) -> Users:
-    return Users(fresh_postgres, store)
+def users(emptied_postgres: str, store: PostgresStore) -> Users:
+    return Users(emptied_postgres, store)
 
 
 def waiting(answer: Awaitable[None]) -> asyncio.Future[None]:
@@ -166,10 +166,10 @@ async def test_a_contended_bundle_that_is_rejected_rejects_those_behind_it(
 
 
 async def test_contended_bundles_of_different_transactions_do_not_wait_for_each_other(
-    store: PostgresStore, fresh_postgres: str
+    store: PostgresStore, emptied_postgres: str
 ) -> None:
     run = await begun(store)
-    holders = [Users(fresh_postgres, store) for _ in range(5)]
+    holders = [Users(emptied_postgres, store) for _ in range(5)]
     for number, holder in enumerate(holders):
         await holder.write(sending(run.message(str(number))))
     sent = [waiting(store.commit(sending(run.message(str(n))))) for n in range(5)]
@@ -181,9 +181,9 @@ async def test_contended_bundles_of_different_transactions_do_not_wait_for_each_
             await message
 
 
-async def test_a_store_that_closes_gives_up_contended_bundles(fresh_postgres: str) -> None:
-    store = await open_postgres(fresh_postgres)
-    users = Users(fresh_postgres, store)
+async def test_a_store_that_closes_gives_up_contended_bundles(emptied_postgres: str) -> None:
+    store = await open_postgres(emptied_postgres)
+    users = Users(emptied_postgres, store)
     await users.write(Driven(key="k").start())
     second = Driven(key="k")
     contended = waiting(store.commit(second.start()))

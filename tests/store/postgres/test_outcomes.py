@@ -21,9 +21,9 @@ SQL = statements("postgres")
 AGES_MS = 40 * 24 * 60 * 60 * 1000
 
 
-async def test_settling_an_outcome_returns_the_same_answer_each_time(fresh_postgres: str) -> None:
-    await (await open_store(fresh_postgres)).close()
-    connection = await asyncpg.connect(fresh_postgres)
+async def test_settling_an_outcome_returns_the_same_answer_each_time(emptied_postgres: str) -> None:
+    await (await open_store(emptied_postgres)).close()
+    connection = await asyncpg.connect(emptied_postgres)
     kept = await connection.fetchval(SQL["write_outcome"])
     rolled_back = connection.transaction()
     await rolled_back.start()
@@ -37,11 +37,11 @@ async def test_settling_an_outcome_returns_the_same_answer_each_time(fresh_postg
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 async def test_settling_an_outcome_waits_for_a_transaction_that_has_not_ended(
-    fresh_postgres: str, end: str
+    emptied_postgres: str, end: str
 ) -> None:
-    await (await open_store(fresh_postgres)).close()
-    slow = await asyncpg.connect(fresh_postgres)
-    asking = await asyncpg.connect(fresh_postgres)
+    await (await open_store(emptied_postgres)).close()
+    slow = await asyncpg.connect(emptied_postgres)
+    asking = await asyncpg.connect(emptied_postgres)
     await slow.execute("BEGIN")
     token = await slow.fetchval(SQL["write_outcome"])
     answer = asyncio.ensure_future(asking.fetchval(SQL["settle_outcome"], token))
@@ -53,8 +53,8 @@ async def test_settling_an_outcome_waits_for_a_transaction_that_has_not_ended(
     await asking.close()
 
 
-async def test_a_transaction_that_is_over_leaves_no_outcome_row(fresh_postgres: str) -> None:
-    store = await open_store(fresh_postgres)
+async def test_a_transaction_that_is_over_leaves_no_outcome_row(emptied_postgres: str) -> None:
+    store = await open_store(emptied_postgres)
     await make_table(store)
     async with store.transaction(LIMIT_S) as tx:
         await tx.execute(INSERT, 1, "kept")
@@ -66,15 +66,15 @@ async def test_a_transaction_that_is_over_leaves_no_outcome_row(fresh_postgres: 
     await store.close()
 
 
-async def test_old_outcome_rows_of_killed_processes_are_removed(fresh_postgres: str) -> None:
-    store = await open_store(fresh_postgres)
+async def test_old_outcome_rows_of_killed_processes_are_removed(emptied_postgres: str) -> None:
+    store = await open_store(emptied_postgres)
     await raw(
         store,
         "INSERT INTO {0}outcome SELECT age, 1, extract(epoch FROM now()) * 1000 - age::bigint"
         f" FROM unnest(ARRAY['0', '{AGES_MS}']) AS age",
     )
     await store.close()
-    store = await open_store(fresh_postgres)
+    store = await open_store(emptied_postgres)
     assert await outcomes(store) == [("0",)]
     await store.close()
 

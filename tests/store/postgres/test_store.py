@@ -65,8 +65,8 @@ LOSSES = pytest.mark.parametrize("end", [lose_before_commit, lose_after_commit])
 
 
 @pytest.fixture
-async def postgres(fresh_postgres: str) -> AsyncIterator[PostgresStore]:
-    store = await open_postgres(fresh_postgres)
+async def postgres(emptied_postgres: str) -> AsyncIterator[PostgresStore]:
+    store = await open_postgres(emptied_postgres)
     yield store
     await assert_books_balance(store)
     await store.close()
@@ -115,37 +115,37 @@ def result_of(run: Driven, token: str, kind: str = "") -> Bundle:
 
 
 async def test_a_connection_that_ends_between_commits_loses_nothing(
-    postgres: PostgresStore, fresh_postgres: str
+    postgres: PostgresStore, emptied_postgres: str
 ) -> None:
     run = await begun(postgres)
     await postgres.run(run.run_id)
-    assert await end_connections(fresh_postgres) == 2
+    assert await end_connections(emptied_postgres) == 2
     await postgres.commit(run.step())
     await assert_stored(postgres, run)
 
 
 @pytest.mark.parametrize("part", ["migrate", "require_migrated"])
 async def test_a_connection_lost_while_a_store_opens_is_reported_as_unavailable(
-    postgres: PostgresStore, fresh_postgres: str, monkeypatch: pytest.MonkeyPatch, part: str
+    postgres: PostgresStore, emptied_postgres: str, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """`postgres` has made the tables."""
     real = getattr(opening, part)
 
     async def ended(connection: Connection, name: str) -> None:
-        await end_connections(fresh_postgres)
+        await end_connections(emptied_postgres)
         await real(connection, name)
 
     monkeypatch.setattr(f"perdure.store.postgres.store.{part}", ended)
     with pytest.raises(StoreUnavailable, match="can't be reached"):
-        await open_store(fresh_postgres, as_it_is=part == "require_migrated")
+        await open_store(emptied_postgres, as_it_is=part == "require_migrated")
 
 
 async def test_opening_refuses_a_user_who_may_not_write(
-    postgres: PostgresStore, fresh_postgres: str
+    postgres: PostgresStore, emptied_postgres: str
 ) -> None:
     """`postgres` has made the tables."""
     with pytest.raises(StoreUnavailable, match=r"refused a statement .*read-only"):
-        await open_store(f"{fresh_postgres}?default_transaction_read_only=on")
+        await open_store(f"{emptied_postgres}?default_transaction_read_only=on")
 
 
 @ENDINGS
@@ -195,7 +195,7 @@ async def test_a_takeover_waits_for_its_own_commit_that_is_still_ending(
 
 
 async def test_connections_that_end_during_commits_lose_nothing_and_do_nothing_twice(
-    postgres: PostgresStore, fresh_postgres: str
+    postgres: PostgresStore, emptied_postgres: str
 ) -> None:
     runs = [await begun(postgres) for _ in range(10)]
 
@@ -207,7 +207,7 @@ async def test_connections_that_end_during_commits_lose_nothing_and_do_nothing_t
     driving = asyncio.gather(*map(drive, runs))
     for _ in range(5):
         await asyncio.sleep(0.02)
-        await end_connections(fresh_postgres)
+        await end_connections(emptied_postgres)
     await driving
     for run in runs:
         await assert_stored(postgres, run)
@@ -295,14 +295,14 @@ async def test_a_late_result_is_refused_after_a_lost_connection_too(
 
 
 async def test_a_result_that_another_host_sent_first_is_refused_after_a_lost_connection_too(
-    postgres: PostgresStore, fresh_postgres: str
+    postgres: PostgresStore, emptied_postgres: str
 ) -> None:
     """Another host took the task off its queue: the run must get the result of that claim."""
     run = await begun_with_claimed_work(postgres, "old")
 
     async def lose_to_another(_: Any, transaction: Any) -> None:
         await transaction.rollback()
-        other = await open_store(fresh_postgres)
+        other = await open_store(emptied_postgres)
         await other.claim_work(OTHER_HOST, ["gpu"], "new", NOW + 1000, 1000, 1)
         await other.commit(result_of(run, "new", "completed:2:retry"))
         await other.close()
@@ -379,11 +379,11 @@ async def test_a_rejected_bundle_of_a_group_is_named_after_a_lost_connection(
 
 
 async def test_a_takeover_waits_for_the_commit_of_the_old_owner(
-    postgres: PostgresStore, fresh_postgres: str
+    postgres: PostgresStore, emptied_postgres: str
 ) -> None:
     """And the other way round: a commit after a takeover sees the new epoch, not its old snapshot."""
     run = await begun(postgres)
-    connection = await asyncpg.connect(fresh_postgres)
+    connection = await asyncpg.connect(emptied_postgres)
     transaction = connection.transaction()
     await transaction.start()
     await connection.execute("UPDATE perdure.run SET owner = 'host-b', epoch = epoch + 1")
@@ -400,12 +400,12 @@ async def test_a_takeover_waits_for_the_commit_of_the_old_owner(
 
 
 async def test_run_rows_are_locked_in_the_order_of_ids(
-    postgres: PostgresStore, fresh_postgres: str
+    postgres: PostgresStore, emptied_postgres: str
 ) -> None:
     """A group that waits for its first run locks no later one."""
     ids = sorted(some_run_id() for _ in range(2))
     low, high = [await begun(postgres, run_id=run_id) for run_id in reversed(ids)][::-1]
-    holder, prober = [await asyncpg.connect(fresh_postgres) for _ in range(2)]
+    holder, prober = [await asyncpg.connect(emptied_postgres) for _ in range(2)]
     lock = "SELECT 1 FROM perdure.run WHERE id = $1 FOR UPDATE NOWAIT"
     transaction = holder.transaction()
     await transaction.start()
@@ -421,9 +421,9 @@ async def test_run_rows_are_locked_in_the_order_of_ids(
 
 
 async def test_hosts_that_write_the_same_runs_in_any_order_do_not_deadlock(
-    fresh_postgres: str,
+    emptied_postgres: str,
 ) -> None:
-    stores = [await open_postgres(fresh_postgres) for _ in range(3)]
+    stores = [await open_postgres(emptied_postgres) for _ in range(3)]
     before = await raw(stores[0], DEADLOCKS)
     runs = [await begun(stores[0]) for _ in range(20)]
     copies = [[await run.reload(stores[0]) for run in runs] for _ in stores]
@@ -458,8 +458,8 @@ async def test_several_hosts_may_migrate_an_empty_database_at_once(fresh_postgre
     await asyncio.gather(*(store.close() for store in stores))
 
 
-async def test_a_store_works_without_prepared_statements(fresh_postgres: str) -> None:
-    store = await open_postgres(f"{fresh_postgres}?statement_cache_size=0")
+async def test_a_store_works_without_prepared_statements(emptied_postgres: str) -> None:
+    store = await open_postgres(f"{emptied_postgres}?statement_cache_size=0")
     run = await begun(store)
     await asyncio.gather(*(store.commit(run.step()) for _ in range(5)))
     await store.commit(run.finish())
@@ -467,13 +467,13 @@ async def test_a_store_works_without_prepared_statements(fresh_postgres: str) ->
     await store.close()
 
 
-async def test_a_store_works_in_a_serializable_database(fresh_postgres: str) -> None:
+async def test_a_store_works_in_a_serializable_database(emptied_postgres: str) -> None:
     setting = "ALTER ROLE perdure IN DATABASE {} {} default_transaction_isolation {}"
-    connection = await asyncpg.connect(fresh_postgres)
-    name = '"' + fresh_postgres.rpartition("/")[2] + '"'
+    connection = await asyncpg.connect(emptied_postgres)
+    name = '"' + emptied_postgres.rpartition("/")[2] + '"'
     await connection.execute(setting.format(name, "SET", "= 'serializable'"))
     try:
-        stores = await asyncio.gather(*(open_postgres(fresh_postgres) for _ in range(3)))
+        stores = await asyncio.gather(*(open_postgres(emptied_postgres) for _ in range(3)))
         runs = [await begun(store) for store in stores for _ in range(5)]
         for _ in range(3):
             await asyncio.gather(
@@ -518,12 +518,12 @@ async def test_reads_share_few_connections_and_all_are_answered(postgres: Postgr
     assert connections[0][0] <= 5
 
 
-async def test_closing_ends_every_connection(fresh_postgres: str) -> None:
-    store = await open_postgres(fresh_postgres)
+async def test_closing_ends_every_connection(emptied_postgres: str) -> None:
+    store = await open_postgres(emptied_postgres)
     run = await begun(store)
     await asyncio.gather(*(store.run(run.run_id) for _ in range(10)))
     await store.close()
-    assert await end_connections(fresh_postgres) == 0
+    assert await end_connections(emptied_postgres) == 0
 
 
 async def test_a_store_closes_even_if_the_server_is_gone(
@@ -562,7 +562,7 @@ async def test_a_cancelled_read_leaves_no_transaction_to_the_next(
 
 
 async def test_a_chunk_whose_statement_began_before_its_run_ended_is_refused(
-    postgres: PostgresStore, fresh_postgres: str
+    postgres: PostgresStore, emptied_postgres: str
 ) -> None:
     """The statement has read the open run when the run ends, and locks its row after that."""
     run = await begun(postgres)
@@ -574,7 +574,7 @@ async def test_a_chunk_whose_statement_began_before_its_run_ended_is_refused(
         "FROM perdure.run AS run, (SELECT pg_advisory_xact_lock(7) OFFSET 0) AS gate\n    WHERE",
     ).replace("FOR KEY SHARE", "FOR KEY SHARE OF run")
     assert gated.count("gate") == 1
-    holder, appender = [await asyncpg.connect(fresh_postgres) for _ in range(2)]
+    holder, appender = [await asyncpg.connect(emptied_postgres) for _ in range(2)]
     try:
         await holder.execute("SELECT pg_advisory_lock(7)")
         growing = asyncio.ensure_future(

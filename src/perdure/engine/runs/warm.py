@@ -8,7 +8,7 @@ import msgspec
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import NONCE_BYTES, Entry
-from perdure.core.journal.events import Event
+from perdure.core.journal.events import Carrier, Event
 from perdure.core.journal.journal import Appended, Journal
 from perdure.core.messages import Message
 from perdure.core.streams.chunks import ROOT, NewChunk
@@ -205,9 +205,9 @@ class WarmRun:
             bundle.append(loaded.fence, loaded.append(events, sources))
         sent: list[Message] = []
         for change in changes:
-            payload = getattr(change.event, "payload", None)
-            if payload is not None:
-                self._payload_bytes += len(payload)
+            event = change.event
+            if isinstance(event, Carrier) and event.payload is not None:
+                self._payload_bytes += len(event.payload)
             for effect in change.effects:
                 self._apply(bundle, effect, sources, create, sent)
         return sent

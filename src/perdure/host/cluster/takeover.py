@@ -90,7 +90,7 @@ class Takeover:
 
     async def take_from(self, orphans: Orphans) -> bool:
         """Take over this host's share of each owner's runs. Returns whether it took runs, or put work back."""
-        context, others = self._context, orphans.others
+        others = orphans.others
         self._times_left = Counter({owner: self._times_left[owner] for owner in orphans.owners})
         self._unshared = max(0, self._unshared - 1)
         took = False
@@ -99,13 +99,13 @@ class Takeover:
                 return took
             took |= await self._take_from_dead(dead, others, orphans.silent_s[dead])
         if orphans.has_unowned:
-            claim = partial(
-                context.store.claim_runs,
-                context.host_id,
-                programs=self._dispatcher.programs.names(),
-            )
-            took |= await self._take_share(None, others, claim) > 0
+            took |= await self._take_share(None, others, self._claim) > 0
         return took
+
+    async def _claim(self, limit: int) -> list[Run]:
+        """Claim unowned runs of programs that this host has: fewer, once a run has turned out to need more."""
+        context, programs = self._context, self._dispatcher.programs
+        return await context.store.claim_runs(context.host_id, limit, programs=programs.names())
 
     async def take_back(self, former: HostId) -> None:
         """Take over all runs that this host has left under its former id, regardless of free slots."""

@@ -21,8 +21,8 @@ class Pool:
     def __init__(self, address: Address, size: int) -> None:
         self._address = address
         self._size = size
-        self._idle: asyncio.Queue[tuple[Connection | None, float]] = asyncio.Queue()
-        """Connections, and since when each has been idle, by the event loop's clock."""
+        self._idle: asyncio.LifoQueue[tuple[Connection | None, float]] = asyncio.LifoQueue()
+        """Connections, and since when each has been idle, by the event loop's clock. The one used last is on top."""
         for _ in range(size):
             self._put(None)
         self._is_closed = False

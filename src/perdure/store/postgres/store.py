@@ -95,7 +95,8 @@ class PostgresStore(PostgresGraphs):
         doubtful: set[Bundle] = set()
         self._commits = CommitConnection(address, doubtful, _LOCK_TIMEOUT_MS, connection)
         self._contended_commits = CommitConnection(address, doubtful, _LOCK_TIMEOUT_MS)
-        self._idle: asyncio.Queue[Connection | None] = asyncio.Queue()
+        self._idle: asyncio.LifoQueue[Connection | None] = asyncio.LifoQueue()
+        """Open connections are on top: while one is free, no other one is opened."""
         for _ in range(_POOL_SIZE):
             self._idle.put_nowait(None)
         self._transactions = Pool(address, _TRANSACTIONS)

@@ -1,5 +1,6 @@
 """Commits groups without the interpreter's lock. Compiled where there is a C compiler; optional."""
 
+from collections.abc import Callable
 from typing import Any
 
 _Statements = list[tuple[int, list[Any], int]]
@@ -27,3 +28,4 @@ class NativeWriter:
 
 def version() -> int: ...
 def own_locks(path: str) -> bool: ...
+def watch_events(names: tuple[str, ...], hook: Callable[[str, tuple[Any, ...]], None]) -> None: ...

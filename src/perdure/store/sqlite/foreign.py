@@ -11,7 +11,9 @@ don't: its writes while Perdure closes a connection are unprotected. So a second
 - Where Perdure's locks belong to the process, a descriptor that only reads is refused too, and the hook refuses `open`
   and `os.open` of the database and its -shm file. A copy for a backup then needs another process, or a closed store.
 
-An audit hook can't be removed, so there is one per process, which compares with the files of the open stores.
+An audit hook can't be removed, so there is one per process, which compares with the files of the open stores. The
+interpreter raises audit events in operations as cheap as `id`, several in every step, so the hook is native where that
+is compiled, and calls Python only for the events above.
 
 SQLite also keeps its locks of a file in memory, and a forked child inherits that memory. A connection that the child
 opens on the same file would treat the parent's locks as its own, so the child is refused too.
@@ -21,7 +23,7 @@ import fcntl
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -29,11 +31,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from perdure.core.errors import ForeignSqlite, UsedAfterFork
+from perdure.store.sqlite.connection import compiled
 from perdure.store.sqlite.locks import own_locks
 
 _DESCRIPTORS = Path("/dev/fd")
 _CONNECT, _CONNECTED, _OPEN = "sqlite3.connect", "sqlite3.connect/handle", "open"
-_WATCHED = frozenset((_CONNECT, _CONNECTED, _OPEN))
+_WATCHED = (_CONNECT, _CONNECTED, _OPEN)
 
 Identity = tuple[int, int]
 """A file, by its device and inode."""
@@ -127,15 +130,15 @@ class Descriptors:
     def _hook(self) -> None:
         if not self._is_hooked:
             self._is_hooked = True
-            sys.addaudithook(self._on_event)
+            # An editable install may still have the module that was compiled from older sources.
+            watch = getattr(compiled, "watch_events", None)
+            if watch is None:
+                sys.addaudithook(_Filter(self._on_event))
+            else:
+                watch(_WATCHED, self._on_event)
 
     def _on_event(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Called by the interpreter for every audited event, so it returns fast for most.
-
-        Takes no lock, because the thread that raises the event may hold it. Each lookup in a table is atomic.
-        """
-        if event not in _WATCHED:
-            return
+        """Takes no lock, because the thread that raises the event may hold it. Each lookup in a table is atomic."""
         if event == _OPEN:
             if self._exposed:
                 self._refuse_file(arguments[0])
@@ -167,6 +170,20 @@ class Descriptors:
                 "lose its locks",
                 "copy or read it from another process, or while the store is closed",
             )
+
+
+class _Filter:
+    """An audit hook that passes on the watched events."""
+
+    __cantrace__ = False
+    """The interpreter reads this at every event. Without it, it would make an AttributeError and drop it."""
+
+    def __init__(self, on_event: Callable[[str, tuple[Any, ...]], None]) -> None:
+        self._on_event = on_event
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _WATCHED:
+            self._on_event(event, arguments)
 
 
 def _database(given: object) -> Path | None:

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #endif
 
+#include "audit.h"
 #include "locks.h"
 #include "sqlite.h"
 
@@ -633,6 +634,9 @@ static PyMethodDef methods[] = {
     {"own_locks", own_locks_of, METH_O,
      "From the next connection on, locks on the database at this path belong to descriptors of their own. False if the "
      "system does not support that, or if this module is not loaded into SQLite yet."},
+    {"watch_events", watch_events, METH_VARARGS,
+     "watch_events(names, hook): from now on, call the hook with the name and the arguments of audit events of these "
+     "names. Once in a process."},
     {"version", get_version, METH_NOARGS, "SQLite's version number; 0 before this module is loaded into SQLite."},
     {NULL, NULL, 0, NULL},
 };
