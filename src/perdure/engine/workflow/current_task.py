@@ -7,9 +7,11 @@ by the machine and not by asyncio, so it has the methods of a task that they cal
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop, CancelledError, Future, InvalidStateError
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, NoReturn
 
 from perdure.core.errors import ForeignAwait
+from perdure.engine.workflow.scope_order import is_scopes
 
 
 class CurrentTask(ABC):
@@ -66,6 +68,12 @@ class CurrentTask(ABC):
         """Request cancellation, with asyncio's meaning: what it waits for is cancelled, and then it is."""
         if self.done():
             return False
+        if is_scopes():
+            self.machine.loop.scopes.due[self.number] = partial(self._cancel, msg)
+            return True
+        return self._cancel(msg)
+
+    def _cancel(self, msg: Any) -> bool:
         self.cancels += 1
         if self.future is not None:
             if self.future.cancel(msg=msg):

@@ -40,6 +40,7 @@ from perdure.engine.workflow.loop_tasks import (
     TaskFiber,
 )
 from perdure.engine.workflow.refused_calls import refuse_others
+from perdure.engine.workflow.scope_order import ScopeOrder
 from perdure.engine.workflow.task_order import TaskOrder, wrapped_operation
 from perdure.engine.workflow.turn_limit import too_long
 
@@ -65,6 +66,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """Timers that have not fired, in the order in which they were set."""
         self.steps: dict[int, OperationFuture] = {}
         """Futures of single steps that are not done, by number."""
+        self.scopes = ScopeOrder()
         self._owner: Fiber | None = None
         self._order: TaskOrder | None = None
         self._futures = 0
@@ -89,6 +91,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """
         self._knows_time = self.has_new_wait = False
         self._resumed_at = None
+        self.scopes.begin_turn(self.machine.ready)
         record = self.machine.record
         if not is_waiting:
             return False
@@ -115,6 +118,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """Call what is next in the ready queue."""
         machine = self.machine
         machine.current = machine.fibers[MAIN]
+        if type(item) is ReadyHandle and self.scopes.puts_off(item):
+            return
         if type(item) is OperationFuture:
             item.advance(machine)
             return

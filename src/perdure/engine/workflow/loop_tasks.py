@@ -8,6 +8,7 @@ into futures.
 from asyncio import AbstractEventLoop, CancelledError, Future, Task
 from collections.abc import Coroutine
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from perdure.authoring.call import Call, DurableOperation, Sleep
@@ -22,6 +23,7 @@ from perdure.engine.workflow.beginning import begin_operation
 from perdure.engine.workflow.cancelling import abandon_promises
 from perdure.engine.workflow.coroutines import foreign_await, refused_by_asyncio
 from perdure.engine.workflow.fiber import Fiber
+from perdure.engine.workflow.scope_order import is_scopes
 from perdure.engine.workflow.turn_limit import too_long
 
 if TYPE_CHECKING:
@@ -40,6 +42,13 @@ class LoopTask(Task[Any]):
 
     def __eq__(self, other: object) -> bool:
         return self is other
+
+    def cancel(self, msg: Any = None) -> bool:
+        if is_scopes():
+            scopes = self.get_loop().scopes  # type: ignore[attr-defined]
+            scopes.due[self.number] = partial(super().cancel, msg)
+            return not self.done()
+        return super().cancel(msg)
 
 
 class LoopFuture(Future[Any]):

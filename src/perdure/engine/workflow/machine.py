@@ -245,15 +245,18 @@ class WorkflowMachine(VerbMachine):
             self._drive_ready()
 
     def _drive_ready(self) -> None:
-        ready = self.ready
+        ready, scopes = self.ready, self.loop.scopes
         while ready:
             item = ready.popleft()
             try:
                 if type(item) is Fiber:
                     self.current = item
+                    scopes.progress += 1
                     self._drive(item)
                 else:
                     self.loop.run(item)
+                if scopes.due:
+                    scopes.deliver()
             finally:
                 self.current = None
 
