@@ -9,7 +9,8 @@ import pytest
 
 import perdure
 from perdure import Handle, ProgramCall, Signal, task, workflow
-from perdure.testing.workflows import After, explore_workflow
+from perdure.testing.script import After
+from perdure.testing.workflows import explore_workflow
 from tests.engine.catching import Record
 
 word = Signal("word", str)
@@ -25,12 +26,17 @@ async def elsewhere(n: int) -> int:
     return n + 100
 
 
+def started(group: asyncio.TaskGroup, given: Any) -> "asyncio.Task[Any]":
+    """A task of a call or verb. asyncio's annotations ask for a coroutine."""
+    return group.create_task(given)
+
+
 @workflow
 async def mixes_verbs(n: int) -> list[Any]:
     async with asyncio.TaskGroup() as group:
-        said = group.create_task(word.receive())
-        slept = group.create_task(perdure.sleep(1))
-        two = group.create_task(perdure.gather(doubled(n), elsewhere(n)))
+        said = started(group, word.receive())
+        slept = started(group, perdure.sleep(1))
+        two = started(group, perdure.gather(doubled(n), elsewhere(n)))
     members: perdure.JoinSet[int] = perdure.join_set()
     members.submit(doubled(n + 1))
     return [
@@ -82,7 +88,7 @@ async def cleans_up_its_tasks() -> None:
 async def counts_up(n: int) -> int:
     async with asyncio.timeout(100):
         async with asyncio.TaskGroup() as group:
-            group.create_task(doubled(n))
+            _ = started(group, doubled(n))
         if n < 3:
             await perdure.continue_as_new(counts_up(n + 1))
     return n
