@@ -160,10 +160,10 @@ async def test_asyncio_run_in_a_workflow_is_refused(engine: Engine) -> None:
 
 async def test_a_wait_that_nothing_can_end_is_refused_with_its_line(engine: Engine) -> None:
     @workflow
-    async def waits_for_nobody() -> None:
+    async def waits_for_ever() -> None:
         await asyncio.Event().wait()
 
-    refusal = await refusal_of(engine, waits_for_nobody(), ForeignAwait)
+    refusal = await refusal_of(engine, waits_for_ever(), ForeignAwait)
     assert "waits for what nothing in it will set" in refusal.what
     assert "test_wrong_use.py" in refusal.what
     assert "await a Signal" in refusal.remedy

@@ -49,7 +49,7 @@ async def gather_of_nothing(nap: Nap) -> Any:
 
 
 @corpus
-async def gather_raises_the_first_failure_and_the_others_go_on(nap: Nap) -> Any:
+async def gather_raises_the_first_failure_and_the_others_continue(nap: Nap) -> Any:
     log: list[Any] = []
     try:
         await asyncio.gather(napping(nap, 3, log), failing(nap, 1))

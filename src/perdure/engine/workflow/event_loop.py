@@ -9,7 +9,6 @@ A program that uses no asyncio pays for two assignments in a turn: the loop is m
 """
 
 import asyncio
-import logging
 from asyncio import Future
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure.authoring.call import DurableOperation, Sleep
 from perdure.authoring.context import Suspension
 from perdure.authoring.interruption import Evicted
-from perdure.core.errors import ForeignAwait, InputError
+from perdure.core.errors import ForeignAwait
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.events import AwaitKind
@@ -31,6 +30,7 @@ from perdure.engine.workflow.cancelling import abandon_promises
 from perdure.engine.workflow.coroutines import foreign_await, wait_for
 from perdure.engine.workflow.fiber import MAIN, Fiber, no_coroutine
 from perdure.engine.workflow.loop_handles import ReadyHandle, TimerCallback
+from perdure.engine.workflow.loop_settings import LoopSettings
 from perdure.engine.workflow.loop_tasks import (
     LEAVES,
     LoopFuture,
@@ -52,14 +52,12 @@ _LONGEST_S: Final = float((1 << 52) // 1000)
 
 _RESUMED: Final = e.ExecutionResumed()
 
-_log = logging.getLogger("perdure.asyncio")
 
-
-class WorkflowLoop(asyncio.AbstractEventLoop):
+class WorkflowLoop(LoopSettings):
     """The loop of one run. It is the running loop exactly while the machine drives the program."""
 
     def __init__(self, machine: "WorkflowMachine") -> None:
-        self.machine = machine
+        super().__init__(machine)
         self.is_used = False
         """Whether the program has used it. If not, turns are journaled as without a loop."""
         self.timers: dict[StepId, TimerCallback] = {}
@@ -76,9 +74,6 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.has_new_wait = False
         self._resumed_at: int | None = None
         """Where in the record this turn's `ExecutionResumed` belongs, until it is known whether there is one."""
-        self._is_released = False
-        self._factory: Any = None
-        self._exception_handler: Callable[[Any, dict[str, Any]], object] | None = None
 
     # Turns
 
@@ -136,7 +131,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         except (KeyboardInterrupt, Diverged):
             raise
         except SystemExit:
-            pass  # a task's; whoever awaits the task gets it
+            pass  # the task keeps it for the coroutine that awaits the task
         except BaseException as error:
             context = {"message": f"Exception in callback {item!r}", "exception": error}
             self.call_exception_handler(context)
@@ -222,10 +217,6 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.machine = _NO_MACHINE
         self.timers, self.steps = {}, {}
         self._owner = self._order = None
-
-    @property
-    def _is_closing(self) -> bool:
-        return self._is_released or self.machine.is_closing
 
     @property
     def _main(self) -> Fiber:
@@ -447,55 +438,6 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         if task.done():  # it has ended within its eager start
             fiber.task = None
         return task
-
-    def set_task_factory(self, factory: Any) -> None:
-        if factory is not None and factory is not getattr(asyncio, "eager_task_factory", None):
-            raise InputError(
-                f"workflow {self.machine.workflow.name!r} sets the task factory {factory!r}",
-                "pass None or asyncio.eager_task_factory",
-            )
-        self._factory = factory
-
-    def get_task_factory(self) -> Any:
-        return self._factory
-
-    def set_exception_handler(self, handler: Any) -> None:
-        self._exception_handler = handler
-
-    def get_exception_handler(self) -> Any:
-        return self._exception_handler
-
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report an exception that nobody retrieves, once: not in a replay."""
-        machine = self.machine
-        if self._is_closing or machine.record.diverged is not None:
-            return
-        if self._exception_handler is not None:
-            self._exception_handler(self, context)
-        else:
-            self.default_exception_handler(context)
-
-    def default_exception_handler(self, context: dict[str, Any]) -> None:
-        machine = self.machine
-        if self._is_closing or machine.is_replaying:
-            return
-        extra = {"run_id": machine.info.run_id, "program": machine.info.program}
-        _log.error(context.get("message"), exc_info=context.get("exception"), extra=extra)
-
-    def is_running(self) -> bool:
-        return asyncio._get_running_loop() is self
-
-    def is_closed(self) -> bool:
-        return self._is_released
-
-    def get_debug(self) -> bool:
-        return False
-
-    async def shutdown_asyncgens(self) -> None:
-        """Does nothing: the machine closes generators that the program abandons."""
-
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's
-        """Does nothing: there is none."""
 
 
 refuse_others(WorkflowLoop)  # type: ignore[type-abstract]

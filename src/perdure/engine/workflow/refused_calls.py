@@ -17,7 +17,7 @@ _SETTINGS: Final = ("set_debug", "slow_callback_duration")
 def refuse_others(loop: type[AbstractEventLoop]) -> None:
     """Let `loop` refuse each method of an event loop that it doesn't define."""
     for name in dir(AbstractEventLoop):
-        if not name.startswith("_") and name not in vars(loop):
+        if getattr(loop, name) is getattr(AbstractEventLoop, name) and not name.startswith("_"):
             setattr(loop, name, _refusal(name))
 
 
