@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from perdure.authoring.call import DurableOperation
 from perdure.core.errors import ForeignAwait
@@ -19,6 +19,10 @@ _OTHER_LOOPS = (
 """What asyncio says of another loop, and the remedy."""
 
 
+_ONE_TASK_PER_THREAD: Final = sys.version_info >= (3, 14)
+"""Whether a thread has one current task. Before, each loop has one, and the host's does not hinder the run's."""
+
+
 def drive_alone(
     drive: Callable[[], None],
     loop: asyncio.AbstractEventLoop,
@@ -30,7 +34,7 @@ def drive_alone(
     own. An async generator that the program abandons before its end is passed to `left`, not to the event loop.
     """
     hosts = asyncio._get_running_loop()
-    task = None if hosts is None else asyncio.current_task(hosts)
+    task = asyncio.current_task(hosts) if _ONE_TASK_PER_THREAD and hosts is not None else None
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, left)
     if task is not None:

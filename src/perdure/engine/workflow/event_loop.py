@@ -12,6 +12,7 @@ import asyncio
 from asyncio import Future
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.authoring.call import DurableOperation, Sleep
@@ -86,7 +87,8 @@ class WorkflowLoop(LoopSettings):
         """
         self._knows_time = self.has_new_wait = False
         self._resumed_at = None
-        self.scopes.begin_turn(self.machine.ready)
+        if self.scopes.has_tried:
+            self.scopes.begin_turn(self.machine.ready)
         record = self.machine.record
         if not is_waiting:
             return False
@@ -113,27 +115,34 @@ class WorkflowLoop(LoopSettings):
         """Call what is next in the ready queue."""
         machine = self.machine
         machine.current = machine.fibers[MAIN]
-        if type(item) is ReadyHandle and self.scopes.puts_off(item):
-            return
-        if type(item) is OperationFuture:
+        kind = type(item)
+        if kind is OperationFuture:
             item.advance(machine)
-            return
-        if type(item) is TaskFiber:
+        elif kind is TaskFiber:
             item.future.settle()
-            return
-        if type(item) is TimerCallback and not self._is_due(item):
-            return
+        elif kind is TimerCallback:
+            if self._is_due(item):
+                self._call(item)
+        else:
+            self.scopes.progress += 1
+            if type(item._callback) is not MethodType or not self.scopes.puts_off(item):
+                self._call(item)
+
+    def _call(self, handle: Any) -> None:
+        machine = self.machine
         machine.decisions += 1
         if machine.decisions > 2 * MAX_DECISIONS:
             return  # callbacks that schedule each other for ever; tasks were refused before
+        if handle._cancelled:
+            return
         try:
-            item.call()
+            handle._context.run(handle._callback, *handle._args)
         except (KeyboardInterrupt, Diverged):
             raise
         except SystemExit:
             pass  # the task keeps it for the coroutine that awaits the task
         except BaseException as error:
-            context = {"message": f"Exception in callback {item!r}", "exception": error}
+            context = {"message": f"Exception in callback {handle!r}", "exception": error}
             self.call_exception_handler(context)
         if machine.record.diverged is not None:
             # asyncio has kept it as the outcome of a task.
@@ -274,7 +283,7 @@ class WorkflowLoop(LoopSettings):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Any:
         machine = self.machine
-        if self._is_closing:
+        if self._is_released or machine.is_closing:
             return ReadyHandle(callback, args, self, context)
         self.is_used = True
         if type(callback) is Fiber:

@@ -28,10 +28,6 @@ class ReadyHandle(Handle):
         self._source_traceback = None
         self._cancelled = False
 
-    def call(self) -> None:
-        if not self._cancelled:
-            self._context.run(self._callback, *self._args)
-
 
 class TimerCallback(TimerHandle):
     """A callback for later. `wait` and `missing` make it a waiter of its timer's promise, as a fiber is."""
@@ -54,7 +50,3 @@ class TimerCallback(TimerHandle):
         self.missing = 1
         self.is_passed_over = False
         """Whether what was ready before it has been called: a timer that is due at once comes behind that."""
-
-    def call(self) -> None:
-        if not self._cancelled:
-            self._context.run(self._callback, *self._args)  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from perdure.engine.runs.record import Diverged
 from perdure.engine.workflow.beginning import begin_operation
 from perdure.engine.workflow.cancelling import abandon_promises
 from perdure.engine.workflow.coroutines import foreign_await, refused_by_asyncio
-from perdure.engine.workflow.fiber import Fiber
+from perdure.engine.workflow.fiber import MAIN, Fiber
 from perdure.engine.workflow.scope_order import is_scopes
 from perdure.engine.workflow.turn_limit import too_long
 
@@ -129,7 +129,8 @@ class OperationFuture(LoopFuture):
 
     def _leave(self, machine: "WorkflowMachine") -> None:
         machine.loop.steps.pop(self.number, None)
-        machine.loop.end_body()
+        if machine.fibers[MAIN].ending is not None:
+            machine.loop.end_body()
 
 
 class StepFuture(Future[None]):

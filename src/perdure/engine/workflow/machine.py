@@ -242,13 +242,14 @@ class WorkflowMachine(VerbMachine):
             self._is_waiting = True
         while not self.is_over and not self._is_waiting:
             self._block()
-            self._drive_ready()
+            if self.ready:
+                self._drive_ready()
 
     def _drive_ready(self) -> None:
         ready, scopes = self.ready, self.loop.scopes
-        while ready:
-            item = ready.popleft()
-            try:
+        try:
+            while ready:
+                item = ready.popleft()
                 if type(item) is Fiber:
                     self.current = item
                     scopes.progress += 1
@@ -257,8 +258,8 @@ class WorkflowMachine(VerbMachine):
                     self.loop.run(item)
                 if scopes.due:
                     scopes.deliver()
-            finally:
-                self.current = None
+        finally:
+            self.current = None
 
     def _drive(self, fiber: Fiber) -> None:
         if fiber.ending is not None:

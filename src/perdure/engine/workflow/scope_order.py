@@ -24,10 +24,11 @@ class ScopeOrder:
     def __init__(self) -> None:
         self.due: dict[int, Callable[[], object]] = {}
         """Cancellations to deliver when the current coroutine or callback waits or returns, by the task's number."""
+        self.has_tried = False
         self._waiting: list[Any] = []
         self._tried: dict[int, int] = {}
         self.progress = 0
-        """Counts what runs in a turn, without the tries."""
+        """Counts what runs, without the tries."""
 
     def deliver(self) -> None:
         due, self.due = self.due, {}
@@ -38,13 +39,15 @@ class ScopeOrder:
         ready.extend(self._waiting)
         self._waiting.clear()
         self._tried.clear()
+        self.has_tried = False
 
     def puts_off(self, handle: Any) -> bool:
         """Whether the callback is a try after which nothing has happened but other tries."""
         callback = handle._callback
-        if getattr(callback, "__name__", None) != _TRY:
-            self.progress += 1
+        if callback.__name__ != _TRY:
             return False
+        self.progress -= 1
+        self.has_tried = True
         scope = id(callback.__self__)
         if self._tried.get(scope) == self.progress:
             self._waiting.append(handle)
