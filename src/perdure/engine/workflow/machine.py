@@ -93,6 +93,8 @@ class WorkflowMachine(VerbMachine):
         self._inherits = 0
         """Facts inherited from the previous run of the chain and not fed yet; the body begins after them."""
         self._is_waiting = False
+        self._is_alone = False
+        """Whether the host's event loop is replaced by the run's."""
         self.is_closing = False
         self.decisions = 0
         """Verbs called in this turn."""
@@ -137,8 +139,21 @@ class WorkflowMachine(VerbMachine):
         _FACTS[type(event)](self, event)
         return bool(self.ready) and not self._inherits
 
+    def feed_together(self, feed_all: Callable[[], None]) -> None:
+        if self.loop.is_used:
+            self._drive_alone(feed_all)
+        else:
+            feed_all()
+
     def _drive_alone(self, drive: Callable[[], None]) -> None:
-        self.context.run(drive_alone, drive, self.loop, self._left)
+        if self._is_alone:
+            drive()
+            return
+        self._is_alone = True
+        try:
+            self.context.run(drive_alone, drive, self.loop, self._left)
+        finally:
+            self._is_alone = False
         if self.is_over:
             # They refer to this machine; a reference cycle would keep both in memory.
             self.context = Context()

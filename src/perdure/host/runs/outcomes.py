@@ -88,5 +88,12 @@ class _NotNow(Exception):
 
 
 def _complete(finished: Sequence[FinishedAttempt], run: WarmRun) -> None:
+    if len(finished) > 1:
+        run.machine.feed_together(partial(_complete_each, finished, run))
+    else:
+        _complete_each(finished, run)
+
+
+def _complete_each(finished: Sequence[FinishedAttempt], run: WarmRun) -> None:
     for attempt, outcome in finished:
         complete_attempt(run, attempt.info.step, attempt.info.attempt, outcome)
