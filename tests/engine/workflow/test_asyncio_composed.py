@@ -9,6 +9,9 @@ import pytest
 
 import perdure
 from perdure import Handle, ProgramCall, Signal, task, workflow
+from perdure.engine.workflow.event_loop import WorkflowLoop
+from perdure.engine.workflow.loop_tasks import LoopTask
+from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.script import After
 from perdure.testing.workflows import explore_workflow
 from tests.engine.catching import Record
@@ -180,3 +183,68 @@ async def test_program_survives_any_one_fault(name: str, record_property: Record
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_every_program_survives_any_one_fault(name: str, record_property: Record) -> None:
     await explored(name, record_property)
+
+
+@workflow
+async def cancels_a_group(n: int) -> list[int]:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in range(n):
+                group.create_task(naps_and_cleans(each))
+            await doubled(1)
+            raise LookupError
+    except* LookupError:
+        pass
+    return [n, await doubled(2)]
+
+
+async def naps_and_cleans(n: int) -> None:
+    try:
+        await asyncio.sleep(100 + n)
+    finally:
+        await doubled(n)
+
+
+@workflow
+async def hears_in_a_task() -> str:
+    heard = asyncio.create_task(hears())
+    await asyncio.gather(doubled(1), doubled(2))
+    return await heard
+
+
+async def hears() -> str:
+    await asyncio.sleep(0)
+    await doubled(3)
+    return await word.receive()
+
+
+async def test_explorer_catches_tasks_in_the_order_of_their_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loops: list[Any] = []
+    monkeypatch.setattr(LoopTask, "__hash__", lambda task: _as_address(loops, task))
+    with pytest.raises(ScheduleFailed, match="diverged"):
+        await explore_workflow(lambda: cancels_a_group(3), max_faults=0, modes=["always replayed"])
+
+
+def _as_address(loops: list[Any], task: LoopTask) -> int:
+    """A hash that orders the tasks of every second loop the other way round."""
+    loop = task.get_loop()
+    if loop not in loops:
+        loops.append(loop)
+    return task.number if loops.index(loop) % 2 else 1000 - task.number
+
+
+async def test_explorer_catches_a_new_wait_that_is_not_journaled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    never = property(lambda _: False, lambda *_: None)
+    monkeypatch.setattr(WorkflowLoop, "has_new_wait", never, raising=False)
+    with pytest.raises(ScheduleFailed, match=r"program_runs|wait_is_satisfied"):
+        await explore_workflow(hears_in_a_task, script=After(2, says), modes=["warm"])
+
+
+async def test_programs_of_the_seeded_bugs_are_sound(record_property: Record) -> None:
+    for call, script in ((lambda: cancels_a_group(3), None), (hears_in_a_task, After(2, says))):
+        found = await explore_workflow(call, script=script, max_faults=0)
+        record_property("explored", f"asyncio without the seeded bugs: {found}")
