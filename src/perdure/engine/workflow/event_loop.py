@@ -127,6 +127,7 @@ class WorkflowLoop(LoopSettings):
             self.scopes.progress += 1
             if type(item._callback) is not MethodType or not self.scopes.puts_off(item):
                 self._call(item)
+        del item  # as in `_call`
 
     def _call(self, handle: Any) -> None:
         machine = self.machine
@@ -144,6 +145,9 @@ class WorkflowLoop(LoopSettings):
         except BaseException as error:
             context = {"message": f"Exception in callback {handle!r}", "exception": error}
             self.call_exception_handler(context)
+        # The traceback of a task's exception refers to this frame, and the handle to the task: without this the
+        # garbage collector would have to find the task, before an exception that is not retrieved is reported.
+        del handle
         if machine.record.diverged is not None:
             # asyncio has kept it as the outcome of a task.
             raise machine.record.diverged
@@ -223,6 +227,7 @@ class WorkflowLoop(LoopSettings):
     def release(self) -> None:
         """The run has ended or leaves memory. The loop refers to the machine no longer, nor to its coroutines."""
         self._is_released = True
+        self._is_over = self.machine.is_over
         self.machine = _NO_MACHINE
         self.timers, self.steps = {}, {}
         self._owner = self._order = None

@@ -18,7 +18,10 @@ class LoopSettings(asyncio.AbstractEventLoop):
 
     def __init__(self, machine: "WorkflowMachine") -> None:
         self.machine = machine
+        self._info = machine.info
         self._is_released = False
+        self._is_over = False
+        """Whether the run has ended here. Tasks that are freed later still report their exceptions."""
         self._factory: Any = None
         self._exception_handler: Callable[[Any, dict[str, Any]], object] | None = None
 
@@ -46,7 +49,7 @@ class LoopSettings(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Report an exception that the program does not retrieve."""
         machine = self.machine
-        if self._is_closing or machine.record.diverged is not None:
+        if not self._is_over and (self._is_closing or machine.record.diverged is not None):
             return
         if self._exception_handler is not None:
             self._exception_handler(self, context)
@@ -54,10 +57,9 @@ class LoopSettings(asyncio.AbstractEventLoop):
             self.default_exception_handler(context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        machine = self.machine
-        if self._is_closing or machine.is_replaying:
+        if not self._is_over and (self._is_closing or self.machine.is_replaying):
             return
-        extra = {"run_id": machine.info.run_id, "program": machine.info.program}
+        extra = {"run_id": self._info.run_id, "program": self._info.program}
         _log.error(context.get("message"), exc_info=context.get("exception"), extra=extra)
 
     def is_running(self) -> bool:

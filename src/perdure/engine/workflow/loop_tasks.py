@@ -182,11 +182,11 @@ class TaskFiber(Fiber, Coroutine[Any, Any, Any]):
 
     def send(self, value: Any) -> Any:
         machine = self.machine
+        if self.ending is not None:
+            return self._end()
         before, machine.current = machine.current, self
         machine.decisions += 1
         try:
-            if self.ending is not None:
-                return self._end()
             if machine.decisions > MAX_DECISIONS:
                 wait = self.coroutine.throw(too_long(machine.workflow.name, self.line))
             else:
@@ -199,15 +199,16 @@ class TaskFiber(Fiber, Coroutine[Any, Any, Any]):
 
     def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:  # noqa: ARG002 - as a coroutine's
         machine = self.machine
+        if self.ending is not None:
+            return self._end()
         before, machine.current = machine.current, self
         try:
-            if self.ending is not None:
-                return self._end()
             return self._future(self.coroutine.throw(error))
         except BaseException as outcome:
             return self._outcome(outcome)
         finally:
             machine.current = before
+            del error  # as in `_end`
 
     def close(self) -> None:
         self.close_coroutine()
@@ -226,12 +227,13 @@ class TaskFiber(Fiber, Coroutine[Any, Any, Any]):
             wait = self.coroutine.throw(foreign_await(machine.workflow.name, self.line, wait))
 
     def _outcome(self, error: BaseException) -> Any:
-        if self.ending is not None or isinstance(error, Diverged | Evicted):
+        if isinstance(error, Diverged | Evicted):
             raise error
         if isinstance(error, StopIteration):
             self.ending = error.value, None
         else:
             self.ending = None, refused_by_asyncio(self.machine.workflow.name, error)
+        del error  # as in `_end`
         return self._end()
 
     def _end(self) -> Any:
@@ -244,11 +246,14 @@ class TaskFiber(Fiber, Coroutine[Any, Any, Any]):
                 return machine.loop.await_steps(self, Suspension(unended, AwaitKind.ALL))
         assert self.ending is not None  # noqa: S101 - for the type checker
         value, error = self.ending
-        self.context = self.task = None
+        self.context = self.task = self.ending = None
         machine.loop.ended(self)
-        if error is None:
-            raise StopIteration(value)
-        raise error
+        try:
+            raise StopIteration(value) if error is None else error
+        finally:
+            # The error refers to this frame: a reference cycle would keep the task, and its report if the program
+            # does not retrieve the error, until the garbage collector finds it.
+            del error
 
     def cancel_wait(self, error: CancelledError) -> None:  # noqa: ARG002 - asyncio's task throws it
         self.machine.give_up_wait(self)

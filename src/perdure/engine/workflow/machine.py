@@ -262,6 +262,7 @@ class WorkflowMachine(VerbMachine):
 
     def _drive_ready(self) -> None:
         ready, scopes = self.ready, self.loop.scopes
+        item: Any
         try:
             while ready:
                 item = ready.popleft()
@@ -274,7 +275,7 @@ class WorkflowMachine(VerbMachine):
                 if scopes.due:
                     scopes.deliver()
         finally:
-            self.current = None
+            self.current = item = None  # see `WorkflowLoop._call`
 
     def _drive(self, fiber: Fiber) -> None:
         if fiber.ending is not None:
