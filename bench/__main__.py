@@ -44,7 +44,9 @@ def main() -> None:
         bench = Bench(server)
         try:
             for name in names:
+                part_began = time.monotonic()
                 parts[name](bench, report)
+                report.say(f"\npart {name}: {time.monotonic() - part_began:.0f} s")
         finally:
             report.close()
     report.say(f"\n{time.monotonic() - began:.0f} s in all")

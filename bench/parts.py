@@ -10,6 +10,7 @@ from bench.cells import ratio as _ratio
 from bench.cells import seconds as _s
 from bench.cells import times as _times
 from bench.hop_parts import measure_hops
+from bench.list_parts import measure_lists
 from bench.queued_parts import measure_queued, measure_rivals
 from bench.report import Report
 from bench.running import STORES, Bench, Figures, Program, in_turns, scaled
@@ -361,6 +362,7 @@ PARTS: dict[str, Part] = {
     "takeover": measure_takeover,
     "hops": measure_hops,
     "queued": measure_queued,
+    "lists": measure_lists,
     "memory": measure_memory,
     "sleepers": measure_sleepers,
 }

@@ -62,6 +62,12 @@ class Report:
             self.table("goals", "goal", "store", "measured", "goal", "holds")
         for goal in self._goals:
             self.row(*goal.cells())
+        missed = [f"{goal.what} ({goal.store})" for goal in self._goals if not goal.holds]
+        if self._goals:
+            self.say(
+                f"\n{len(self._goals) - len(missed)} of {len(self._goals)} goals hold"
+                + (f"; not: {', '.join(missed)}" if missed else "")
+            )
 
 
 def _amount(value: float, unit: str) -> str:

@@ -23,13 +23,18 @@ DECLARE
   filled record;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM set_config('session_replication_role', 'replica', true);  -- no foreign key is checked
   FOR filled IN
     SELECT oid::regclass AS name, pg_relation_size(oid) AS size FROM pg_class
      WHERE relnamespace IN ('perdure'::regnamespace, 'public'::regnamespace)
        AND relkind = 'r' AND relname <> 'meta' AND pg_relation_size(oid) > 0
   LOOP
     -- A small table is deleted from in a fifth of the time.
-    EXECUTE CASE WHEN filled.size > 100000 THEN 'TRUNCATE ' ELSE 'DELETE FROM ' END || filled.name;
+    IF filled.size > 100000 THEN
+      EXECUTE format('TRUNCATE %s CASCADE', filled.name);
+    ELSE
+      EXECUTE format('DELETE FROM %s', filled.name);
+    END IF;
   END LOOP;
 END $$;
 """
@@ -84,7 +89,7 @@ class EmptyBooks:
         try:
             await connection.execute(ALONE)
             if self._definition is not None and await _definition(connection) == self._definition:
-                await connection.execute(DELETE_ROWS + DROP_TABLES_OF_USERS)
+                await connection.execute(DROP_TABLES_OF_USERS + DELETE_ROWS)
                 return
             await connection.execute(WITHOUT_SCHEMA)
             store = await open_store(self.url)

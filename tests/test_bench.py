@@ -31,6 +31,7 @@ PROGRAMS = {
     "hops-signal": ["-m", "bench.hops", "URL", "signal", "2", "0"],
     "hops-started": ["-m", "bench.hops", "URL", "started", "2", "0"],
     "latency": ["-m", "bench.latency", "URL", "100"],
+    "lists": ["-m", "bench.lists", "URL", "300"],
     "memory": ["-m", "bench.memory", "URL", "20", "2"],
     "queued-chain": ["-m", "bench.queued", "URL", "chain", "3", "2"],
     "queued-fanout": ["-m", "bench.queued", "URL", "fanout", "20"],

@@ -64,6 +64,8 @@ CHANGES = [
     "CREATE FUNCTION perdure.left_over() RETURNS int LANGUAGE sql AS 'SELECT 7'",
     "DROP SCHEMA perdure CASCADE",
     "CREATE TABLE left_over ()",
+    "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int REFERENCES a);"
+    " INSERT INTO a VALUES (1); INSERT INTO b VALUES (1)",
 ]
 
 

@@ -1,5 +1,6 @@
 """Perdure: durable execution for Python. Programs that survive any crash, with proof."""
 
+from perdure.authoring.artifacts import put_artifact
 from perdure.authoring.call import Call
 from perdure.authoring.concurrency import JoinSet, first, gather, join_set, shield
 from perdure.authoring.context import Info
@@ -12,6 +13,7 @@ from perdure.authoring.interruption import Cancelled
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
+from perdure.authoring.secrets import SecretFilter, secret
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
 from perdure.authoring.task import Task, task
@@ -29,24 +31,41 @@ from perdure.authoring.verbs import (
     random,
     sleep,
     start,
+    tag,
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.acts import Receipt
+from perdure.client.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.engine_services import EngineServices
+from perdure.client.fork_requests import ForkedStep, ForkPreview
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
+from perdure.client.run_lists import Page, RunFilters, RunSummary
+from perdure.client.schedules import ScheduleHandle, ScheduleInfo, TickInfo
 from perdure.client.streams import Abandoned, Chunk
 from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync_acts import SyncReceipt
 from perdure.client.sync_transaction import SyncTransaction
+from perdure.client.timetables import Cron, Every, Once
 from perdure.client.waits import HookWait, Waits
+from perdure.core.codec import Codec, JsonCodec
+from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (
+    ArtifactDamaged,
+    ArtifactMissing,
     CannotCompile,
+    Denied,
     ForbiddenStatement,
+    ForkDiverged,
     GraphInvalid,
     InputError,
     KeyReused,
     KeySpent,
+    NoArtifactStore,
     NotActive,
     NotCommitted,
     NotDone,
@@ -58,40 +77,81 @@ from perdure.core.errors import (
     RunEnded,
     RunFailed,
     RunInterrupted,
+    SecretExposed,
     SignalReused,
     StatementFailed,
     StepCancelled,
     StepInDoubt,
     TaskFailed,
+    TooManyActs,
     TransactionError,
     TransactionInterrupted,
     TransactionOver,
     UnknownRun,
+    UnknownSecret,
     UnknownStep,
     UnknownVersion,
     UnreadableProgram,
     VersionExists,
 )
+from perdure.core.journal.contract import EventType
+from perdure.core.journal.events import ActType, ArtifactRef
+from perdure.core.runs.acts import Act, Actor, Decision
+from perdure.core.runs.alerts import Alert, AlertCode
+from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
+from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
+from perdure.core.runs.diff import StepChange
+from perdure.core.runs.projector import SnapshotProjector
+from perdure.core.runs.snapshot import (
+    ApplicationError,
+    RootCause,
+    RunSnapshot,
+    SequenceGap,
+    SnapshotStatus,
+    StepSnapshot,
+    StepStatus,
+)
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
     JoinWait,
+    OperatorWait,
     RetryWait,
     SignalWait,
     TaskState,
     TaskWait,
     TimerWait,
 )
+from perdure.core.secrets import SecretRef
 from perdure.core.streams.chunks import ChunkState
 from perdure.core.transactions import Transaction
 from perdure.engine.programs.preflight import Preflight
+from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.object_store import ObjectArtifacts
+from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
 from perdure.host.runs.memory import WarmMemory
+from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
+from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
     "Abandoned",
+    "Act",
+    "ActType",
+    "ActedRun",
+    "Actor",
+    "Alert",
+    "AlertCode",
+    "AllowAll",
     "AnswerWait",
+    "ApplicationError",
+    "ArtifactDamaged",
+    "ArtifactMissing",
+    "ArtifactRef",
+    "ArtifactStore",
+    "Artifacts",
+    "Authorizer",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -99,10 +159,26 @@ __all__ = [
     "ChildWait",
     "Chunk",
     "ChunkState",
+    "Codec",
+    "ContractEvent",
+    "Cron",
+    "Decision",
+    "Denied",
     "DeploymentState",
     "Description",
+    "DirectoryArtifacts",
+    "EncryptedCodec",
     "Engine",
+    "EngineRunRef",
+    "EngineServices",
+    "EnvironmentSecrets",
+    "EventType",
+    "Every",
+    "FileSecrets",
     "ForbiddenStatement",
+    "ForkDiverged",
+    "ForkPreview",
+    "ForkedStep",
     "GraphBuilder",
     "GraphInvalid",
     "GraphProgram",
@@ -113,46 +189,81 @@ __all__ = [
     "InputError",
     "JoinSet",
     "JoinWait",
+    "JsonCodec",
     "KeyReused",
     "KeySpent",
+    "LedgerAccount",
+    "NoArtifactStore",
     "NotActive",
     "NotCommitted",
     "NotDone",
+    "ObjectArtifacts",
+    "Once",
+    "OperatorWait",
+    "Page",
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Receipt",
     "Response",
     "ResponseError",
     "Retry",
     "RetryWait",
+    "Roles",
+    "RootCause",
     "RunCancelled",
     "RunClosed",
+    "RunCount",
+    "RunDiff",
     "RunDiverged",
     "RunEnded",
     "RunFailed",
+    "RunFilters",
     "RunInterrupted",
+    "RunSnapshot",
     "RunStatus",
+    "RunSummary",
+    "ScheduleHandle",
+    "ScheduleInfo",
+    "SecretExposed",
+    "SecretFilter",
+    "SecretProvider",
+    "SecretRef",
+    "SecretScope",
+    "SequenceGap",
     "Settings",
     "Signal",
     "SignalReused",
     "SignalWait",
+    "SnapshotProjector",
+    "SnapshotStatus",
+    "SqlRows",
     "StatementFailed",
     "StepCancelled",
+    "StepChange",
+    "StepDiff",
     "StepInDoubt",
+    "StepSide",
+    "StepSnapshot",
+    "StepStatus",
     "Stream",
     "SyncEngine",
     "SyncHandle",
+    "SyncReceipt",
     "SyncTransaction",
     "Task",
     "TaskFailed",
     "TaskState",
     "TaskWait",
+    "TickInfo",
     "TimerWait",
+    "TooManyActs",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",
     "TransactionOver",
     "UnknownRun",
+    "UnknownSecret",
     "UnknownStep",
     "UnknownVersion",
     "UnreadableProgram",
@@ -175,12 +286,15 @@ __all__ = [
     "now",
     "patched",
     "publish",
+    "put_artifact",
     "random",
     "run",
+    "secret",
     "shield",
     "sleep",
     "start",
     "stream",
+    "tag",
     "task",
     "upcaster",
     "uuid4",

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 import perdure
 from perdure import Info, InputError, JoinSet, Signal, task, workflow
-from perdure.authoring.context import TASK, WORKFLOW
+from perdure.authoring.context import TASK, WORKFLOW, ArtifactData, HostRequest
 from perdure.authoring.signal import MAX_SIGNAL_NAME
 from perdure.core.errors import OutsideRun
 from perdure.core.ids import RunId, StepId
+from perdure.core.journal.events import ArtifactRef
 
 INFO = Info(RunId("r_1"), "checkout", "2", "o-7", StepId("root.3"), attempt=2)
 
@@ -46,6 +47,14 @@ class FakeBody:
 
     async def flush(self) -> None:
         self.appended.append(("flushed", None))
+
+    def secret(self, name: str) -> HostRequest[str]:
+        raise NotImplementedError
+
+    def put_artifact(
+        self, data: ArtifactData, kind: str, expires_ms: int | None
+    ) -> HostRequest[ArtifactRef]:
+        raise NotImplementedError
 
 
 class FakeTurn:

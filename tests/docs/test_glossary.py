@@ -12,7 +12,17 @@ ENTRIES = dict(re.findall(r"^### (.+)\n\n((?:(?!#).*\n?)+)", GLOSSARY, re.MULTIL
 WORDS = [
     *("program", "run", "step", "journal", "entry", "account", "ledger", "posting", "semaphore"),
     *("closed bit", "message", "work", "bundle", "group", "host", "owner", "epoch", "attempt"),
-    *("view", "operation", "participant", "call", "frame", "books", "fence", "committer"),
+    *(
+        "artifact",
+        "view",
+        "operation",
+        "participant",
+        "call",
+        "frame",
+        "books",
+        "fence",
+        "committer",
+    ),
     *("parked", "warm", "doubt", "hint", "fiber", "preflight", "seeded bugs"),
 ]
 

@@ -105,17 +105,19 @@ async def test_work_that_cancels_itself_fails_its_call(operation: Operation) -> 
 
 async def test_cancelled_work_may_still_return_a_result(operation: Operation) -> None:
     asked: list[int] = []
+    has_begun = asyncio.Event()
 
     async def work(call: SpawnedCall[list[int]]) -> list[int]:
         call.on_cancel(lambda: asked.append(1))
         done: list[int] = []
         while not call.is_cancelled:
             done.append(len(done))
+            has_begun.set()
             await asyncio.sleep(0.001)
         return done
 
     call = operation.spawn_call(work_with_call=work)
-    await asyncio.sleep(0.05)
+    await has_begun.wait()
     await call.cancel()
     await call.cancel()
     assert await call
@@ -327,6 +329,30 @@ time.sleep(60)
     await started(tmp_path / "pid")
     await worker.cancel()
     assert await worker == "partial"
+
+
+async def test_cancelling_a_worker_while_its_process_starts_sends_the_signal_then(
+    operation: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, is_started, may_return = (
+        asyncio.create_subprocess_exec,
+        asyncio.Event(),
+        asyncio.Event(),
+    )
+
+    async def slow(*arguments: Any, **options: Any) -> Process:
+        process = await start(*arguments, **options)
+        is_started.set()
+        await may_return.wait()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
+    worker = operation.exec_stdio_worker(python("import time; time.sleep(60)"), deserializer=str)
+    await is_started.wait()
+    await worker.cancel()
+    may_return.set()
+    with pytest.raises(CallFailed, match="signal 15"):
+        await worker
 
 
 async def test_unknown_signal_is_refused(operation: Operation) -> None:

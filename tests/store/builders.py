@@ -206,6 +206,7 @@ TABLES: Final = (
     "ledger",
     "message",
     "work",
+    "parked_step",
     "published",
     "stream",
     "chunk",
@@ -216,6 +217,8 @@ TABLES: Final = (
     "host",
     "operation",
     "operation_log",
+    "schedule",
+    "tick",
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.store.commit.bundle import Bundle
+from perdure.store.postgres.store import PostgresStore
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 from tests.store.builders import NOW, TABLES, Driven, Meter, begun, raw, sending
@@ -42,6 +43,7 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "ledger": 1,
         "message": 0,
         "work": 0,
+        "parked_step": 0,
         "published": 0,
         "stream": 0,
         "chunk": 0,
@@ -52,6 +54,8 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "host": 0,
         "operation": 0,
         "operation_log": 0,
+        "schedule": 0,
+        "tick": 0,
     }
 
 
@@ -191,3 +195,31 @@ async def test_a_published_value_costs_one_row_and_does_not_read_its_run(store: 
     await store.commit(bundle)
     assert [verb for verb in verbs(meter) if "run" in verb] == []
     assert len(meter.statements) == 3
+
+
+@pytest.mark.parametrize(
+    "store_url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True
+)
+async def test_a_warm_step_on_postgres_writes_no_index_of_runs(store: Store) -> None:
+    """An update that changes no indexed column is a HOT update; lists index the status of ended runs only."""
+    assert isinstance(store, PostgresStore)
+    run = await begun(store)
+    await store.commit(run.step())
+    before = await updates_of_runs(store)
+    for _ in range(5):
+        await store.commit(run.step())
+    after = await updates_of_runs(store)
+    assert after[0] - before[0] == 5
+    assert after[1] - before[1] == 5
+
+
+async def updates_of_runs(store: PostgresStore) -> tuple[int, int]:
+    """How many rows of runs were updated, and how many of these without a change of an index."""
+    connection = store._commits.connection
+    assert connection is not None
+    await connection.execute("SELECT pg_stat_force_next_flush()")
+    await connection.execute("SELECT pg_stat_clear_snapshot()")
+    (found,) = await raw(
+        store, "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'run'"
+    )
+    return found[0], found[1]

@@ -461,3 +461,52 @@ async def test_a_matching_pair_is_reported_in_the_host_snapshot(store: Store) ->
     await store.commit(run.finish())
     await store.commit(sending(signal("for nobody")))
     assert not await has_pairs(), "the run is over"
+
+
+async def tags_of(store: Store, run: Driven) -> list[tuple[object, ...]]:
+    return sorted(
+        await raw(
+            store,
+            f"SELECT topic, key, mailbox FROM {{}}hook WHERE run_id = '{run.run_id}' AND kind = 'key'",
+        )
+    )
+
+
+def tagging(run: Driven, value: str, before: str | None = None) -> Bundle:
+    bundle = Bundle()
+    bundle.tag(run.fence, "stage", value, NOW, before)
+    return bundle
+
+
+async def test_a_tag_replaces_its_value_before_in_one_group_or_in_several(store: Store) -> None:
+    run = await begun(store)
+    for value, before in (("a", None), ("b", "a"), ("a", "b")):
+        await store.commit(tagging(run, value, before))
+    assert await tags_of(store, run) == [("stage", "a", mailbox_of("stage", "a"))]
+    changes = tagging(run, "b", "a"), tagging(run, "a", "b"), tagging(run, "c", "a")
+    await asyncio.gather(*map(store.commit, changes))
+    assert await tags_of(store, run) == [("stage", "c", mailbox_of("stage", "c"))]
+    both = Bundle()
+    both.tag(run.fence, "stage", "d", NOW, "c")
+    both.tag(run.fence, "stage", "e", NOW, "d")
+    await store.commit(both)
+    assert await tags_of(store, run) == [("stage", "e", mailbox_of("stage", "e"))]
+
+
+async def test_a_scrubbed_tag_is_replaced_too(store: Store) -> None:
+    run = await begun(store)
+    await store.commit(tagging(run, "a"))
+    scrub = Bundle()
+    scrub.broadcast(run.fence, mailbox_of("stage", "a"), "signal:all", b"1", SUFFIX, NOW, True)
+    await store.commit(scrub)
+    await store.commit(tagging(run, "b", "a"))
+    assert await tags_of(store, run) == [("stage", "b", mailbox_of("stage", "b"))]
+
+
+async def test_a_tag_that_changes_after_a_broadcast_gets_the_broadcast(store: Store) -> None:
+    run = await begun(store)
+    await store.commit(tagging(run, "a"))
+    send = Bundle()
+    send.broadcast(run.fence, mailbox_of("stage", "a"), "signal:all", b"1", SUFFIX, NOW, False)
+    await asyncio.gather(store.commit(send), store.commit(tagging(run, "b", "a")))
+    assert [message.kind for message, _, _ in await store.messages(run.run_id)] == ["signal:all"]

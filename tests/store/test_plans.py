@@ -135,22 +135,26 @@ async def set_timers(store: Store, at_ms: int) -> None:
     await raw(store, TIMERS.replace(":at_ms", str(at_ms)))
 
 
+async def machine_steps(store: SqliteStore, read: Callable[[Store], Awaitable[object]]) -> int:
+    """Steps of SQLite's machine for a read."""
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    await read(store)  # once before: reading the schema after a change takes steps too
+    await store._reader.run(lambda c: c.set_progress_handler(count, 1))
+    await read(store)
+    await store._reader.run(lambda c: c.set_progress_handler(None))
+    return steps
+
+
 async def cost(store: Store, query: Query) -> int:
     """What a query reads: in steps of SQLite's machine, or in pages of Postgres."""
     if isinstance(store, SqliteStore):
-        steps = 0
-
-        def count() -> bool:
-            nonlocal steps
-            steps += 1
-            return False
-
-        # Once before: reading the schema after a change takes steps too.
-        await query.call(store)
-        await store._reader.run(lambda c: c.set_progress_handler(count, 1))
-        await query.call(store)
-        await store._reader.run(lambda c: c.set_progress_handler(None))
-        return steps
+        return await machine_steps(store, query.call)
     assert isinstance(store, PostgresStore)
     assert store._commits.connection is not None
     plan = await store._commits.connection.fetchval(

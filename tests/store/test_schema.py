@@ -15,7 +15,7 @@ from perdure.store.rows.hosts import HostScope, NewHost
 from perdure.store.rows.records import NewProgram
 from perdure.store.schema import migrations
 from perdure.store.sqlite.opening import migrate
-from tests.store.builders import HOST, TABLES, begun
+from tests.store.builders import HOST, TABLES, begun, raw
 
 Shape = dict[str, Any]
 
@@ -90,7 +90,7 @@ def test_the_sqlite_schema_page_equals_all_migrations() -> None:
     assert sqlite_shape(page) == sqlite_shape(migrated)
     tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
     assert "perdure_meta" in tables
-    assert len(tables) == 16
+    assert len(tables) == 19
 
 
 @pytest.mark.postgres
@@ -135,7 +135,7 @@ def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
     found = re.findall(
         r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 16 + (dialect == "postgres")
+    assert len(found) == 19 + (dialect == "postgres")
     for comment, table, body in found:
         assert f"--   {table} " in header
         columns = re.findall(
@@ -201,13 +201,18 @@ async def test_the_migration_to_entries_in_commit_order_keeps_all_entries(
     before = [await store.entries(run.run_id, 0, 100) for run in runs]
     await store.close()
     connection = apsw.Connection(str(path))
+    undo_lists(connection)
     connection.execute(
         "ALTER TABLE perdure_event RENAME TO newer;"
         + cut(migrations("sqlite")[0], "CREATE TABLE perdure_event", ";")
         + "INSERT INTO perdure_event SELECT * FROM newer; DROP TABLE newer;"
         + "DROP INDEX perdure_run_unowned; DROP INDEX perdure_run_key; ALTER TABLE perdure_run DROP COLUMN replaced_by;"
         + cut(migrations("sqlite")[0], "CREATE UNIQUE INDEX perdure_run_key", ";")
-        + "DROP INDEX perdure_message_order; UPDATE perdure_meta SET value = '8'"
+        + "DROP INDEX perdure_work_queue; ALTER TABLE perdure_work DROP COLUMN held;"
+        + "DROP TABLE perdure_parked_step;"
+        + cut(migrations("sqlite")[0], "CREATE INDEX perdure_work_queue", ";")
+        + "DROP INDEX perdure_message_order;"
+        + "UPDATE perdure_meta SET value = '8'"
     )
     assert is_without_rowid(connection)
     connection.close()
@@ -218,6 +223,65 @@ async def test_the_migration_to_entries_in_commit_order_keeps_all_entries(
     connection = apsw.Connection(str(path))
     assert not is_without_rowid(connection)
     connection.close()
+
+
+CHILD = (
+    "INSERT INTO {0}run (id, scope, program, version, digest, epoch, seq, head, semaphore, status, created_at_ms)"
+    " VALUES ('r_child', '', 'p', '', '', 1, 1, {1}, 1, 'running', 0);"
+    "INSERT INTO {0}event (run_id, seq, at_ms, body, prev)"
+    ' VALUES (\'r_child\', 0, 0, \'{{"type":"ExecutionStarted","program":"p","parent_id":"r_'
+    f"{'ab' * 16}/root.1#2"
+    "\"}}', {1});"
+)
+PARENTS = "SELECT id, parent FROM {}run ORDER BY id"
+
+
+async def test_the_migration_to_lists_finds_the_parents_of_children(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = await open_store(f"sqlite:///{path}")
+    other = await begun(store)
+    await store.close()
+    connection = apsw.Connection(str(path))
+    undo_lists(connection)
+    connection.execute(CHILD.format("perdure_", "x''"))
+    connection.execute("UPDATE perdure_meta SET value = '14'")
+    connection.close()
+    store = await open_store(f"sqlite:///{path}")
+    assert await raw(store, PARENTS) == [(other.run_id, None), ("r_child", f"r_{'ab' * 16}")]
+    await store.close()
+
+
+@pytest.mark.postgres
+async def test_the_migration_to_lists_finds_the_parents_of_children_on_postgres(
+    fresh_postgres: str,
+) -> None:
+    connection = await asyncpg.connect(fresh_postgres)
+    await connection.execute("DROP SCHEMA IF EXISTS perdure CASCADE; CREATE SCHEMA perdure")
+    await connection.execute("CREATE TABLE perdure.meta (key text PRIMARY KEY, value text)")
+    await connection.execute("INSERT INTO perdure.meta VALUES ('schema_version', '14')")
+    for script in migrations("postgres")[:14]:
+        await connection.execute(script)
+    await connection.execute(CHILD.format("perdure.", "''"))
+    await connection.execute(BEFORE_PARKING.format("perdure.", "''"))
+    await connection.close()
+    store = await open_store(fresh_postgres)
+    assert await raw(store, PARENTS) == [("r_child", f"r_{'ab' * 16}"), ("r_old", None)]
+    await store.close()
+
+
+def undo_lists(connection: apsw.Connection) -> None:
+    """Take back the migrations of schedules, and of lists and views."""
+    connection.execute("DROP TABLE perdure_schedule; DROP TABLE perdure_tick")
+    script = migrations("sqlite")[14]
+    for kind in ("VIEW", "INDEX"):
+        for name in re.findall(rf"CREATE {kind} (\w+)", script):
+            connection.execute(f"DROP {kind} {name}")
+    for column in re.findall(r"ADD COLUMN (\w+)", script):
+        connection.execute(f"ALTER TABLE perdure_run DROP COLUMN {column}")
+    hooks = migrations("sqlite")[7]
+    connection.execute(cut(hooks, "CREATE INDEX perdure_hook_key", ";"))
+    parked = migrations("sqlite")[13]
+    connection.execute(cut(parked, "CREATE INDEX perdure_parked_step_error", ";"))
 
 
 def cut(text: str, begin: str, end: str) -> str:

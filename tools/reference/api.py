@@ -32,6 +32,11 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "verify",
     ),
     "Handles": ("Handle", "SyncHandle", "RunStatus", "Chunk", "ChunkState", "Abandoned"),
+    "History and views": (
+        *("ContractEvent", "EventType", "EngineRunRef", "RunSnapshot", "SnapshotStatus"),
+        *("StepSnapshot", "StepStatus", "ApplicationError", "RootCause", "ArtifactRef"),
+        *("SequenceGap", "SnapshotProjector", "LedgerAccount", "Alert", "AlertCode"),
+    ),
     "Tasks and workflows": (
         *("task", "Task", "workflow", "Workflow", "Call", "ProgramCall", "Retry", "Signal"),
         "upcaster",

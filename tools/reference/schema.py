@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 
 import perdure
@@ -13,6 +14,10 @@ COLUMN = re.compile(
     r"^    ([a-z_]+) +([a-z][\w ]*?)(?: COLLATE \"C\")?( NOT NULL)?(?= |,|$)", re.MULTILINE
 )
 KEY = re.compile(r"PRIMARY KEY \(([^)]+)\)|^    ([a-z_]+) .*PRIMARY KEY", re.MULTILINE)
+VIEW = re.compile(
+    r"((?:^--[^\n]*\n)+)CREATE VIEW perdure\.(\w+) AS\nSELECT (?:DISTINCT )?(.*?)\sFROM ",
+    re.MULTILINE | re.DOTALL,
+)
 INDEX = re.compile(
     r"((?:^--.*\n)*)^CREATE (?:UNIQUE )?INDEX (\w+)\s+ON perdure\.(\w+) ([^;]+);", re.MULTILINE
 )
@@ -25,7 +30,7 @@ def schema_page() -> str:
         " tables, named `perdure_run` and so on, except for `outcome`. Read them as you like; only"
         " Perdure may write them. Times are milliseconds since 1970."
     )
-    return page("SQL schema", lead, _tables(text))
+    return page("SQL schema", lead, chain(_tables(text), _views(text)))
 
 
 def _schema() -> str:
@@ -53,6 +58,32 @@ def _tables(text: str) -> Iterator[str]:
         if name in indexes:
             yield "Indexes:"
             yield "\n".join(indexes[name])
+
+
+def _views(text: str) -> Iterator[str]:
+    """The views for the user's SQL, with their columns."""
+    yield "## Views"
+    yield (
+        "For your own SQL and BI tools, and for `Engine.sql`. A version keeps its columns: more may be"
+        " added. SQLite has the same views."
+    )
+    rows = []
+    for match in VIEW.finditer(text):
+        said = " ".join(line.removeprefix("--").strip() for line in match[1].splitlines())
+        rows.append((quoted(match[2]), said, ", ".join(map(quoted, _names(match[3])))))
+    yield table(["view", "what it has", "columns"], rows)
+
+
+def _names(selected: str) -> Iterator[str]:
+    """The names of a view's columns: the last word of each part between commas that are in no parentheses."""
+    depth, part = 0, ""
+    for char in f"{selected},":
+        depth += (char == "(") - (char == ")")
+        if char == "," and not depth:
+            yield part.rsplit(maxsplit=1)[-1].rsplit(".", 1)[-1]
+            part = ""
+        else:
+            part += char
 
 
 def _summaries(text: str) -> dict[str, str]:

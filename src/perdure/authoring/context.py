@@ -3,25 +3,34 @@
 The engine implements the workflow context, hosts the task context; context variables hold the current one.
 """
 
-from collections.abc import Awaitable, Generator, Sequence
+from asyncio import AbstractEventLoop, get_running_loop, run_coroutine_threadsafe
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from perdure.authoring.interruption import Continued
-from perdure.core.errors import OutsideRun
+from perdure.core.errors import InputError, OutsideRun
 from perdure.core.ids import RunId, SetId, StepId
-from perdure.core.journal.events import AwaitKind
+from perdure.core.journal.events import ArtifactRef, AwaitKind
 
 if TYPE_CHECKING:
     from perdure.authoring.call import Call, DurableOperation
     from perdure.authoring.signal import Signal
 
 
+T = TypeVar("T")
+
+ArtifactData: TypeAlias = bytes | str | PathLike[str]
+"""Bytes, a text (stored as UTF-8), or the path of a file."""
+
+
 class Info(msgspec.Struct, frozen=True, gc=False):
-    """Which run is executing. In a task, `step` and `attempt` are those of the task."""
+    """Which run is executing. In a task, `step` and `attempt` are those of the task; `logical_attempt` is 2 once an
+    operator has retried the step, and so on."""
 
     run_id: RunId
     program: str
@@ -29,6 +38,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
     key: str | None
     step: StepId
     attempt: int = 1
+    logical_attempt: int = 1
 
 
 class Promise(Protocol):
@@ -83,6 +93,11 @@ class WorkflowContext(Protocol):
         ...
 
     @property
+    def seed(self) -> str:
+        """What random ids derive from: the id of the run or, in a fork, of the run that was forked first."""
+        ...
+
+    @property
     def is_replaying(self) -> bool: ...
 
     def made(self, operation: "DurableOperation[Any]") -> None:
@@ -117,6 +132,10 @@ class WorkflowContext(Protocol):
 
     def publish(self, name: str, value: object) -> None: ...
 
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Give the run tags, with the next commit."""
+        ...
+
     def append(self, name: str, value: object) -> None:
         """Append a chunk to a stream, with the next commit."""
         ...
@@ -140,6 +159,27 @@ class WorkflowContext(Protocol):
     def signal_child(self, promise: Promise, signal: "Signal[Any]", value: object) -> None: ...
 
 
+class HostRequest(Generic[T]):
+    """What a task asks of its host. An async task awaits it; a sync task, in its thread, calls `wait`."""
+
+    def __init__(
+        self, begin: Callable[[], Coroutine[Any, Any, T]], loop: AbstractEventLoop
+    ) -> None:
+        self._begin = begin
+        self._loop = loop
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._begin().__await__()
+
+    def wait(self) -> T:
+        """The answer. Blocks the thread of a sync task until it is there."""
+        try:
+            get_running_loop()
+        except RuntimeError:  # a thread without an event loop, as that of a sync task
+            return run_coroutine_threadsafe(self._begin(), self._loop).result()
+        raise InputError("wait() would block the event loop", "await it in an async task")
+
+
 class TaskContext(Protocol):
     """What the host does for a task attempt."""
 
@@ -154,6 +194,12 @@ class TaskContext(Protocol):
         ...
 
     def heartbeat(self) -> None: ...
+
+    def secret(self, name: str) -> HostRequest[str]: ...
+
+    def put_artifact(
+        self, data: ArtifactData, kind: str, expires_ms: int | None
+    ) -> HostRequest[ArtifactRef]: ...
 
     def publish(self, name: str, value: object) -> None: ...
 

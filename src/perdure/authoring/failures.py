@@ -17,6 +17,7 @@ from perdure.authoring.modules import modules_named, type_name
 from perdure.authoring.tagging import is_same, tag, untag
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable, TaskFailed
+from perdure.core.secrets import REVEALED, masked_json
 
 MAX_MESSAGE: Final = 10_000
 MAX_TRACEBACK: Final = 8_000
@@ -71,7 +72,10 @@ def encode_failure(codec: Codec, error: BaseException) -> bytes:
     failure = _text_of(error, MAX_MESSAGE, MAX_TRACEBACK)
     try:
         if _is_within_bounds(error):
-            return codec.encode(_with_state(codec, error, failure))
+            whole = _with_state(codec, error, failure)
+            if REVEALED:
+                whole = masked_json(whole, Failure) or failure
+            return codec.encode(whole)
     except BaseException:  # noqa: S110 - user code ran, and it may raise anything
         pass
     return codec.encode(failure)
@@ -203,7 +207,7 @@ def _attempt(read: Callable[[], str]) -> str | None:
 
 def _storable(text: str) -> str:
     """`text` as a plain str, with escapes in place of lone surrogates, which UTF-8 does not have."""
-    return str.encode(text, errors="backslashreplace").decode()
+    return REVEALED.masked(str.encode(text, errors="backslashreplace").decode())
 
 
 def _formatted(error: BaseException) -> str:

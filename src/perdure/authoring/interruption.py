@@ -15,6 +15,10 @@ class Evicted(BaseException):
     """The host evicts the coroutine from memory; a replay resumes the run later. Until then verbs do nothing."""
 
 
+class PayloadUnavailable(BaseException):
+    """A large payload can't be read now; the cause says why. The host undoes the turn, and repeats it later."""
+
+
 class Continued(BaseException):
     """The run ends and continues as a new run. `finally` blocks may clean up with durable steps."""
 

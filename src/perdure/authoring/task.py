@@ -37,6 +37,7 @@ R = TypeVar("R")
 
 TaskKind = Literal["function", "http"]
 OnCancel = Literal["stop", "finish"]
+OnFailure = Literal["fail", "park"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class TaskOptions:
     kind: TaskKind = "function"
     on_doubt: OnDoubt = "retry"
     on_cancel: OnCancel = "stop"
+    on_failure: OnFailure | None = None
     transactional: bool = False
 
     def __post_init__(self) -> None:
@@ -65,6 +67,8 @@ class TaskOptions:
         policy_of(self.on_doubt)
         if self.on_cancel not in ("stop", "finish"):
             raise InputError(f"on_cancel is {self.on_cancel!r}", "use 'stop' or 'finish'")
+        if self.on_failure not in (None, "fail", "park"):
+            raise InputError(f"on_failure is {self.on_failure!r}", "use 'fail' or 'park'")
         if not isinstance(self.transactional, bool):
             raise InputError(f"transactional is {self.transactional!r}", "pass True or False")
         if self.transactional and self.queue is not None:
@@ -103,6 +107,8 @@ class Task(Definition[P, R]):
         self.on_doubt = policy_of(options.on_doubt)
         self.finishes_on_cancel = options.on_cancel == "finish"
         """Whether a running attempt may finish when the run is cancelled."""
+        self.parks_failure = None if options.on_failure is None else options.on_failure == "park"
+        """Whether a failed step waits for an operator; `None` leaves it to the engine's settings."""
         self.reconcile = None
         if self.on_doubt is Resolution.RECONCILE and callable(options.on_doubt):
             self.reconcile = Reconcile(options.on_doubt, self)
@@ -121,6 +127,12 @@ class Task(Definition[P, R]):
         if retry is not None:
             other.retry = retry
             other.policy = retry.policy if retry.attempts > 1 else None
+        return other
+
+    def parking(self, parks: bool) -> "Task[P, R]":
+        """An unregistered copy whose failed steps are parked, or fail."""
+        other = copy(self)
+        other.parks_failure = parks
         return other
 
     def _require_transaction_first(self) -> None:
@@ -193,6 +205,7 @@ class CommonOptions(TypedDict, total=False):
     heartbeat_timeout: Duration | None
     kind: TaskKind
     on_cancel: OnCancel
+    on_failure: OnFailure | None
 
 
 class Options(CommonOptions, total=False):
@@ -239,7 +252,9 @@ def task(
     first. `kind="http"` labels it as such in the journal. `on_doubt` decides what becomes of a step that had started
     when its host died: the host retries it ("retry"), the step fails with `StepInDoubt` ("fail"), or a function that
     takes `perdure.key()` returns the step's result or raises `NotDone`. With `on_cancel="finish"` an attempt that is
-    running when the run is cancelled finishes first, and is not retried; otherwise the host stops it.
+    running when the run is cancelled finishes first, and is not retried; otherwise the host stops it. With
+    `on_failure="park"` a step that has failed for good waits for an operator, who retries or skips it; with "fail" the
+    workflow gets the error. Without it the setting `on_failure` of the engine counts.
     `transactional=True` passes a `perdure.Transaction` as the first argument; its writes commit with the step's result.
     """
     checked = TaskOptions(**options)

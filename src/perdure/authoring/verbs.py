@@ -22,6 +22,7 @@ from perdure.authoring.context import (
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.signal import Signal, require_signal
+from perdure.authoring.tags import TagValue, tag_texts
 from perdure.authoring.texts import require_user_text
 from perdure.core.errors import InputError, OutsideRun, PerdureError
 from perdure.core.ids import RunId
@@ -53,7 +54,7 @@ def uuid4() -> UUID:
     """A random UUID; a replay makes the same one."""
     context = workflow_context("perdure.uuid4")
     bits = context.draw()
-    seed = f"{context.info.run_id}|{context.last_place()}|{bits}"
+    seed = f"{context.seed}|{context.last_place()}|{bits}"
     return UUID(bytes=sha256(seed.encode()).digest()[:16], version=4)
 
 
@@ -84,6 +85,19 @@ def publish(name: str, value: object) -> None:
     context.publish(require_user_text("the name of a published value", name), value)
 
 
+def tag(**tags: TagValue) -> None:
+    """Give this run tags, by which `Engine.runs` finds it: `perdure.tag(stage="paid")`.
+
+    A value is a text, a number or a bool, and replaces the earlier value of the same name. Runs that this run starts
+    from now on get the tags too.
+    """
+    if TASK.get() is not None and WORKFLOW.get() is None:
+        raise OutsideRun(
+            "perdure.tag is called in a task", "call it in the workflow, with what the task returns"
+        )
+    workflow_context("perdure.tag").tag(tag_texts(tags))
+
+
 def info() -> Info:
     """The current run; in a task, also its step and attempt."""
     context = WORKFLOW.get() or TASK.get()
@@ -99,6 +113,8 @@ def heartbeat() -> None:
 
 def key() -> str:
     """A text that is the same in every attempt of this step and differs between steps.
+
+    It changes when an operator retries the step: that is a new request.
 
     Pass it to services that take an idempotency key.
     """

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from copy import copy
 from itertools import repeat
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from perdure.authoring.call import Call, discard
 from perdure.authoring.definition import require_name
@@ -13,9 +13,12 @@ from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.registry import check_annotations
 from perdure.authoring.response import OK
+from perdure.authoring.tags import TagValue
 from perdure.authoring.texts import require_user_text
 from perdure.authoring.upcaster import reading_old_shapes
+from perdure.client.artifacts import EngineArtifacts
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
+from perdure.client.comparing import RunDiff, compare_runs
 from perdure.client.deployments import (
     GraphVersion,
     activate_graph,
@@ -27,9 +30,11 @@ from perdure.client.engine_arguments import (
     require_engine_settings,
     require_hosts,
     require_input_fields,
+    require_on_alert,
     require_program_name,
     take_program,
 )
+from perdure.client.engine_services import EngineServices, services_from
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.preflight import (
     preflight_closed_engine,
@@ -37,6 +42,8 @@ from perdure.client.preflight import (
     require_program_names,
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
+from perdure.client.run_lists import RunLists
+from perdure.client.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
 from perdure.client.starts import prepare_start, start_all, start_one
@@ -54,6 +61,7 @@ from perdure.host.front_end import FrontEnd
 from perdure.host.host import Host
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.memory import WarmMemory
+from perdure.host.services import reading_codec
 from perdure.host.settings import Settings
 from perdure.host.transactions.joining import current
 from perdure.store.inspection import Report, audit_store, verify_store
@@ -63,12 +71,14 @@ from perdure.store.store import Store
 R = TypeVar("R")
 
 
-class Engine:
+class Engine(RunLists, Schedules):
     """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
-    engines on the store execute the runs.
+    engines on the store execute the runs. `codec` may encrypt what is stored. `artifacts` is a place for large results
+    (a directory, or an `ArtifactStore`), `secrets` are asked for the secrets that tasks read, the `authorizer` decides
+    who may act on runs as an operator, and `on_alert` is called with each alert.
     """
 
     def __init__(
@@ -79,12 +89,16 @@ class Engine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
+        **services: Unpack[EngineServices],
     ) -> None:
+        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer` and `on_alert`."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)
         self._hosts = require_hosts(hosts, self._queues)
+        self._on_alert = require_on_alert(services.get("on_alert"))
         self._codec = reading_old_shapes(codec or JsonCodec())
+        self._services = services_from(services)
         self._store: Store | None = None
         self._host: Host | None = None
 
@@ -109,6 +123,11 @@ class Engine:
         0 on SQLite, whose clock is the machine's, and while the engine is closed.
         """
         return 0.0 if self._host is None else self._host.dispatcher.sources.skew_ms / 1000
+
+    @property
+    def artifacts(self) -> EngineArtifacts:
+        """The artifacts that tasks have stored."""
+        return EngineArtifacts(self._require_host)
 
     def replace(
         self, *, queues: Sequence[str] | None = None, settings: Settings | None = None
@@ -136,8 +155,10 @@ class Engine:
         store = await open_store(self._url)
         try:
             self._store = store
-            parts = new_host(), self._codec, sources, self._settings, self._queues
+            parts = new_host(), self._codec, sources, self._settings, self._queues, self._services
             self._host = (Host if self._hosts else FrontEnd)(store, *parts)
+            if self._on_alert is not None:
+                self._host.context.alerts.subscribe(self._on_alert)
             await self._host.start()
         except BaseException:
             await self._abort()
@@ -202,12 +223,16 @@ class Engine:
         *,
         key: str | None = None,
         scope: str = "",
+        tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
     ) -> Handle[R]:
         """Start a workflow; returns when the run and the intent of its first step are durable.
 
         A `key` identifies one run per scope and workflow: another start with that key and the same arguments returns
         a handle of the same run. Inside a transaction the run starts when the transaction commits, or never.
+
+        `tags` are names and values by which `runs` finds the run, such as {"customer": "acme"}. Its child runs get
+        them, too.
 
         `if_ended` decides what happens if the run that holds the key failed or was cancelled: "return" returns its
         handle and logs a warning, "rerun" starts a new run with these arguments, which takes the key over, and "raise"
@@ -216,7 +241,7 @@ class Engine:
         program = take_program(call)
         require_if_ended(if_ended)
         host = self._require_host()
-        start = prepare_start(host, program, call.arguments, key, scope)
+        start = prepare_start(host, program, call.arguments, key, scope, tags)
         return await start_one(host, start, if_ended)
 
     async def start_many(
@@ -225,9 +250,11 @@ class Engine:
         *,
         keys: Iterable[str] | None = None,
         scope: str = "",
+        tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
     ) -> list[Handle[R]]:
-        """Start many runs with shared commits. `keys` has one key for each call; `if_ended` is as in `start`.
+        """Start many runs with shared commits. `keys` has one key for each call, and all runs get the `tags`;
+        `if_ended` is as in `start`.
 
         If a call can't be started, none is. Whether a key belongs to a run with other arguments is known only later:
         then the other runs are started, and the first such failure is raised.
@@ -244,7 +271,7 @@ class Engine:
                 what = f"{len(key_of_each)} keys for {len(calls)} calls"
                 raise InputError(what, "pass one key for each")
             starts = [
-                prepare_start(host, take_program(call), call.arguments, key, scope)
+                prepare_start(host, take_program(call), call.arguments, key, scope, tags)
                 for call, key in zip(calls, key_of_each, strict=True)
             ]
         except BaseException:
@@ -260,6 +287,7 @@ class Engine:
         *,
         key: str | None = None,
         scope: str = "",
+        tags: Mapping[str, TagValue] | None = None,
         version: str | None = None,
         if_ended: IfEnded = "return",
     ) -> Handle[Any]:
@@ -273,7 +301,7 @@ class Engine:
         arguments = require_input_fields(name, {} if input is None else input)
         chosen = version_to_start(name, version, await dispatcher.catalogue.versions(name))
         program, host = dispatcher.programs.deployed(name, chosen), self._require_host()
-        start = prepare_start(host, program, arguments, key, scope)
+        start = prepare_start(host, program, arguments, key, scope, tags)
         return await start_one(host, start, if_ended)
 
     async def find(
@@ -294,6 +322,12 @@ class Engine:
         """A handle of a run that any process has started on this store."""
         text = require_user_text("a run id", run_id, least=0)
         return Handle(self._require_open(), parse_run_id(text))
+
+    async def diff(self, a: str, b: str) -> RunDiff:
+        """Where the journals of two runs part, and how each step compares."""
+        dispatcher = self._require_host().dispatcher
+        ids = [parse_run_id(require_user_text("a run id", each, least=0)) for each in (a, b)]
+        return await compare_runs(dispatcher.store, dispatcher.codec, *ids)
 
     async def send(
         self,
@@ -383,6 +417,10 @@ class Engine:
             counts.setdefault(value, {})[RunStatus(status.value)] = count
         return counts
 
+    def alerts(self) -> dict[str, int]:
+        """How often each alert was raised in this process since the engine opened, by its code."""
+        return dict(self._require_open().context.alerts.counts)
+
     async def audit(self) -> Report:
         """Whether journal and ledger agree in every run."""
         dispatcher = self._require_host().dispatcher
@@ -406,8 +444,12 @@ class Engine:
         names, reveal = require_program_names(programs), self._settings.reveal_payloads
         if self._host is not None:
             dispatcher = self._require_host().dispatcher
-            return await preflight_open_engine(dispatcher, self._codec, names, reveal=reveal)
-        return await preflight_closed_engine(self._url, self._codec, names, reveal=reveal)
+            return await preflight_open_engine(dispatcher, names, reveal=reveal)
+        codec = reading_codec(self._codec, self._services)
+        return await preflight_closed_engine(self._url, codec, names, reveal=reveal)
+
+    def _list_store(self) -> Store:
+        return self._require_host().dispatcher.store
 
     def _require_host(self) -> Host:
         """The open host. Raises if the caller is not on its event loop."""

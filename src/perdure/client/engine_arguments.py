@@ -7,6 +7,9 @@ from perdure.authoring.call import Call
 from perdure.authoring.definition import require_name
 from perdure.authoring.program import Program, ProgramCall
 from perdure.core.errors import InputError
+from perdure.core.runs.authority import AllowAll, Authorizer
+from perdure.host.alerts import OnAlert
+from perdure.host.secrets import SecretProvider
 from perdure.host.settings import Settings
 
 
@@ -28,6 +31,14 @@ def require_hosts(hosts: object, queues: Sequence[str]) -> bool:
             "leave one of them out",
         )
     return hosts
+
+
+def require_secret_providers(given: object) -> tuple[SecretProvider, ...]:
+    if not isinstance(given, list | tuple) or not all(hasattr(each, "secret") for each in given):
+        raise InputError(
+            f"secrets is {given!r:.200}", "pass a list of providers: [EnvironmentSecrets()]"
+        )
+    return tuple(given)
 
 
 def take_program(call: object) -> Program[..., Any]:
@@ -60,3 +71,23 @@ def require_program_name(program: object) -> str:
     if not isinstance(program, str):
         raise InputError(f"{program!r} is not a program", "pass a workflow or graph, or its name")
     return require_name("program", program)
+
+
+def require_on_alert(on_alert: OnAlert | None) -> OnAlert | None:
+    if on_alert is not None and not callable(on_alert):
+        raise InputError(
+            f"on_alert is {on_alert!r}", "pass a function that takes an alert, or leave it out"
+        )
+    return on_alert
+
+
+def require_authorizer(authorizer: Authorizer | None) -> Authorizer:
+    """The authorizer; without one, every act is allowed."""
+    if authorizer is None:
+        return AllowAll()
+    if isinstance(authorizer, type) or not callable(getattr(authorizer, "decide", None)):
+        raise InputError(
+            f"authorizer is {authorizer!r:.100}",
+            "pass perdure.Roles(), or an object with `async def decide(self, act, actor, run, reason)`",
+        )
+    return authorizer

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from enum import StrEnum
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import msgspec
 
@@ -16,6 +16,9 @@ from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
+from perdure.client.forks import Forks
+from perdure.client.history import HistoryMethods, HistoryReader
+from perdure.client.large import encode_message
 from perdure.client.run_description import describe_run
 from perdure.client.run_rows import advancing, require_consistent, require_run, require_unparked
 from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
@@ -37,9 +40,9 @@ from perdure.core.graph.identity import RESPOND
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import TERMINAL, Status
-from perdure.core.limits import MAX_PAYLOAD_BYTES, MAX_STEP_BYTES
+from perdure.core.limits import MAX_STEP_BYTES
 from perdure.core.messages import AT_ONCE, Message
-from perdure.core.replay.identity import cancel_guid, next_run_id, signal_guid
+from perdure.core.replay.identity import next_run_id, signal_guid
 from perdure.core.runs.description import Description
 from perdure.host.host import Host
 from perdure.host.transactions.joining import JoinedWrites, current
@@ -57,6 +60,7 @@ class RunStatus(StrEnum):
     APPROVED = "approved"
     RUNNING = "running"
     BLOCKED = "blocked"
+    PAUSED = "paused"
     CANCELLING = "cancelling"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -66,7 +70,7 @@ class RunStatus(StrEnum):
     PARKED = "parked"
 
 
-class Handle(Generic[R]):
+class Handle(HistoryMethods, Forks, Generic[R]):
     """A run. Any process with the same store can have a handle of it.
 
     A handle of a run in a chain stands for the whole chain, whichever run it names: events and streams begin with the
@@ -97,6 +101,9 @@ class Handle(Generic[R]):
     def __repr__(self) -> str:
         return f"<Handle {self.run_id}>"
 
+    def _like(self, run_id: RunId) -> Self:
+        return type(self)(self._host, run_id, self._program)
+
     async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - its users expect it
         """Wait for the run to end and return its result, or raise `RunFailed` or `RunCancelled`.
 
@@ -121,7 +128,9 @@ class Handle(Generic[R]):
         return await self._outcome(run_id, ending)
 
     async def _outcome(self, run_id: RunId, ending: RunEnding) -> R:
-        codec = self._dispatcher.codec
+        codec, payloads = self._dispatcher.codec, self._dispatcher.context.payloads
+        if payloads is not None:
+            await payloads.prefetch((ending.payload,))
         if ending.status is Status.COMPLETED:
             program = await self._find_program(run_id)
             try:
@@ -271,7 +280,9 @@ class Handle(Generic[R]):
         sent = require_signal(signal)
         dispatcher = self._dispatcher
         sender = sender_of(dispatcher, id)
-        payload = sent.encode(dispatcher.codec, value)
+        payload = await encode_message(
+            dispatcher.context, self.run_id, lambda codec: sent.encode(codec, value)
+        )
         end = await self._receiver()
         guid = signal_guid(end.origin, sent.name, sender)
         if id is not None:
@@ -303,7 +314,8 @@ class Handle(Generic[R]):
         dispatcher = self._dispatcher
         given = require_user_text("a step", step, MAX_STEP_BYTES)
         sender = sender_of(dispatcher, id)
-        payload = dispatcher.codec.encode(value if code == OK else Response(value, code))
+        codec = dispatcher.context.caller_codec
+        payload = codec.encode(value if code == OK else Response(value, code))
         run = await self._row()
         steps = answerable_steps(await self._store.entries(run.run_id), dispatcher.codec)
         found = find_step(run.run_id, given, steps)
@@ -328,15 +340,6 @@ class Handle(Generic[R]):
         self._require_no_transaction("the state")
         end = await self._chain_end()
         return await describe_run(self._dispatcher, end.run_id, _status_of)
-
-    async def cancel(self, reason: str = "") -> None:
-        """Request the run's cancellation; returns when the request is durable.
-
-        The run cleans up before it ends, and its child runs are cancelled too.
-        """
-        text = require_user_text("the reason of a cancel", reason, MAX_PAYLOAD_BYTES // 4, 0)
-        end = await self._open_receiver("be cancelled")
-        await self._send(end, "cancel", cancel_guid(end.origin), text.encode())
 
     async def _open_receiver(self, what: str) -> Run:
         end = await self._receiver()
@@ -418,6 +421,10 @@ class Handle(Generic[R]):
         finally:
             watchers.unfollow(grown, run_id)
 
+    def _history(self, what: str) -> HistoryReader:
+        self._require_no_transaction(what)
+        return HistoryReader(self._host, self._row)
+
     async def published(self) -> dict[str, Any]:
         """The newest value of each name that the runs of the chain have published."""
         run = await self._row()
@@ -469,7 +476,12 @@ def _is_chained(run: Run) -> bool:
 def _status_of(run: Run) -> RunStatus:
     if run.damage is not None:
         return RunStatus.PARKED
-    if run.parked is not None:
-        diverged = run.parked.startswith(RunDiverged.code)
+    return shown_status(run.status, run.parked)
+
+
+def shown_status(status: Status, parked: str | None) -> RunStatus:
+    """The state that users see, from the columns of the run's row."""
+    if parked is not None:
+        diverged = parked.startswith(RunDiverged.code)
         return RunStatus.DIVERGED if diverged else RunStatus.PARKED
-    return RunStatus(run.status.value)
+    return RunStatus(status.value)

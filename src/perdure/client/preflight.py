@@ -10,6 +10,7 @@ from perdure.engine.programs.preflight import Preflight, preflight
 from perdure.host.clock import HostSources
 from perdure.host.runs.catalogue import Catalogue
 from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.services import reading_codec
 from perdure.store.opening import open_store
 
 
@@ -21,11 +22,12 @@ def require_program_names(programs: object) -> list[str] | None:
 
 
 async def preflight_open_engine(
-    dispatcher: Dispatcher, codec: Codec, programs: Sequence[str] | None, *, reveal: bool
+    dispatcher: Dispatcher, programs: Sequence[str] | None, *, reveal: bool
 ) -> Preflight:
     """Check the store of an open engine."""
-    store, known = dispatcher.store, dispatcher.programs
-    return await preflight(store, codec, HostSources(), known, programs, reveal=reveal)
+    context, known = dispatcher.context, dispatcher.programs
+    codec = reading_codec(context.codec, context.services)
+    return await preflight(context.store, codec, HostSources(), known, programs, reveal=reveal)
 
 
 async def preflight_closed_engine(

@@ -54,6 +54,7 @@ async def describe_run(
         parked=run.parked,
         cancel_reason=steps.cancel_reason,
         waits=waits_of(run.run_id, run.owner, steps, rows, error_text, now_ms),
+        pause_reason=steps.pause_reason,
     )
 
 

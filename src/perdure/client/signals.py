@@ -59,7 +59,8 @@ async def send_to_mailbox(
     require_name("topic", topic, MAX_SIGNAL_NAME)
     mailbox = mailbox_of(topic, key_text(key))
     guid = signal_guid(mailbox, topic, sender_of(dispatcher, id))
-    payload = dispatcher.codec.encode(value if code == OK else Response(value, code))
+    codec = dispatcher.context.caller_codec
+    payload = codec.encode(value if code == OK else Response(value, code))
     if id is not None:
         what = f"signal to topic {topic!r} and key {key!r:.200} with id {id!r}"
         await was_delivered(dispatcher, OutgoingSignal(mailbox, guid, payload, what))

@@ -1,12 +1,15 @@
 """Starting runs: one alone, or many with shared commits, inside or outside a transaction."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.authoring.program import Program
 from perdure.authoring.registry import register
+from perdure.authoring.tags import TagValue, tag_texts
 from perdure.authoring.texts import require_user_text
 from perdure.client.handle import Handle
+from perdure.client.large import encode_input
 from perdure.client.start_keys import (
     IfEnded,
     ScopedKey,
@@ -18,13 +21,19 @@ from perdure.client.start_keys import (
 )
 from perdure.core.errors import RunExists
 from perdure.core.ids import RunId
+from perdure.core.secrets import refuse_secrets
 from perdure.host.host import Host
 from perdure.host.runs.batch import RunStart
 from perdure.host.transactions.joining import JoinedWrites, current
 
 
 def prepare_start(
-    host: Host, program: Program[..., Any], arguments: dict[str, Any], key: str | None, scope: str
+    host: Host,
+    program: Program[..., Any],
+    arguments: dict[str, Any],
+    key: str | None,
+    scope: str,
+    tags: Mapping[str, TagValue] | None = None,
 ) -> RunStart:
     """Validate a start and encode its arguments. Registers a program that is not deployed.
 
@@ -35,10 +44,11 @@ def prepare_start(
     if key is not None:
         require_key(key)
     require_user_text("a scope", scope, least=0)
-    codec = host.dispatcher.codec
-    payload = codec.encode(arguments)
-    program.check_input(codec, payload)
-    return RunStart(program, payload, key, scope)
+    payload, run_id = encode_input(host, arguments)
+    program.check_input(host.dispatcher.codec, payload)
+    texts = tag_texts({} if tags is None else tags)
+    refuse_secrets(host.context.caller_codec, key or "", *texts.values())
+    return RunStart(program, payload, key, scope, tags=texts, run_id=run_id)
 
 
 async def start_one(host: Host, start: RunStart, if_ended: IfEnded) -> Handle[Any]:

@@ -1,11 +1,18 @@
 """The engine for sync code: scripts, and notebooks, whose own loop is busy."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, current_thread
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
@@ -13,12 +20,21 @@ from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
+from perdure.authoring.tags import TagValue
 from perdure.client.caller_checks import require_no_workflow
+from perdure.client.comparing import RunDiff
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
+from perdure.client.engine_services import EngineServices
+from perdure.client.fork_requests import ForkPreview
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.start_keys import IfEnded
 from perdure.client.streams import Abandoned, Chunk
+from perdure.client.sync_acts import SyncActs
+from perdure.client.sync_artifacts import SyncArtifacts
+from perdure.client.sync_history import SyncHistoryMethods
+from perdure.client.sync_schedules import SyncSchedules
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.client.waits import Waits
 from perdure.core.codec import Codec
@@ -26,19 +42,22 @@ from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
+from perdure.core.runs.acts import Actor
 from perdure.core.runs.description import Description
+from perdure.core.runs.listing import MAX_LIMIT
 from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.settings import Settings
 from perdure.store.inspection import Report
 from perdure.store.opening import without_password
 from perdure.store.process import OwnProcess, never_free_in_child
+from perdure.store.rows.lists import RunCount, SqlRows
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-class SyncEngine:
+class SyncEngine(SyncSchedules):
     """An `Engine` with an event loop in a thread of its own: `with SyncEngine("sqlite:///orders.db") as engine:`."""
 
     def __init__(
@@ -49,8 +68,11 @@ class SyncEngine:
         settings: Settings | None = None,
         codec: Codec | None = None,
         hosts: bool = True,
+        **services: Unpack[EngineServices],
     ) -> None:
-        self._engine = Engine(url, queues=queues, settings=settings, codec=codec, hosts=hosts)
+        self._engine = Engine(
+            url, queues=queues, settings=settings, codec=codec, hosts=hosts, **services
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
         self._thread: Thread | None = None
@@ -161,11 +183,12 @@ class SyncEngine:
         *,
         key: str | None = None,
         scope: str = "",
+        tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
     ) -> "SyncHandle[R]":
         """Start a workflow, as `Engine.start`."""
         self._require_loop(call)
-        starting = self._engine.start(call, key=key, scope=scope, if_ended=if_ended)
+        starting = self._engine.start(call, key=key, scope=scope, tags=tags, if_ended=if_ended)
         return SyncHandle(self, self.wait_for(starting))
 
     def find(
@@ -181,11 +204,14 @@ class SyncEngine:
         *,
         keys: Iterable[str] | None = None,
         scope: str = "",
+        tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
     ) -> list["SyncHandle[R]"]:
         """Start many runs with shared commits, as `Engine.start_many`."""
         self._require_loop(*(calls if isinstance(calls, Sequence) else ()))
-        starting = self._engine.start_many(calls, keys=keys, scope=scope, if_ended=if_ended)
+        starting = self._engine.start_many(
+            calls, keys=keys, scope=scope, tags=tags, if_ended=if_ended
+        )
         started = self.wait_for(starting)
         return [SyncHandle(self, handle) for handle in started]
 
@@ -196,12 +222,13 @@ class SyncEngine:
         *,
         key: str | None = None,
         scope: str = "",
+        tags: Mapping[str, TagValue] | None = None,
         version: str | None = None,
         if_ended: IfEnded = "return",
     ) -> "SyncHandle[Any]":
         """Start a deployed graph by name, as `Engine.start_graph`."""
         starting = self._engine.start_graph(
-            name, input, key=key, scope=scope, version=version, if_ended=if_ended
+            name, input, key=key, scope=scope, tags=tags, version=version, if_ended=if_ended
         )
         return SyncHandle(self, self.wait_for(starting))
 
@@ -223,6 +250,30 @@ class SyncEngine:
     def statistics(self, graph: str, key_name: str) -> dict[str, dict[RunStatus, int]]:
         return self.wait_for(self._engine.statistics(graph, key_name))
 
+    def runs(
+        self, *, after: str | None = None, limit: int = 100, **filters: Unpack[RunFilters]
+    ) -> Page:
+        """A page of runs, as `Engine.runs`."""
+        return self.wait_for(self._engine.runs(after=after, limit=limit, **filters))
+
+    def iterate_runs(self, **filters: Unpack[RunFilters]) -> Iterator[RunSummary]:
+        """All runs of a list, as `Engine.iterate_runs`."""
+        after: str | None = None
+        while True:
+            page = self.runs(after=after, limit=MAX_LIMIT, **filters)
+            yield from page.runs
+            after = page.cursor
+            if after is None:
+                return
+
+    def count(self, **filters: Unpack[RunFilters]) -> RunCount:
+        """How many runs a list has, as `Engine.count`."""
+        return self.wait_for(self._engine.count(**filters))
+
+    def sql(self, query: str, *args: Any, limit: int = 1000, timeout: Duration = 10) -> SqlRows:
+        """Read from the store with a query of your own, as `Engine.sql`."""
+        return self.wait_for(self._engine.sql(query, *args, limit=limit, timeout=timeout))
+
     def send(
         self,
         topic: str,
@@ -239,6 +290,11 @@ class SyncEngine:
         """A handle of a run, by its id."""
         return SyncHandle(self, self._engine.handle(run_id))
 
+    @property
+    def artifacts(self) -> SyncArtifacts:
+        """The artifacts that tasks have stored."""
+        return SyncArtifacts(self, self._engine.artifacts)
+
     @contextmanager
     def transaction(self) -> Iterator[SyncTransaction]:
         """A transaction of the engine's own, as `Engine.transaction`. The block commits when it ends."""
@@ -253,6 +309,14 @@ class SyncEngine:
                 self.wait_for(task.end(commit=False))
             raise
         self.wait_for(task.end(commit=True))
+
+    def alerts(self) -> dict[str, int]:
+        """How often each alert was raised, as `Engine.alerts`."""
+        return self._engine.alerts()
+
+    def diff(self, a: str, b: str) -> RunDiff:
+        """How two runs differ, as `Engine.diff`."""
+        return self.wait_for(self._engine.diff(a, b))
 
     def audit(self) -> Report:
         return self.wait_for(self._engine.audit())
@@ -271,8 +335,10 @@ class SyncEngine:
             self._stop_thread()
 
 
-class SyncHandle(Generic[R]):
+class SyncHandle(SyncHistoryMethods, SyncActs[R]):
     """A run, for sync code. Each method is the sync form of the same method of `Handle`."""
+
+    _engine: SyncEngine
 
     def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
         self._engine = engine
@@ -285,6 +351,13 @@ class SyncHandle(Generic[R]):
     @property
     def is_new(self) -> bool:
         return self._handle.is_new
+
+    @property
+    def _of_run(self) -> Handle[R]:
+        return self._handle
+
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._engine.wait_for(work)
 
     def result(self, timeout: Duration | None = None) -> R:
         return self._engine.wait_for(self._handle.result(timeout))
@@ -302,14 +375,47 @@ class SyncHandle(Generic[R]):
     ) -> None:
         self._engine.wait_for(self._handle.respond(step, value, code=code, id=id))
 
+    def fork(
+        self,
+        step: str = "root",
+        *,
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
+        signals: bool = True,
+        reason: str = "",
+        by: Actor | None = None,
+        id: str | None = None,  # noqa: A002 - as in Handle
+    ) -> "SyncHandle[R]":
+        forking = self._handle.fork(
+            step, set=set, input=input, signals=signals, reason=reason, by=by, id=id
+        )
+        return SyncHandle(self._engine, self._engine.wait_for(forking))
+
+    def preview_fork(
+        self,
+        step: str = "root",
+        *,
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
+        signals: bool = True,
+    ) -> ForkPreview:
+        previewing = self._handle.preview_fork(step, set=set, input=input, signals=signals)
+        return self._engine.wait_for(previewing)
+
+    def retry(
+        self,
+        reason: str = "",
+        *,
+        by: Actor | None = None,
+        id: str | None = None,  # noqa: A002 - as in Handle
+    ) -> "SyncHandle[R]":
+        return self.fork(reason=reason, by=by, id=id)
+
     def waits(self) -> Waits:
         return self._engine.wait_for(self._handle.waits())
 
     def describe(self) -> Description:
         return self._engine.wait_for(self._handle.describe())
-
-    def cancel(self, reason: str = "") -> None:
-        self._engine.wait_for(self._handle.cancel(reason))
 
     def status(self) -> RunStatus:
         return self._engine.wait_for(self._handle.status())

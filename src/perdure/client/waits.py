@@ -10,6 +10,7 @@ from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
     JoinWait,
+    OperatorWait,
     RetryWait,
     SignalWait,
     TaskWait,
@@ -42,6 +43,7 @@ class Waits(msgspec.Struct, frozen=True):
     retries: list[RetryWait] = []
     children: list[ChildWait] = []
     answers: list[AnswerWait] = []
+    parked: list[OperatorWait] = []
 
 
 def waits_by_kind(description: Description) -> Waits:
@@ -63,4 +65,5 @@ def waits_by_kind(description: Description) -> Waits:
         only(RetryWait),
         only(ChildWait),
         only(AnswerWait),
+        only(OperatorWait),
     )

@@ -6,7 +6,7 @@ the run must not resume.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from perdure.core.books import RunRowSummary, start_differences
+from perdure.core.books import RunRowSummary, key_in_row, start_differences
 from perdure.core.errors import BooksDiffer
 from perdure.core.ids import RunId
 from perdure.core.journal.events import Event, ExecutionStarted
@@ -30,11 +30,6 @@ def require_ledger(
         _require_none(run_id, _ledger_differences(held, posted))
 
 
-def key_of(first: Event | None) -> str | None:
-    """The start key in a journal's first entry."""
-    return first.idempotency_key if isinstance(first, ExecutionStarted) else None
-
-
 def _row_differences(row: RunRowSummary, state: State, first: Event | None) -> Iterator[str]:
     if row.semaphore != state.semaphore:
         yield f"the semaphore is {row.semaphore} in its row and {state.semaphore} by its journal"
@@ -43,8 +38,7 @@ def _row_differences(row: RunRowSummary, state: State, first: Event | None) -> I
     if (row.closed_at_ms is not None) != (state.status in TERMINAL):
         closed = "open" if row.closed_at_ms is None else f"closed at {row.closed_at_ms}"
         yield f"the run is {closed} in its row and {state.status.value!r} by its journal"
-    # Later runs of a chain repeat the start key in their first entry; only the first run has it in its row.
-    key = key_of(first) if row.chain is None else None
+    key = key_in_row(row, first) if isinstance(first, ExecutionStarted) else None
     if row.key != key:
         yield f"the start key is {row.key!r} in its row and {key!r} by its journal"
     if isinstance(first, ExecutionStarted):

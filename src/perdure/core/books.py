@@ -17,6 +17,7 @@ from perdure.core.journal.invariants import violations
 from perdure.core.journal.postings import effect_of
 from perdure.core.journal.state import TERMINAL, fold
 from perdure.core.ledger import AccountId, digits_of
+from perdure.core.messages import damage_of_sent
 from perdure.core.obligations import Lifetime, Outstanding, missing, obligations_of
 
 NO_RUN = RunId("")
@@ -114,6 +115,7 @@ def audit_books(books: Books, now_ms: int | None = None) -> list[AuditFinding]:
             find(end, "account_surplus", f"nothing was ever posted to {account}")
     findings += _audit_ending(books, journal, semaphore)
     findings += _audit_obligations(books, journal, now_ms)
+    findings += _audit_sent(books, end)
     return findings
 
 
@@ -159,20 +161,22 @@ def _audit_ending(
 def _audit_first_entry(
     run_id: RunId, ending: RunRowSummary, journal: Sequence[_Recorded]
 ) -> Iterator[AuditFinding]:
-    """The start key, the scope and the program that the row names are those of the first entry.
-
-    Only the row of the first run of a chain has the start key.
-    """
+    """The start key, the scope and the program that the row names are those of the first entry."""
     first = journal[0].event if journal and journal[0].seq == 0 else None
     if not isinstance(first, ExecutionStarted):
         return
-    key = first.idempotency_key if ending.chain is None else None
+    key = key_in_row(ending, first)
     if ending.key != key:
         what = f"the start key of the run is {ending.key!r}, its first entry says {key!r}"
         yield AuditFinding(run_id, 0, "key_differs", what)
     for column, held, recorded in start_differences(ending, first):
         what = f"the {column} of the run is {held!r}, its first entry says {recorded!r}"
         yield AuditFinding(run_id, 0, f"{column}_differs", what)
+
+
+def key_in_row(row: RunRowSummary, first: ExecutionStarted) -> str | None:
+    """The start key that the row must have. Later runs of a chain, and forks, have it in their first entry only."""
+    return first.idempotency_key if row.chain is None and first.forks is None else None
 
 
 def start_differences(
@@ -212,6 +216,15 @@ def _audit_obligations(
     life = None if now_ms is None else Lifetime(books.entries[0].at_ms, now_ms)
     for step, name, what in missing(books.run_id, owed, books.outstanding, life):
         yield AuditFinding(books.run_id, opened[step], name, what)
+
+
+def _audit_sent(books: Books, end: int) -> Iterator[AuditFinding]:
+    """Messages sent to an open run that no sender wrote like this: they would never be delivered."""
+    held = books.outstanding
+    for guid, message in sorted([*held.sent.items(), *held.messages.items()]):
+        damage = damage_of_sent(message)
+        if damage is not None:
+            yield AuditFinding(books.run_id, end, "message_damaged", f"message {guid} {damage}")
 
 
 def verify_books(books: Books) -> list[AuditFinding]:

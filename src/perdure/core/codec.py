@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from perdure.core.errors import NotDecodable, NotEncodable, PayloadTooLarge
+from perdure.core.ids import RunId
 from perdure.core.limits import MAX_PAYLOAD_BYTES
 from perdure.core.models import decode_model, encode_model
 
@@ -20,7 +21,12 @@ T = TypeVar("T")
 
 
 class Codec(Protocol):
-    """Turns values into payload bytes and back. Encryption and compression wrap one codec in another."""
+    """Turns values into payload bytes and back: `Engine(url, codec=...)`.
+
+    All inputs, results, errors, signals, chunks and published values pass through it. A codec of your own wraps
+    `JsonCodec`, as `EncryptedCodec` does. Threads call it at the same time. If equal values may get different bytes
+    (because a key was replaced), it also needs a method `plain(payload)`, whose result is the same for both.
+    """
 
     def encode(self, value: object, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
         """Bytes of `value`; the same value gives the same bytes. Refuses what it can't carry."""
@@ -29,6 +35,26 @@ class Codec(Protocol):
     def decode(self, payload: bytes, wanted: type[T]) -> T:
         """The value of type `wanted` that `payload` holds."""
         ...
+
+
+def is_same_payload(codec: Codec, one: bytes, other: bytes) -> bool:
+    """Whether two payloads hold the same value, even if a codec with several keys wrote different bytes."""
+    if one == other:
+        return True
+    plain: Callable[[bytes], bytes] | None = getattr(codec, "plain", None)
+    return plain is not None and plain(one) == plain(other)
+
+
+def is_encrypted(codec: Codec, payload: bytes) -> bool:
+    """Whether the codec stores payloads otherwise than they can be read."""
+    plain: Callable[[bytes], bytes] | None = getattr(codec, "plain", None)
+    return plain is not None and plain(payload) != payload
+
+
+def codec_of_run(codec: Codec, run_id: RunId) -> Codec:
+    """The codec of the machine of that run: `codec` itself, unless runs have codecs of their own."""
+    of_run: Callable[[RunId], Codec] | None = getattr(codec, "of_run", None)
+    return codec if of_run is None else of_run(run_id)
 
 
 def encode_named(

@@ -28,6 +28,9 @@ MAX_DECISIONS: Final = 100_000
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024
 """One input, result or value. A larger one belongs in an artifact store, with a reference here."""
 
+MAX_LARGE_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
+"""One value that goes to the artifact store because it is over the limit of payloads. It is in memory as a whole."""
+
 MAX_NAME_LENGTH: Final = 255
 """Names of programs, tasks, signals, queues, hosts and scopes: they are parts of keys."""
 

@@ -9,6 +9,15 @@ from perdure.core.ids import Guid, HostId, RunId, StepId
 AT_ONCE: Final = 0
 """The due time of a message without a delay: every host delivers it, whatever its clock says."""
 
+STATES: Final = ("pending", "stale", "dead")
+"""States of a message: it will be delivered; its run did not need it; its run was over."""
+
+SENT: Final = ("signal:", "cancel", "act:")
+"""Beginnings of the kinds of messages that are sent to a run as a whole: no step of it waits for exactly this one."""
+
+_WITHOUT_OUTCOME: Final = ("timer", "retry")
+"""Kinds of messages about steps that carry no outcome."""
+
 OUTCOMES: Final = ("completed", "reconciled", "failed", "gave-up")
 """Kinds of the messages that carry the outcome of an attempt to its run. Details may follow after a colon."""
 
@@ -64,6 +73,24 @@ class MessageSummary(msgspec.Struct, frozen=True):
         return self.state == "pending"
 
 
+def damage_of_sent(message: MessageSummary) -> str | None:
+    """Why a message in the store that was sent to a run is none that any sender wrote; `None` if it may be.
+
+    Hosts deliver only pending messages whose time has come. The journal does not show what was sent and not received.
+    """
+    if not message.kind.startswith(SENT):
+        if message.step is None and message.kind not in _WITHOUT_OUTCOME:
+            return None if is_outcome(message.kind) else f"has the unknown kind {message.kind!r}"
+        return None
+    if message.state not in STATES:
+        return f"is {message.state!r}, which is no state of a message"
+    if message.is_pending and message.due_at_ms != AT_ONCE:
+        return f"is due at {message.due_at_ms}, and every {message.kind!r} is due at {AT_ONCE}"
+    if message.kind.startswith("signal:") and not message.has_payload:
+        return "has no payload"
+    return None
+
+
 class WorkSummary(msgspec.Struct, frozen=True):
     """A task on a queue. `host` has claimed it, or is `None`. `header` is the beginning of its payload."""
 
@@ -98,6 +125,8 @@ class WorkHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """How often earlier attempts of the step were in doubt."""
     stops: int = 0
     """How many doubts, those about earlier claims included, arose because a host ended the attempt in order to stop."""
+    logical_attempt: int = 1
+    """Which logical attempt of the step it belongs to."""
     timeout_ms: int | None = None
     """The time limit of an attempt, if it differs from the task's own."""
 

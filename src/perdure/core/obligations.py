@@ -14,6 +14,7 @@ from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import AT_ONCE, MessageSummary, WorkSummary, at_once, is_outcome
 from perdure.core.replay.identity import child_run_id, result_guid, retry_guid, timer_guid
+from perdure.core.runs.acts import RETRY_AT_ONCE_MS
 
 Missing: TypeAlias = tuple[StepId, str, str]
 """Step of an obligation without a row, name of the finding, detail."""
@@ -39,11 +40,15 @@ class Child(msgspec.Struct, frozen=True):
 
 
 class Outstanding(msgspec.Struct, frozen=True):
-    """Rows that will bring results to a run: messages by GUID, work by step, children by step."""
+    """Rows that will bring results to a run: messages by GUID, work by step, children by step.
+
+    `sent` are signals, cancels and acts that concern no step, read for an audit only.
+    """
 
     messages: dict[Guid, MessageSummary] = {}
     work: dict[StepId, WorkSummary] = {}
     children: dict[StepId, Child] = {}
+    sent: dict[Guid, MessageSummary] = {}
 
 
 class Obligations(msgspec.Struct):
@@ -60,6 +65,8 @@ class Obligations(msgspec.Struct):
     queues: dict[StepId, str] = {}
     children: dict[StepId, int] = {}
     delayed: set[StepId] = set()
+    parked: dict[StepId, tuple[int, str | None]] = {}
+    """Steps that wait for an operator, with the attempt that failed last and the queue of the next one."""
 
     def take(self, event: e.Event) -> None:
         """Fold one event in."""
@@ -71,9 +78,10 @@ class Obligations(msgspec.Struct):
                 self._queue(step, queue)
             case e.InvokeScheduled(promise_id=step, place=e.InvokePlace.RUN):
                 self.children[step] = 1
+            case e.SignalAccepted(signal_type=e.ActType.RETRY_STEP, step=str() as step):
+                self._retry_parked(step)
             case e.InvokeRetrying():
-                self._delay(event.promise_id, event.failed_attempt + 1, event.retry_at_ms)
-                self._queue(event.promise_id, event.queue)
+                self._fail(event)
             case e.InvokeStarted(promise_id=step, attempt=attempt):
                 self._begin(step, attempt)
             case e.InvokeCompleted(promise_id=step) | e.StepSkipped(promise_id=step):
@@ -82,9 +90,26 @@ class Obligations(msgspec.Struct):
                 self._close(step)
             case e.Terminal():
                 self.timers, self.attempts, self.retries, self.children = {}, {}, {}, {}
-                self.queues, self.delayed = {}, set()
+                self.queues, self.delayed, self.parked = {}, set(), {}
             case _:
                 pass
+
+    def _fail(self, event: e.InvokeRetrying) -> None:
+        step = event.promise_id
+        if event.parks:
+            self._close(step)
+            self.parked[step] = event.failed_attempt, event.queue
+        else:
+            self._delay(step, event.failed_attempt + 1, event.retry_at_ms)
+            self._queue(step, event.queue)
+
+    def _retry_parked(self, step: StepId) -> None:
+        """An operator retries the step: its next attempt is due at once."""
+        failed = self.parked.pop(step, None)
+        if failed is not None:
+            attempt, queue = failed
+            self._delay(step, attempt + 1, RETRY_AT_ONCE_MS)
+            self._queue(step, queue)
 
     def _queue(self, step: StepId, queue: str | None) -> None:
         if queue is None:
@@ -113,6 +138,7 @@ class Obligations(msgspec.Struct):
         self.queues.pop(step, None)
         self.children.pop(step, None)
         self.delayed.discard(step)
+        self.parked.pop(step, None)
 
 
 def obligations_of(events: Iterable[e.Event]) -> Obligations:

@@ -14,6 +14,7 @@ from msgspec import inspect as shapes
 
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable, NotEncodable
+from perdure.core.ids import RunId
 from perdure.core.limits import MAX_PAYLOAD_BYTES
 from perdure.core.replay.shapes import shape as payload_shape
 
@@ -46,6 +47,16 @@ class UpcastingCodec:
         self._inner = inner
         self._upcasters = upcasters
         self.encode = inner.encode
+        self.plain: Callable[[bytes], bytes] = getattr(inner, "plain", bytes)
+        bound: Callable[[RunId], Codec] | None = getattr(inner, "of_run", None)
+        self.of_run: Callable[[RunId], Codec] | None = (
+            None if bound is None else lambda run_id: UpcastingCodec(bound(run_id), upcasters)
+        )
+        """The codec of one run's machine, if runs have codecs of their own."""
+
+    def around(self, wrap: Callable[[Codec], Codec]) -> "UpcastingCodec":
+        """The same upcasters with another codec inside."""
+        return UpcastingCodec(wrap(self._inner), self._upcasters)
 
     def decode(self, payload: bytes, wanted: type[T]) -> T:
         if not self._upcasters:

@@ -4,14 +4,20 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
+from perdure.authoring.context import TASK
 from perdure.core.codec import Codec
 from perdure.core.errors import StoreClosed
+from perdure.core.hosts.hints import Awaited
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
+from perdure.core.secrets import GuardedCodec
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
+from perdure.host.alerts import Alerts
+from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.background import Background
 from perdure.host.outage import Outage
+from perdure.host.services import Services
 from perdure.host.settings import Settings
 from perdure.host.watchers import Watchers
 from perdure.store.commit.committer import CommitsUnderWay
@@ -28,6 +34,9 @@ class HostListener(Protocol):
     def work_queued(self, work: Work) -> None:
         """A task that this host put on a queue is durable."""
 
+    def run_resumed(self) -> None:
+        """The pause of a run ended: its messages and its queued work may be due."""
+
     def signals_broadcast(self) -> None:
         """Signals to all runs of a search key are durable."""
 
@@ -40,11 +49,8 @@ class HostListener(Protocol):
     def runs_released(self) -> None:
         """Open runs without an owner are in the store, for any host."""
 
-    def run_ended(self, run_id: RunId) -> None:
-        """A commit of this host ended the run, or parked it."""
-
-    def run_grown(self, run_id: RunId) -> None:
-        """A commit of this host added to the journal or to a stream of the run."""
+    def run_changed(self, run_id: RunId, change: Awaited) -> None:
+        """A commit of this host ended the run or parked it, or added to its journal or to a stream."""
 
     def snapshot_read(self, snapshot: HostSnapshot) -> None:
         """The host is about to act on this snapshot of the store."""
@@ -70,21 +76,34 @@ class HostContext:
         sources: Sources,
         settings: Settings,
         listener: HostListener,
+        services: Services,
     ) -> None:
         self.store = store
         self.host_id = host_id
         """Changes when a peer took this host for dead and it continues under a new id."""
-        self.codec = codec
+        artifacts = services.artifacts
+        self.payloads = None if artifacts is None else LargePayloads(artifacts)
+        """Payloads over the limit, if there is a place for them."""
+        self.codec = codec = codec if self.payloads is None else reading_large(codec, self.payloads)
+        self.services = services
+        self.task_codec: Codec = GuardedCodec(codec) if services.secrets else codec
+        """For what tasks return and send: refuses values that hold a secret."""
         self.sources = sources
         self.settings = settings
         self.listener = listener
         self.outage = Outage(store.name)
-        self.watchers = Watchers(listener.run_ended, listener.run_grown)
+        self.watchers = Watchers(listener.run_changed)
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)
+        self.alerts = Alerts(self.spawn)
         self.undecided = CommitsUnderWay()
         self.is_killed = False
+
+    @property
+    def caller_codec(self) -> Codec:
+        """For what a caller of the engine sends: as `task_codec`, if the caller is a task."""
+        return self.codec if TASK.get() is None else self.task_codec
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run `work` in the background. The listener hears what it raises."""

@@ -115,7 +115,7 @@ class _UnownedRuns(OwnTransaction):
 
 def _unowned(dispatcher: Dispatcher, start: RunStart) -> tuple[RunId, Bundle]:
     """An unowned run with its first entry alone. The host that claims it takes its first turn."""
-    run_id, bundle = dispatcher.staging.new_run_id(), Bundle()
+    run_id, bundle = start.run_id or dispatcher.staging.new_run_id(), Bundle()
     new = start.row(run_id, dispatcher.sources.now_ms(), None)
     create_run(bundle, new, [start.event(run_id)], dispatcher.sources)
     return run_id, bundle

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Sequence
 
 from perdure.core.codec import Codec
-from perdure.core.errors import SchemaTooNew
-from perdure.core.hosts.hints import Hint
+from perdure.core.errors import EngineClosed, SchemaTooNew
+from perdure.core.hosts.hints import Awaited, Hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
 from perdure.engine.known_programs import KnownPrograms
@@ -22,8 +22,12 @@ from perdure.host.messages.polling import Poller
 from perdure.host.runs.batch import RunStart
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.runs.feed import JournalFeed
 from perdure.host.runs.memory import MemoryUse
 from perdure.host.runs.remote import RemoteRuns
+from perdure.host.runs.views import Views
+from perdure.host.schedules.ticker import Ticker
+from perdure.host.services import NO_SERVICES, Services
 from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.tasks.draining import note_stopping
@@ -32,6 +36,7 @@ from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.published import Publisher
 from perdure.host.tasks.queues import QueueWorker
 from perdure.host.tasks.streams import StreamWriter
+from perdure.host.tasks.sweeping import sweep_regularly
 from perdure.host.transactions.steps import Transactions
 from perdure.host.watchers import Topic
 from perdure.store.hints import HintChannel
@@ -66,12 +71,13 @@ class Host:
         sources: Sources,
         settings: Settings,
         queues: Sequence[str] = (),
+        services: Services = NO_SERVICES,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.process = OwnProcess(f"an engine on {store.name}")
         never_free_in_child(self)
         stale_after_ms = round(settings.stale_after * 1000)
-        self.context = HostContext(store, host_id, codec, sources, settings, self)
+        self.context = HostContext(store, host_id, codec, sources, settings, self, services)
         gate = Gate(stale_after_ms)
         self.publisher = Publisher(self.context)
         self.executor = self._make_executor(gate, StreamWriter(self.context))
@@ -84,15 +90,20 @@ class Host:
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
         )
-        takeover = Takeover(self.dispatcher, stale_after_ms, self.runs_taken)
+        self.takeover = takeover = Takeover(self.dispatcher, stale_after_ms, self.runs_taken)
         self.takeovers = TakeoverLoop(self.dispatcher, takeover, self.runs_taken)
         self.remote_runs = RemoteRuns(self.context, cache)
+        self.feed = JournalFeed(self.context)
+        self.views = Views(self.context)
         self.poller = Poller(
             *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
+            Ticker(self.context, self.dispatcher, self.begin_soon),
             interval_ms=round(settings.heartbeat * 1000) if store.is_shared else POLL_MS,
         )
         self.hints = self._make_hints()
         self.membership = Membership(self.dispatcher, self.worker, takeover, gate, self)
+        self.authorizer = services.authorizer
+        """Decides who may act on runs through this process."""
         self.failure: SchemaTooNew | None = None
         """Why this host has stopped by itself, if it has."""
         self.has_failed = asyncio.Event()
@@ -140,6 +151,11 @@ class Host:
         self.poller.queued(work)
         self.hints.work_queued(work)
 
+    def run_resumed(self) -> None:
+        self.poller.deliver_soon()
+        self.poller.claim_soon()
+        self.hints.look()
+
     def signals_broadcast(self) -> None:
         self.poller.deliver_soon()
         self.hints.signals_broadcast()
@@ -150,15 +166,22 @@ class Host:
     def runs_released(self) -> None:
         self.hints.look()
 
+    def runs_added(self) -> None:
+        """Open runs without an owner are in the store: this host or another takes them at once."""
+        self.poller.look_soon()
+        self.hints.look()
+
     def versions_changed(self) -> None:
         """A version of a graph was deployed or activated here: other hosts read it at once."""
         self.hints.look()
 
-    def run_ended(self, run_id: RunId) -> None:
-        self.hints.run_ended(run_id)
+    def run_changed(self, run_id: RunId, change: Awaited) -> None:
+        self.hints.run_changed(run_id, change)
 
-    def run_grown(self, run_id: RunId) -> None:
-        self.hints.run_grown(run_id)
+    def schedules_changed(self) -> None:
+        """A schedule was changed here: this host and all others look at it at once."""
+        self.poller.look_soon()
+        self.hints.look()
 
     def hint_arrived(self, hint: Hint) -> None:
         if hint.look:
@@ -193,19 +216,19 @@ class Host:
     def awaits(self, run_id: RunId) -> None:
         """A caller waits for the end of a run: another process may have it."""
         if run_id not in self.dispatcher.cache:
-            self.hints.ask_for_endings()
+            self.hints.ask_for(Awaited.END)
 
     def follows(self, topic: Topic) -> None:
         """A caller follows a journal, to which the owner of its run adds, or a stream, to which any process may."""
         if topic not in self.dispatcher.cache:
-            self.hints.ask_for_growth()
+            self.hints.ask_for(Awaited.GROWTH)
 
     def ask_for_hints(self) -> None:
         """Ask other processes for hints about the runs that callers of this one wait for."""
         if self.remote_runs.awaited:
-            self.hints.ask_for_endings()
+            self.hints.ask_for(Awaited.END)
         if self.remote_runs.followed:
-            self.hints.ask_for_growth()
+            self.hints.ask_for(Awaited.GROWTH)
 
     def host_renamed(self) -> None:
         """This host continues under another id."""
@@ -252,6 +275,9 @@ class Host:
         await self.hints.open(self._make_hint_channel())
         await self.poller.serve()
         self.poller.start()
+        artifacts = self.context.services.artifacts
+        if artifacts is not None and artifacts.sweep_every_s:
+            self.context.spawn(sweep_regularly(self.context, artifacts))
 
     async def begin_run(self, start: RunStart) -> RunId:
         """Create a run and commit its first turn. Raises `RunExists` if its key is taken."""
@@ -295,6 +321,8 @@ class Host:
 
     def _end(self) -> None:
         """Stop the heartbeat, the poller and the queues."""
+        stopped = EngineClosed("the engine was closed", "open an engine, and follow the run again")
+        self.feed.close(self.failure or stopped)
         self.hints.close()
         self.membership.kill()
         self.poller.kill()

@@ -1,5 +1,7 @@
 """The settings of an engine: limits and times."""
 
+from typing import Literal
+
 import msgspec
 
 from perdure.authoring.durations import milliseconds
@@ -44,6 +46,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a step that was running at two or more deaths of its host runs before the next such step begins. With 0
     they begin at once."""
 
+    on_failure: Literal["fail", "park"] = "fail"
+    """What happens to a step that has failed for good, if its task does not say so: the program gets the error, or the
+    step waits for an operator who retries or skips it."""
+
     stepwise: bool = False
     """Commit every entry on its own. Slow; for tests of recovery."""
 
@@ -65,6 +71,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(f"max_doubts is {self.max_doubts}", f"pass less than {MOST_DOUBTS}")
         if milliseconds(self.lease, "lease") < _SHORTEST_LEASE_MS:
             raise InputError(f"lease is {self.lease!r}", "pass at least 0.1 seconds")
+        if self.on_failure not in ("fail", "park"):
+            raise InputError(f"on_failure is {self.on_failure!r}", "use 'fail' or 'park'")
         if not isinstance(self.reveal_payloads, bool):
             raise InputError(f"reveal_payloads is {self.reveal_payloads!r}", "pass True or False")
         milliseconds(self.grace, "grace")

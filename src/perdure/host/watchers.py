@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from perdure.core.errors import CorruptJournal
+from perdure.core.hosts.hints import Awaited
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import ExecutionCancelled, Terminal
@@ -40,14 +41,10 @@ class RunEnding(NamedTuple):
         return cls.of(run.status, event)
 
 
-class Audience:
-    """Other processes whose callers wait for changes of this host's runs, and until when each counts as such."""
+class OnGrowth(Protocol):
+    """What is notified when a journal or a stream has grown, such as an `asyncio.Event`."""
 
-    def __init__(self) -> None:
-        self.awaiting: dict[HostId, int] = {}
-        """Processes whose callers wait for the ends of runs."""
-        self.following: dict[HostId, int] = {}
-        """Processes whose callers follow journals or streams."""
+    def set(self) -> None: ...
 
 
 class Watchers:
@@ -56,15 +53,13 @@ class Watchers:
     A future that resolves to `None` is a hint: this host does not know the ending, so the caller reads the store.
     """
 
-    def __init__(
-        self, on_ended: Callable[[RunId], None], on_grown: Callable[[RunId], None]
-    ) -> None:
-        """The functions get the runs that this process reports, while callers elsewhere wait for such changes."""
-        self.audience = Audience()
-        self._on_ended = on_ended
-        self._on_grown = on_grown
+    def __init__(self, on_changed: Callable[[RunId, Awaited], None]) -> None:
+        """`on_changed` gets the changes that this process reports, while callers elsewhere wait for such changes."""
+        self.audience: dict[Awaited, dict[HostId, int]] = {what: {} for what in Awaited}
+        """Other processes whose callers wait for such changes, and until when each counts as such."""
+        self._on_changed = on_changed
         self._endings: dict[RunId, list[asyncio.Future[RunEnding | None]]] = {}
-        self._followers: dict[Topic, list[asyncio.Event]] = {}
+        self._followers: dict[Topic, list[OnGrowth]] = {}
 
     def ending_of(self, run_id: RunId) -> asyncio.Future[RunEnding | None]:
         future: asyncio.Future[RunEnding | None] = asyncio.get_running_loop().create_future()
@@ -84,11 +79,15 @@ class Watchers:
         Followers of a stream follow the journal of its run, too: it says which chunks are valid.
         """
         grown = asyncio.Event()
-        for topic in topics:
-            self._followers.setdefault(topic, []).append(grown)
+        self.notify(grown, *topics)
         return grown
 
-    def unfollow(self, grown: asyncio.Event, *topics: Topic) -> None:
+    def notify(self, grown: OnGrowth, *topics: Topic) -> None:
+        """Call `grown.set` whenever this process learns that one of these has grown, until `unfollow`."""
+        for topic in topics:
+            self._followers.setdefault(topic, []).append(grown)
+
+    def unfollow(self, grown: OnGrowth, *topics: Topic) -> None:
         for topic in topics:
             followers = self._followers.get(topic, [])
             followers.remove(grown)
@@ -113,14 +112,14 @@ class Watchers:
         """A commit of this process added to it."""
         if self._followers:
             self.wake_followers(topic)
-        if self.audience.following:
-            self._on_grown(topic if isinstance(topic, str) else topic[0])
+        if self.audience[Awaited.GROWTH]:
+            self._on_changed(topic if isinstance(topic, str) else topic[0], Awaited.GROWTH)
 
     def ended(self, run_id: RunId, ending: RunEnding | None) -> None:
         """A commit of this process ended the run, or parked it (`None`)."""
         self.wake_waiting(run_id, ending)
-        if self.audience.awaiting:
-            self._on_ended(run_id)
+        if self.audience[Awaited.END]:
+            self._on_changed(run_id, Awaited.END)
 
     def wake_followers(self, topic: Topic) -> None:
         for event in self._followers.get(topic, ()):

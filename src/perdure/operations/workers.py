@@ -217,6 +217,9 @@ class _Running:
             call.kill()
 
         call.on_cancel(terminate)
+        if call.is_cancelled:
+            # It was cancelled while the process started, when there was nothing to signal.
+            terminate()
         return cls(call, worker, process)
 
     async def ended(self) -> None:

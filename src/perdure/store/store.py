@@ -23,18 +23,33 @@ from perdure.store.commit.committer import OnDecided
 from perdure.store.commit.fence import Fence
 from perdure.store.graph_tables import GraphTables
 from perdure.store.hints import HintChannel, OnHint
+from perdure.store.list_queries import ListTables
 from perdure.store.operation_table import OperationTable
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
-from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import (
+    ActMessage,
+    Claim,
+    JournalPart,
+    Progress,
+    Run,
+    SentMessage,
+    StoredRun,
+)
+from perdure.store.schedule_table import ScheduleTable
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
-class Store(GraphTables, Protocol):
+class Store(GraphTables, ListTables, Protocol):
     """The books, their messages and their work. Times are milliseconds, and always arguments."""
 
     @property
     def name(self) -> str:
         """The database without credentials, for messages to people."""
+        ...
+
+    @property
+    def schedules(self) -> ScheduleTable:
+        """The schedules of this store."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:
@@ -249,6 +264,10 @@ class Store(GraphTables, Protocol):
         """Entries `first` to `end` - 1 of a journal, in order."""
         ...
 
+    async def grown(self, parts: Sequence[JournalPart]) -> dict[RunId, list[Entry]]:
+        """The entries of these parts, one of each journal, in order. Skips parts without entries. One statement."""
+        ...
+
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
         """Rows and whole journals of several runs, from one snapshot, in the order of ids.
 
@@ -300,6 +319,10 @@ class Store(GraphTables, Protocol):
 
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         """All messages of a run with their state and reason, in the order of arrival."""
+        ...
+
+    async def act_messages(self, run_id: RunId) -> list[ActMessage]:
+        """The operator acts that a run has not taken in, or that were set aside with a reason."""
         ...
 
     async def queued_work(self, run_id: RunId) -> list[QueuedWork]:

@@ -15,7 +15,14 @@ from perdure.host.runs.memory import MemoryUse
 from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.streams import StreamWriter
 from perdure.testing.crashing_store import CrashingStore
-from perdure.testing.front_ends import FewPrograms, ask_first, programs_of, send_again, survive
+from perdure.testing.front_ends import (
+    FewPrograms,
+    ask_first,
+    ask_for_runs_of,
+    programs_of,
+    send_again,
+    survive,
+)
 from perdure.testing.host_parts import FaultyRunCache, WatchedExecutor
 from perdure.testing.simulated_hints import SimulatedHints, channel_in
 from perdure.testing.skewed_clocks import sources_of
@@ -47,7 +54,7 @@ class ExploredHost(Host):
         store: Any = self.crashing_store
         super().__init__(
             *(store, host_id, simulation.codec, sources_of(simulation, host_id)),
-            *(simulation.settings, simulation.queues),
+            *(simulation.settings, simulation.queues, simulation.artifacts.services),
         )
 
     executor: WatchedExecutor
@@ -121,6 +128,9 @@ class ExploredHost(Host):
 
     async def _move(self) -> None:
         """Take over, poll, or wait for a background task; if there is nothing of these to do, let time pass."""
+        if self._simulation.explored_program is not None:
+            for dead in [*self._simulation.dead]:
+                await ask_for_runs_of(self, dead)
         for dead in [*self._simulation.dead, *self.victims]:
             runs = await self.context.store.take_over(dead, self.host_id, 1000)
             self._simulation.dead.discard(dead)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.authoring.program import Program
+from perdure.core.hosts.watch import Peer
 from perdure.core.ids import HostId, RunId
 from perdure.engine.known_programs import KnownPrograms
 from perdure.host.front_end import FrontEnd
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LACKS = "lacks the program"
+
+ALWAYS_STALE = -1
+"""A host with this threshold is dead at the first look."""
 
 UNOWNED = HostSnapshot((), frozenset(), True, None, None)
 """What a host reads when there are unowned runs."""
@@ -124,6 +128,20 @@ def programs_of(simulation: "Simulation", host: HostId) -> KnownPrograms:
         return KnownPrograms()
     fate = simulation.choose(host, ["has the program", LACKS])
     return FewPrograms({simulation.explored_program}) if fate == LACKS else KnownPrograms()
+
+
+async def ask_for_runs_of(host: "ExploredHost", dead: HostId) -> None:
+    """Callers ask this host for all runs of a dead one while their takeover is under way, before it has begun."""
+    simulation = host.simulation
+    silent = HostSnapshot((Peer(dead, 0, ALWAYS_STALE),), frozenset({dead}), False, None, None)
+    host.takeover.see(silent, 0)
+    host.crashing_store.may_claim.clear()
+    host.takeovers.begin(silent)
+    for run in await host.context.store.runs(sorted(simulation.open)):
+        if run.owner == dead:
+            await host.takeovers.take_over_now(run)
+    host.crashing_store.may_claim.set()
+    await host.takeovers.wait()
 
 
 async def ask_first(host: "ExploredHost") -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from perdure.authoring.graphs.program import GraphProgram
+from perdure.core.artifacts import SCHEME
 from perdure.core.codec import Codec
 from perdure.core.errors import UnknownName
 from perdure.core.ids import Guid, RunId
@@ -32,6 +33,7 @@ JournalCounts = dict[str, Counter[str]]
 """By program, the texts of the events that its runs journaled, without attempts and retries."""
 
 _CLOSING = (e.StepSkipped, e.Terminal)
+_ARTIFACTS = re.compile(rf"{SCHEME}[\w/-]+")
 _OWN_IDS = re.compile(r"([rm])_[0-9a-f]{32}(_[0-9a-f]{32})?")
 _MOMENTARY = ("attempt", "claim", "delivery_id", "fire_at_ms", "root", "retry_policy")
 
@@ -193,7 +195,7 @@ def _text_of(event: e.Event) -> str:
         # The text of an exception may contain the number of the attempt.
         is_error = isinstance(event, e.InvokeCompleted) and not event.ok
         fields["payload"] = None if is_error else (event.payload or b"").decode(errors="replace")
-    return _OWN_IDS.sub(r"\1_", str(fields))
+    return _OWN_IDS.sub(r"\1_", _ARTIFACTS.sub(SCHEME, str(fields)))
 
 
 def differences(ended: JournalCounts, expected: JournalCounts) -> list[str]:

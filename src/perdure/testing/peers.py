@@ -20,6 +20,7 @@ async def faulty_takeover(
 
     In the last case two dead hosts own the runs: this one owns one run, and `from_owner` the others.
     """
+    await store.may_claim.wait()
     await store.require_alive()
     options = ["is done", "crash before", "crash after one run", "crash after"]
     fault = simulation.choose(f"takeover from {from_owner}", options)
@@ -39,7 +40,7 @@ async def faulty_claim(
     if name == "claim_runs":
         await store.may_claim.wait()
     await store.require_alive()
-    if simulation.explored_program is None or not await simulation.store.count_open(None):
+    if simulation.explored_program is None or not await _takes_any(simulation, name, *args):
         return await getattr(simulation.store, name)(*args, **options)
     fault = simulation.choose(name, ["is done", "crash before", "crash after"])
     if fault == "crash before":
@@ -48,6 +49,14 @@ async def faulty_claim(
     if fault == "crash after":
         await store.die()
     return taken
+
+
+async def _takes_any(simulation: "Simulation", name: str, *args: Any) -> bool:
+    if name == "claim_runs":
+        return await simulation.store.count_open(None) > 0
+    run_id, former, _ = args
+    run = await simulation.store.run(run_id)
+    return run is not None and not run.is_over and run.owner == former
 
 
 async def faulty_snapshot(

@@ -1,12 +1,16 @@
 """Scripts: what a user outside does to a run during an exploration, and when."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from perdure.client.handle import Handle
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
+
+NEVER = sys.maxsize
+"""More commits than any schedule has."""
 
 ScriptFunction = Callable[[Handle[Any]], Awaitable[None]]
 """Signals, answers or cancels the run through its handle. Called once, after the start."""
@@ -22,6 +26,8 @@ class After(NamedTuple):
     commits: int
     script: ScriptFunction
     at_once: bool = False
+    then: ScriptFunction | None = None
+    """Played after `script`, when there is nothing else to do."""
 
 
 class Script:
@@ -32,6 +38,7 @@ class Script:
         self._script = None if after is None else after.script
         self._after = 0 if after is None else after.commits
         self._at_once = after is not None and after.at_once
+        self._then = None if after is None else after.then
         self.must_poll = False
         """Whether hosts must poll now for what the script has sent."""
         self._handle: Handle[Any] | None = None
@@ -51,7 +58,8 @@ class Script:
         is_due = commits is None or commits >= self._after
         if self._script is None or self._handle is None or not is_due:
             return False
-        script, self._script = self._script, None
+        script, self._script = self._script, self._then
+        self._then, self._after = None, NEVER
         # The sender is another process: it continues if the host dies whose commit triggered the script.
         playing = asyncio.ensure_future(_play(script, self._handle))
         self.playing.add(playing)

@@ -13,6 +13,8 @@ from perdure.host.settings import Settings
 from perdure.host.tasks.attempt import Attempt
 from perdure.store.commit.bundle import Bundle
 from perdure.store.store import Store
+from perdure.testing.acts import ActChecks
+from perdure.testing.artifacts import ArtifactChecker
 from perdure.testing.children import ChildChecker
 from perdure.testing.explored_host import ExploredHost
 from perdure.testing.explorer import VirtualSources
@@ -78,6 +80,7 @@ class Simulation:
         self.completed: set[tuple[RunId, StepId]] = set()
         self.retries: Counter[tuple[RunId, StepId]] = Counter()
         """Retries that the policy of each step still allows."""
+        self._budgets: dict[tuple[RunId, StepId], int] = {}
         self.open: set[RunId] = set()
         self.has_runs = False
         self.dead: set[HostId] = set()
@@ -86,9 +89,10 @@ class Simulation:
         self.unfinished: set[str] = set()
         """The task attempts that were executing when the schedule exceeded its time limit."""
         self.followers = StreamFollowers(store)
-        is_fused = not settings.stepwise
-        self.graphs = GraphChecker(store, self.codec, replays, is_fused=is_fused)
+        self.graphs = GraphChecker(store, self.codec, replays, is_fused=not settings.stepwise)
         self.children = ChildChecker()
+        self.artifacts = ArtifactChecker(store, self.sources)
+        self.acts = ActChecks()
         self.writing: set[asyncio.Task[None]] = set()
 
     def moment(self) -> tuple[int, ...] | None:
@@ -119,6 +123,7 @@ class Simulation:
         return writing
 
     async def _write(self, commit: Commit, bundles: Bundles) -> None:
+        await self.artifacts.before_commit()
         await commit(bundles)
         for bundle in bundles:
             await self._record(bundle)
@@ -134,7 +139,9 @@ class Simulation:
             for entry in appended.entries:
                 self._record_event(appended.run_id, entry.event)
         await self.followers.read_new(bundle)
+        self.violations += await self.artifacts.check(bundle)
         self.violations += self.children.check(bundle)
+        self.violations += self.acts.take(bundle)
         self.violations += self.graphs.take(bundle)
         if not self._chooser.is_repeating:
             self.violations += await self.graphs.check_rows(bundle)
@@ -144,16 +151,22 @@ class Simulation:
             case e.InvokeStarted(step, _):
                 self.intents[run_id, step] += 1
             case e.InvokeScheduled(promise_id=step, retry_policy=policy):
-                attempts = 1 if policy is None else policy.attempts
-                self.retries[run_id, step] = attempts - 1
-            case e.InvokeRetrying(promise_id=step):
+                self._budgets[run_id, step] = 0 if policy is None else policy.attempts - 1
+                self._set_budget(run_id, step)
+            case e.InvokeRetrying(promise_id=step) if not event.parks:
                 self._count_retry(run_id, step)
-            case e.InvokeCompleted(promise_id=step):
+            case e.InvokeCompleted(promise_id=step) | e.StepSkipped(promise_id=step):
                 self.completed.add((run_id, step))
+            case e.SignalAccepted(signal_type=e.ActType.RETRY_STEP, step=str() as step):
+                self._set_budget(run_id, step)
             case e.Terminal():
                 self.open.discard(run_id)
             case _:
                 pass
+
+    def _set_budget(self, run_id: RunId, step: StepId) -> None:
+        """A logical attempt of the step begins."""
+        self.retries[run_id, step] = self._budgets[run_id, step]
 
     def _count_retry(self, run_id: RunId, step: StepId) -> None:
         self.retries[run_id, step] -= 1
@@ -165,6 +178,7 @@ class Simulation:
     def attempt_began(self, attempt: Attempt) -> None:
         """Check that the step is not complete, and that the intent of this attempt is durable."""
         run_and_step = attempt.info.run_id, attempt.info.step
+        self.violations += self.acts.attempt_began(attempt)
         name = f"{attempt.task.name} ({attempt.info.step})"
         self.attempts += 1
         self.begun[run_and_step] += 1

@@ -8,7 +8,9 @@ from typing import TypeVar
 
 from perdure.client.engine import Engine
 from perdure.core.errors import InputError
+from perdure.core.limits import MAX_TIME_MS
 from perdure.host.host import Host
+from perdure.store.rows.hosts import HostScope
 from perdure.testing.explorer import VirtualSources
 from perdure.testing.probe import Probe
 
@@ -74,10 +76,15 @@ class Clock:
         await self.settle()
 
     async def _next_due_ms(self) -> int | None:
-        """When the next timer, retry or delayed work is due. Ignores what is overdue and waits for something else."""
+        """When the next timer, retry, tick or delayed work is due. Ignores what is overdue."""
         dispatcher, now_ms = self._host.dispatcher, self._sources.now_ms()
         store = dispatcher.store
-        due = [await store.next_due(dispatcher.host_id), await store.next_work(self._queues)]
+        scope = HostScope(dispatcher.host_id, (), tuple(dispatcher.programs.names()), MAX_TIME_MS)
+        due = [
+            await store.next_due(dispatcher.host_id),
+            await store.next_work(self._queues),
+            (await store.host_snapshot(scope)).next_tick_ms,
+        ]
         ahead = [time_ms for time_ms in due if time_ms is not None and time_ms > now_ms]
         return min(ahead, default=None)
 

@@ -52,7 +52,12 @@ HINTED = "hinted"
 """A mode that is used only if it is named: hosts and the script's sender give each other hints, each of which may be
 lost, late or doubled."""
 
+ONE_SLOT = "one slot"
+"""A mode that is used only if it is named: a host executes one task at a time, so steps wait for the slot."""
+
 NAMED_MODES = (WRONG_CLOCKS, FRONT_ENDS, HINTED)
+
+_SLOT_MODES = {ONE_SLOT: Settings(concurrency=1, threads=1, probation=0)}
 
 LONGEST_S = 20.0
 """Real time after which a schedule counts as stuck, in seconds."""
@@ -116,6 +121,7 @@ async def run_once(simulation: Simulation, call: ProgramCall[Any]) -> Ended:
     (last,) = await simulation.store.entries(run.run_id, run.seq - 1, run.seq)
     await simulation.followers.check_kept()
     simulation.violations += await simulation.graphs.left_over()
+    simulation.violations += await simulation.artifacts.left_over()
     streams = await streamed(simulation.store, run_id)
     return Ended(run.status, last.payload, streams, simulation.graphs.journals())
 
@@ -239,8 +245,9 @@ async def explore_workflow(
     `script` acts on the run from outside, through its handle: once it has started, or `After` a number of commits.
     `queues` are the queues of its tasks. `modes` are ways to run it: "warm", "always replayed" and "stepwise"; only if
     named also "wrong clocks", where the clocks of hosts and senders differ, "front ends", where an engine that hosts no
-    run starts it and sends to it, and "hinted", where hosts and senders give each other hints, of which some are lost,
-    late or doubled. `open_store` opens the store of each schedule; `Tables` opens one with your own tables.
+    run starts it and sends to it, "hinted", where hosts and senders give each other hints, of which some are lost, late
+    or doubled, and "one slot", where a host executes one task at a time. `open_store` opens the store of each schedule;
+    `Tables` opens one with your own tables.
 
     The run must complete. If it must end otherwise, pass "failed" or "cancelled" as `check`, or a function that asserts
     how it ended. The run must end as it does without faults, unless `check` is a `Race`. Raises `ScheduleFailed` at the
@@ -253,7 +260,7 @@ async def explore_workflow(
     replays = ReplayCache()
     total = Exploration(0, 0, frozenset())
     for mode in modes:
-        settings = MODES["warm" if mode in NAMED_MODES else mode]
+        settings = _SLOT_MODES.get(mode) or MODES["warm" if mode in NAMED_MODES else mode]
         for chooser in Schedules(max_faults, is_strict=is_strict):
             violations: list[str] = []
             call = make_call()

@@ -64,6 +64,9 @@ async def _read(items: Any) -> None:
     await anext(items)
 
 
+SYNC = {"open", "handle", "replace", "warm_memory", "alerts"}
+"""Methods that may be called from any thread."""
+
 OF_ENGINES: dict[str, Callable[[Engine], Awaitable[Any]]] = {
     "activate": lambda engine: engine.activate("none", "1"),
     "audit": lambda engine: engine.audit(),
@@ -86,6 +89,9 @@ OF_HANDLES: dict[str, Callable[[Handle[Any]], Awaitable[Any]]] = {
     "cancel": lambda run: run.cancel(),
     "describe": lambda run: run.describe(),
     "events": lambda run: _read(run.events()),
+    "follow": lambda run: _read(run.follow()),
+    "history": lambda run: _read(run.history()),
+    "ledger": lambda run: run.ledger(),
     "published": lambda run: run.published(),
     "respond": lambda run: run.respond("step"),
     "result": lambda run: run.result(),
@@ -93,7 +99,9 @@ OF_HANDLES: dict[str, Callable[[Handle[Any]], Awaitable[Any]]] = {
     "signal": lambda run: run.signal(word, "no"),
     "status": lambda run: run.status(),
     "stream": lambda run: _read(run.stream("name")),
+    "view": lambda run: run.view(),
     "waits": lambda run: run.waits(),
+    "watch": lambda run: _read(run.watch()),
 }
 
 
@@ -130,7 +138,7 @@ def test_every_method_that_is_awaited_was_tried(kind: type, tried: dict[str, Any
     found = {
         name
         for name, method in inspect.getmembers(kind, inspect.isfunction)
-        if not name.startswith("_") and name not in {"open", "handle", "replace", "warm_memory"}
+        if not name.startswith("_") and name not in SYNC
     }
     assert found == set(tried)
 

@@ -515,6 +515,30 @@ async def test_the_audit_names_a_start_key_that_was_changed(shared_url: str) -> 
         assert [(each.name, each.seq) for each in report.findings] == [("key_differs", 0)]
 
 
+DAMAGED_SIGNALS = {
+    "state = 'unknown'": "is 'unknown', which is no state of a message",
+    "kind = 'unknown'": "has the unknown kind 'unknown'",
+    "due_at_ms = 9000000000000000000": "is due at 9000000000000000000, and every 'signal:damaged.go'",
+    "payload = NULL": "has no payload",
+}
+
+
+@pytest.mark.parametrize("change", DAMAGED_SIGNALS)
+async def test_the_audit_names_a_signal_that_can_never_be_received(
+    shared_url: str, change: str
+) -> None:
+    async with Engine(shared_url, hosts=False) as engine:
+        run = await engine.start(waiting())
+        await run.signal(go, 1)
+        assert (await engine.audit()).is_clean
+        await _tamper(engine, f"UPDATE {{}}message SET {change} WHERE run_id = '{run.run_id}'")
+        report = await engine.audit()
+        assert [(each.name, each.run_id) for each in report.findings] == [
+            ("message_damaged", run.run_id)
+        ]
+        assert DAMAGED_SIGNALS[change] in str(report)
+
+
 async def test_a_message_with_a_damaged_guid_does_not_stop_its_host(shared_url: str) -> None:
     async with killed(shared_url) as engine:
         run = await engine.start(sleeping())

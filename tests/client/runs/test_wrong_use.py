@@ -896,6 +896,11 @@ ASKED: dict[str, Any] = {
     "published": lambda run: run.published(),
     "events": lambda run: anext(run.events()),
     "stream": lambda run: anext(run.stream("tokens")),
+    "history": lambda run: anext(run.history()),
+    "follow": lambda run: anext(run.follow()),
+    "watch": lambda run: anext(run.watch()),
+    "view": lambda run: run.view(),
+    "ledger": lambda run: run.ledger(),
 }
 
 

@@ -45,7 +45,20 @@ async def labels_of_doubts(url: str) -> list[str]:
         await store.close()
 
 
-@pytest.mark.parametrize("name", ["doomed.catching", "doomed.catching_there", "doomed.failing"])
+@pytest.mark.parametrize(
+    ("shared_url", "name"),
+    [
+        ("sqlite", "doomed.failing"),
+        ("sqlite", "doomed.catching_there"),
+        pytest.param("postgres", "doomed.catching", marks=pytest.mark.postgres),
+        pytest.param("sqlite", "doomed.catching", marks=pytest.mark.deep),
+        pytest.param("postgres", "doomed.failing", marks=(pytest.mark.postgres, pytest.mark.deep)),
+        pytest.param(
+            "postgres", "doomed.catching_there", marks=(pytest.mark.postgres, pytest.mark.deep)
+        ),
+    ],
+    indirect=["shared_url"],
+)
 def test_a_task_that_kills_its_process_is_failed_and_the_process_lives(
     shared_url: str, tmp_path: Path, name: str
 ) -> None:

@@ -2,11 +2,16 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 
 import pytest
 
 import perdure
 from perdure import Settings, task, workflow
+from perdure.core.ids import RunId, StepId
+from perdure.engine.runs.warm import WarmRun
+from perdure.host.runs import outcomes
+from perdure.host.tasks.slots import want
 from tests.client.engines import opened, until
 
 LOCK = threading.Lock()
@@ -84,6 +89,40 @@ async def test_steps_of_both_kinds_get_slots_in_the_order_in_which_they_wait(
     async with opened(engine_url, Settings(concurrency=1)) as engine:
         await (await engine.start(many())).result(60)
     assert order == list(range(12))
+
+
+async def test_a_slot_that_a_step_does_not_use_goes_to_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+    unwanted: list[RunId] = []
+
+    def want_all_but_the_first(steps: Sequence[StepId], run: WarmRun) -> None:
+        """As if the first step that gets a slot had been cancelled just then."""
+        if unwanted:
+            want(steps, run)
+        else:
+            unwanted.append(run.run_id)
+
+    @task
+    async def held() -> None:
+        started.set()
+        await release.wait()
+
+    @workflow
+    async def one_step() -> None:
+        await held()
+
+    monkeypatch.setattr(outcomes, "want", want_all_but_the_first)
+    async with opened("sqlite:///:memory:", Settings(concurrency=1)) as engine:
+        first = await engine.start(one_step())
+        await started.wait()
+        second, third = await engine.start(one_step()), await engine.start(one_step())
+        release.set()
+        await first.result(60)
+        await third.result(60)
+        assert unwanted == [second.run_id]
+        assert (await engine.audit()).is_clean
 
 
 async def test_a_queue_that_no_task_names_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:

@@ -35,7 +35,16 @@ async def assert_sound(url: str) -> None:
         await store.close()
 
 
-@pytest.mark.parametrize("where", ["here", "there"])
+@pytest.mark.parametrize(
+    ("shared_url", "where"),
+    [
+        ("sqlite", "here"),
+        pytest.param("postgres", "there", marks=pytest.mark.postgres),
+        pytest.param("sqlite", "there", marks=pytest.mark.deep),
+        pytest.param("postgres", "here", marks=(pytest.mark.postgres, pytest.mark.deep)),
+    ],
+    indirect=["shared_url"],
+)
 def test_only_the_step_fails_that_kills_its_process(
     shared_url: str, tmp_path: Path, where: str
 ) -> None:

@@ -90,8 +90,8 @@ async def test_quarantine_of_many_attempts_is_short(shared_url: str) -> None:
     many = 60
     patience.update(dict.fromkeys(range(many), 3))
     await suspects(shared_url, many)
-    # With whole pauses they would take 66 seconds, which is more than `until` waits.
-    async with killed(shared_url, Settings(probation=1.1)):
+    # With whole pauses they would take 30 seconds.
+    async with killed(shared_url, Settings(probation=0.5)), asyncio.timeout(25):
         await until(lambda: begun == dict.fromkeys(range(many), 3))
 
 
@@ -134,8 +134,8 @@ async def test_turns_and_slots_are_both_waited_for(shared_url: str) -> None:
 async def test_short_attempt_lets_the_next_begin_at_once(shared_url: str) -> None:
     count = 20
     runs = await suspects(shared_url, count)
-    # The first waits for a pause of four seconds. If each did, they would take eighty.
-    async with opened(shared_url, Settings(probation=8)) as engine, asyncio.timeout(60):
+    # The first waits for a pause of two seconds. If each did, they would take forty.
+    async with opened(shared_url, Settings(probation=4)) as engine, asyncio.timeout(35):
         results = [await engine.handle(run).result(60) for run in runs]
     assert results == list(range(count))
 

@@ -1,6 +1,13 @@
 """Hints as text: what fits, what does not, and what can't be read."""
 
-from perdure.core.hosts.hints import MAX_HINT_BYTES, Hint, OutgoingHint, channel_name, decode_hint
+from perdure.core.hosts.hints import (
+    MAX_HINT_BYTES,
+    Awaited,
+    Hint,
+    OutgoingHint,
+    channel_name,
+    decode_hint,
+)
 from perdure.core.ids import HostId, RunId
 
 HERE = HostId("h_here")
@@ -13,7 +20,8 @@ def run(number: int) -> RunId:
 def test_a_hint_is_read_as_it_was_collected() -> None:
     assert OutgoingHint().is_empty
     outgoing = OutgoingHint()
-    outgoing.messages = outgoing.awaits = True
+    outgoing.messages = True
+    outgoing.asked.add(Awaited.END)
     outgoing.queues.add("mail")
     outgoing.changed.update({run(1), run(2)})
     assert not outgoing.is_empty
@@ -27,9 +35,13 @@ def test_a_hint_is_read_as_it_was_collected() -> None:
 
 
 def test_each_part_alone_makes_a_hint() -> None:
-    for part in ("messages", "look", "has_more", "awaits", "follows"):
+    asked = {"awaits": Awaited.END, "follows": Awaited.GROWTH}
+    for part in ("messages", "look", "has_more", *asked):
         outgoing = OutgoingHint()
-        setattr(outgoing, part, True)
+        if part in asked:
+            outgoing.asked.add(asked[part])
+        else:
+            setattr(outgoing, part, True)
         assert not outgoing.is_empty
         hint = decode_hint(outgoing.encode(HERE))
         assert hint is not None
@@ -40,7 +52,7 @@ def test_a_list_that_does_not_fit_becomes_a_look_at_everything() -> None:
     outgoing = OutgoingHint()
     outgoing.changed.update(map(run, range(1000)))
     outgoing.queues.update(f"queue {number}" for number in range(1000))
-    outgoing.follows = True
+    outgoing.asked.add(Awaited.GROWTH)
     data = outgoing.encode(HERE)
     assert len(data) <= MAX_HINT_BYTES
     assert decode_hint(data) == Hint(HERE, look=True, has_more=True, follows=True)

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 
 from perdure.core.journal import events as e
-from perdure.core.journal.contract import contract_name, idempotency_key, keys, step_of
+from perdure.core.journal.contract import (
+    TERMINAL_OF_STEP,
+    Labelling,
+    contract_name,
+    idempotency_key,
+    keys,
+    step_of,
+)
 from tests.core.journal.specimens import SPECIMENS
 from tests.core.journal.strategies import legal_journals
 from tests.core.journal.writer import OTHER_RUN, RUN, STARTED, Writer, join_set, started, step
@@ -145,14 +152,60 @@ def test_keys_are_unique_within_any_journal(writer: Writer) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(legal_journals())
-def test_terminal_step_events_never_carry_a_number(writer: Writer) -> None:
-    over = [
-        entry
-        for entry in writer.entries
-        if isinstance(entry.event, e.InvokeCompleted | e.StepSkipped)
+def test_terminal_step_events_occur_once_under_a_logical_attempt_and_carry_no_number(
+    writer: Writer,
+) -> None:
+    labelling = Labelling()
+    labels = [labelling.label(entry.event) for entry in writer.entries]
+    over = [label for label in labels if label.type in TERMINAL_OF_STEP]
+    assert {label.number for label in over} <= {1}
+    assert len({(label.step, label.logical_attempt, label.type) for label in over}) == len(over)
+
+
+@settings(max_examples=100, deadline=None)
+@given(legal_journals())
+def test_logical_attempts_are_those_of_the_state(writer: Writer) -> None:
+    labelling = Labelling()
+    seen: dict[str, int] = {}
+    for entry in writer.entries:
+        label = labelling.label(entry.event)
+        # They rise by 1 and never fall.
+        assert label.logical_attempt - seen.get(label.step, 1) in (0, 1)
+        seen[label.step] = label.logical_attempt
+    for place, attempt in writer.state.logical_attempts.items():
+        assert labelling.logical_attempt(place) == attempt
+
+
+def test_a_retried_step_begins_its_numbers_again_under_the_next_logical_attempt() -> None:
+    writer = started(
+        e.InvokeScheduled(A, "f"),
+        e.InvokeStarted(A, 1),
+        e.InvokeRetrying(A, 1, 5),
+        e.InvokeStarted(A, 2),
+        e.InvokeRetrying(A, 2, e.NEVER),
+        e.SignalAccepted("s1", e.ActType.RETRY_STEP, step=A),
+        e.InvokeStarted(A, 3),
+        e.InvokeCompleted(A, 3),
+    )
+    assert keys_of(writer)[2:] == [
+        sha256(f"{RUN}|root.0|1|StepStarted|v7"),
+        sha256(f"{RUN}|root.0|1|InvokeRetrying|v7"),
+        sha256(f"{RUN}|root.0|1|StepStarted#2|v7"),
+        sha256(f"{RUN}|root.0|1|StepFailed|v7"),
+        sha256(f"{RUN}|RUN|1|SignalAccepted|v7"),
+        sha256(f"{RUN}|root.0|2|StepStarted|v7"),
+        sha256(f"{RUN}|root.0|2|StepCompleted|v7"),
     ]
-    made = set(keys_of(writer))
-    for entry in over:
-        name = contract_name(entry.event)
-        assert sha256(f"{RUN}|{step_of(entry.event)}|1|{name}|v7") in made
-    assert len({step_of(entry.event) for entry in over}) == len(over)
+
+
+def test_a_parked_step_that_a_cancel_settles_fails_once() -> None:
+    writer = started(
+        e.InvokeScheduled(A, "f"),
+        e.InvokeStarted(A, 1),
+        e.InvokeRetrying(A, 1, e.NEVER),
+        e.InvokeCompleted(A, 1, ok=False),
+    )
+    assert keys_of(writer)[-2:] == [
+        sha256(f"{RUN}|root.0|1|StepFailed|v7"),
+        sha256(f"{RUN}|root.0|1|InvokeCompleted|v7"),
+    ]

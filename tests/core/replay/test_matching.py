@@ -31,6 +31,7 @@ SAMPLES: list[e.Event] = [
         "s",
         "r_9@4",
         "r_9",
+        {"customer": "acme"},
         payload=b"{}",
     ),
     e.ExecutionCompleted(payload=b"1", released=1, guid=GUID, step=STEP),

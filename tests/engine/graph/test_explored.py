@@ -2,10 +2,11 @@
 
 import pytest
 
-from perdure.testing.workflows import MODES, Check, Ended, Race, explore_workflow
+from perdure.testing.workflows import Check, Ended, Race, explore_workflow
 from tests.engine.catching import Record
 from tests.engine.graph import flowing, staying, waiting, working
 from tests.engine.graph.building import Case
+from tests.engine.modes import WITH_FAULTS, explore_one_fault
 from tests.engine.workflow.emptied import emptied
 
 CASES = working.CASES | waiting.CASES | staying.CASES | flowing.CASES
@@ -32,12 +33,12 @@ LONG = {
     "202 whose output fails: hook in a spread": "202 whose output fails: hook in a spread, no edge",
 }
 """Cases with very many schedules step by step, and for each a smaller one with the same kind of activity. `make test`
-explores the long ones in the other modes, and the smaller ones in all.
+explores the long ones in the warm mode, and the smaller ones in all.
 """
 
 
 def modes_of(name: str) -> list[str]:
-    return [mode for mode in MODES if name not in LONG or mode != "stepwise"]
+    return [mode for mode in WITH_FAULTS if name not in LONG or mode != "stepwise"]
 
 
 def check(case: Case) -> Check | Race:
@@ -55,7 +56,7 @@ def check(case: Case) -> Check | Race:
 @pytest.mark.parametrize("name", CASES)
 async def test_graph_survives_any_one_fault(name: str, record_property: Record) -> None:
     case = CASES[name]
-    explored = await explore_workflow(
+    explored = await explore_one_fault(
         case.call,
         script=case.script,
         queues=["elsewhere"],

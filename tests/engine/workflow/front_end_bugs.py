@@ -43,6 +43,24 @@ def asked_for_and_left_alone() -> Iterator[None]:
 
 
 @contextmanager
+def taken_from_the_dead_and_left_alone() -> Iterator[None]:
+    """A host that takes a dead host's run over for a caller does not advance it."""
+    take_single = TakeoverLoop._take_single
+
+    async def take(self: TakeoverLoop, run: Run) -> None:
+        if run.owner is None:
+            await take_single(self, run)
+            return
+        context = self._context
+        await context.store.take_run(run.run_id, run.owner, context.host_id)
+        self._single.pop(run.run_id, None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TakeoverLoop, "_take_single", take)
+        yield
+
+
+@contextmanager
 def parked_for_ever() -> Iterator[None]:
     """A run that a host without its program parked stays parked on the host that has it."""
     park = Parking.park
@@ -66,7 +84,7 @@ def taken_again() -> Iterator[None]:
         return False
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_messages, "_was_received", never)
+        patch.setattr(run_messages, "was_received", never)
         yield
 
 
@@ -86,6 +104,7 @@ BUGS = {
     for bug in (
         Bug(owned_by_its_front_end, "napping", STUCK),
         Bug(asked_for_and_left_alone, "napping", STUCK),
+        Bug(taken_from_the_dead_and_left_alone, "napping", STUCK),
         Bug(parked_for_ever, "napping", STUCK, 2),
         Bug(taken_again, "hearing", "is posted already"),
     )

@@ -5,6 +5,7 @@ import pytest
 from perdure.testing.script import After
 from perdure.testing.workflows import explore_workflow
 from tests.engine.catching import Record, catching
+from tests.engine.modes import WITH_FAULTS, explore_one_fault
 from tests.engine.workflow.chain_bugs import BUGS
 from tests.engine.workflow.chains import PROGRAMS
 from tests.engine.workflow.emptied import emptied
@@ -13,22 +14,48 @@ MOMENTS = range(0, 9, 2)
 """Commits after which a client sends a signal: the longest of these programs takes about ten."""
 
 
+STEPWISE_MOMENT = 4
+"""The moment that `make test` explores step by step, too."""
+
+LISTENING = ["looping", "hoarding", "draining", "endless"]
+
+
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", ["looping", "hoarding", "draining", "endless"])
+@pytest.mark.parametrize("name", LISTENING)
 async def test_chain_receives_signals_sent_at_any_moment(
     name: str, moment: int, record_property: Record
 ) -> None:
     program = PROGRAMS[name]
-    explored = await explore_workflow(
-        program.call, script=After(moment, program.script), check=program.check
+    explored = await explore_one_fault(
+        program.call,
+        script=After(moment, program.script),
+        modes=[mode for mode in WITH_FAULTS if mode != "stepwise" or moment == STEPWISE_MOMENT],
+        check=program.check,
     )
     record_property("explored", f"chain {name}, spoken to after {moment} commits: {explored}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", [each for each in MOMENTS if each != STEPWISE_MOMENT])
+@pytest.mark.parametrize("name", LISTENING)
+async def test_chain_receives_signals_sent_at_any_moment_step_by_step(
+    name: str, moment: int, record_property: Record
+) -> None:
+    program = PROGRAMS[name]
+    explored = await explore_workflow(
+        program.call,
+        script=After(moment, program.script),
+        modes=["stepwise"],
+        check=program.check,
+    )
+    what = f"chain {name}, spoken to after {moment} commits, step by step"
+    record_property("explored", f"{what}: {explored}")
 
 
 @pytest.mark.parametrize("name", ["spinning", "parent"])
 async def test_chain_survives_any_one_fault(name: str, record_property: Record) -> None:
     program = PROGRAMS[name]
-    explored = await explore_workflow(program.call, check=program.check)
+    explored = await explore_one_fault(program.call, check=program.check)
     record_property("explored", f"chain {name}: {explored}")
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from perdure.testing.workflows import explore_workflow
 from tests.engine.catching import Record
+from tests.engine.modes import explore_one_fault
 from tests.engine.workflow.emptied import emptied
 from tests.engine.workflow.programs import PROGRAMS
 
@@ -11,7 +12,7 @@ from tests.engine.workflow.programs import PROGRAMS
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_program_survives_any_one_fault(name: str, record_property: Record) -> None:
     program = PROGRAMS[name]
-    explored = await explore_workflow(
+    explored = await explore_one_fault(
         program.call, script=program.script, queues=["elsewhere"], check=program.check
     )
     record_property("explored", f"workflow {name}: {explored}")

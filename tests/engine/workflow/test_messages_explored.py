@@ -3,8 +3,9 @@
 import pytest
 
 from perdure.testing.script import After
-from perdure.testing.workflows import MODES, explore_workflow
+from perdure.testing.workflows import explore_workflow
 from tests.engine.catching import Record, catching
+from tests.engine.modes import WITH_FAULTS, explore_one_fault
 from tests.engine.workflow.emptied import emptied
 from tests.engine.workflow.message_bugs import BUGS
 from tests.engine.workflow.messages import PROGRAMS
@@ -22,11 +23,11 @@ async def test_signals_are_received_once_whenever_they_arrive(
     name: str, moment: int, record_property: Record
 ) -> None:
     program = PROGRAMS[name]
-    explored = await explore_workflow(
+    explored = await explore_one_fault(
         program.call,
         script=After(moment, program.script),
         queues=["elsewhere"],
-        modes=[mode for mode in MODES if mode != "stepwise" or moment == STEPWISE_MOMENT],
+        modes=[mode for mode in WITH_FAULTS if mode != "stepwise" or moment == STEPWISE_MOMENT],
         check=program.check,
     )
     record_property("explored", f"messages {name}, sent after {moment} commits: {explored}")

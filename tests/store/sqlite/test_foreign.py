@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -240,3 +242,43 @@ async def test_a_copy_of_the_file_is_allowed_where_the_locks_survive_it(
     await begun(store)
     shutil.copy(path, path.with_name("copy.db"))
     await begun(store)
+
+
+WITHOUT_NATIVE = """
+import asyncio, sqlite3, sys
+sys.modules["perdure.store.sqlite._native"] = None
+from perdure.core.errors import ForeignSqlite
+from perdure.store.opening import open_store
+
+async def connect():
+    store = await open_store(f"sqlite:///{sys.argv[1]}")
+    try:
+        sqlite3.connect(sys.argv[1])
+    except ForeignSqlite:
+        print("refused")
+    finally:
+        await store.close()
+
+asyncio.run(connect())
+"""
+
+
+async def test_sqlite3_is_refused_without_the_native_module_too(path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_NATIVE, str(path)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("refused\n", 0), done.stderr
+
+
+async def test_the_hook_passes_on_watched_events_only() -> None:
+    seen: list[str] = []
+    passes_on = foreign.EventFilter(lambda event, _: seen.append(event))
+    for event in ("builtins.id", "open", "sys.set_asyncgen_hook_finalizer", "sqlite3.connect"):
+        passes_on(event, ())
+    assert seen == ["open", "sqlite3.connect"]
+
+
+@pytest.mark.skipif(connections.compiled is None, reason="the hook is in Python here")
+async def test_native_hook_is_added_once(store: SqliteStore) -> None:
+    assert store is not None  # opening it has added the hook
+    with pytest.raises(ValueError, match="watched once"):
+        connections.compiled.watch_events(("open",), print)  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from perdure.authoring.graphs.values import Computed, seconds_of, spelled
 from perdure.authoring.modules import type_name
 from perdure.authoring.program import Program
 from perdure.authoring.signal import Signal
-from perdure.authoring.task import Task
+from perdure.authoring.task import OnFailure, Task
 from perdure.core.errors import ExpressionProblem, InputError
 from perdure.core.graph import model as m
 from perdure.core.graph.checking import invalid, problems_of
@@ -65,6 +65,7 @@ class WorkerOptions(ResponseOptions, total=False):
     retry: RetryRule
     timeout: Duration
     pending: bool
+    on_failure: OnFailure
 
 
 class AwaitOptions(ResponseOptions, total=False):

@@ -35,7 +35,13 @@ NODE_SYNTAX: Final[dict[str, NodeSyntax]] = {
         "task",
         "name",
         False,
-        _fields("input", "output", "job", retry="retry", timeout="number", pending="flag"),
+        _fields(
+            *("input", "output", "job"),
+            retry="retry",
+            timeout="number",
+            pending="flag",
+            on_failure="text",
+        ),
     ),
     "await": NodeSyntax(
         m.AwaitNode,

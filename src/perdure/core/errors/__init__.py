@@ -9,6 +9,9 @@
     │   ├── TurnTooLong            a workflow that calls too many verbs without waiting
     │   ├── PayloadTooLarge        a payload over its limit
     │   ├── NotEncodable           a value that has no faithful JSON form
+    │   │   └── SecretExposed      a value that holds a secret
+    │   ├── UnknownSecret          no provider has that secret for the scope of the run
+    │   ├── NoArtifactStore        the engine was given no place for artifacts
     │   ├── NotDecodable           bytes that are not a value of the wanted type
     │   ├── DuplicateName          two tasks of one name, or two workflows of one name and version
     │   ├── UnknownName            a program or task that this process does not have
@@ -24,9 +27,11 @@
     │   ├── KeySpent               a start key whose run failed or was cancelled
     │   ├── SignalReused           the id of a signal that was sent before with another value
     │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownSchedule        a schedule that the store does not have
     │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── NotActive              a version of a graph that new runs can't be of
     │   ├── UnreadableProgram      a deployed graph that this Perdure does not understand
+    │   ├── ForkDiverged           a fork whose program does not repeat what the fork keeps
     │   ├── UnknownStep            a step that the run does not have, or that waits for nothing
     │   ├── ForbiddenStatement     SQL that a user transaction may not execute
     │   ├── ExpressionProblem      an expression outside the subset of Python for graphs
@@ -66,6 +71,9 @@
     │   ├── TransactionOver        used after its end, or after a failed statement
     │   ├── TransactionInterrupted ended by the database; it may be repeated
     │   └── NotCommitted           a question about a run that is not committed yet
+    ├── ActRefused                 an operator act that was refused before the run got it
+    │   ├── Denied                 the authorizer denied it
+    │   └── TooManyActs            too many acts wait for the run
     ├── EvaluationError            an expression that can't be evaluated on these values
     │   └── ExpressionTooCostly    it would take too long, or make something too large
     ├── OperationError             an operation of `perdure.operations`
@@ -83,6 +91,8 @@
     ├── UsedAfterFork              opened by the parent of this forked process
     └── StoreError                 the store itself
         ├── StoreUnavailable       can't be opened or reached
+        ├── ArtifactDamaged        an artifact that is not what was stored
+        ├── ArtifactMissing        an artifact that is not in its store
         ├── StoreDamaged           the database can't read its own rows
         ├── SchemaTooNew           written by a newer Perdure
         ├── SchemaTooOld           written by an older Perdure, and migration is not allowed here
@@ -93,6 +103,7 @@
 An error says what is wrong and which value, then what to do next.
 """
 
+from perdure.core.errors.acts import ActRefused, Denied, TooManyActs
 from perdure.core.errors.base import PerdureError
 from perdure.core.errors.books import (
     AttemptsExhausted,
@@ -132,6 +143,7 @@ from perdure.core.errors.inputs import (
     ExpressionProblem,
     ForbiddenStatement,
     ForeignAwait,
+    ForkDiverged,
     GraphInvalid,
     GuidReused,
     InputError,
@@ -141,6 +153,7 @@ from perdure.core.errors.inputs import (
     KeyReused,
     KeySpent,
     NeverAwaited,
+    NoArtifactStore,
     NotActive,
     NotDecodable,
     NotDeterministic,
@@ -148,9 +161,12 @@ from perdure.core.errors.inputs import (
     OutsideRun,
     PayloadTooLarge,
     RunClosed,
+    SecretExposed,
     SignalReused,
     TurnTooLong,
     UnknownName,
+    UnknownSchedule,
+    UnknownSecret,
     UnknownStep,
     UnknownVersion,
     UnreadableProgram,
@@ -182,6 +198,8 @@ from perdure.core.errors.outcomes import (
     TaskFailed,
 )
 from perdure.core.errors.stores import (
+    ArtifactDamaged,
+    ArtifactMissing,
     EngineClosed,
     ForeignSqlite,
     NotOurDatabase,
@@ -195,6 +213,9 @@ from perdure.core.errors.stores import (
 )
 
 __all__ = [
+    "ActRefused",
+    "ArtifactDamaged",
+    "ArtifactMissing",
     "AttemptsExhausted",
     "BooksDiffer",
     "BundleRefused",
@@ -206,6 +227,7 @@ __all__ = [
     "CommitRejected",
     "CorruptJournal",
     "CorruptOperation",
+    "Denied",
     "DepthExceeded",
     "DuplicateName",
     "EngineClosed",
@@ -216,6 +238,7 @@ __all__ = [
     "ForbiddenStatement",
     "ForeignAwait",
     "ForeignSqlite",
+    "ForkDiverged",
     "GraphInvalid",
     "GuidReused",
     "IllegalAppend",
@@ -232,6 +255,7 @@ __all__ = [
     "LedgerOrder",
     "LedgerOverflow",
     "NeverAwaited",
+    "NoArtifactStore",
     "NotActive",
     "NotCommitted",
     "NotDecodable",
@@ -258,6 +282,7 @@ __all__ = [
     "RunInterrupted",
     "SchemaTooNew",
     "SchemaTooOld",
+    "SecretExposed",
     "SemaphoreUnderflow",
     "SignalReused",
     "StaleFence",
@@ -270,6 +295,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TaskFailed",
+    "TooManyActs",
     "TransactionError",
     "TransactionInterrupted",
     "TransactionOver",
@@ -277,6 +303,8 @@ __all__ = [
     "UnknownName",
     "UnknownOperation",
     "UnknownRun",
+    "UnknownSchedule",
+    "UnknownSecret",
     "UnknownStep",
     "UnknownVersion",
     "UnreadableProgram",

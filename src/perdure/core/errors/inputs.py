@@ -42,6 +42,24 @@ class NotEncodable(InputError):
     code = "not-encodable"
 
 
+class SecretExposed(NotEncodable):
+    """The value holds a secret that a task of this process has read."""
+
+    code = "secret-exposed"
+
+
+class UnknownSecret(InputError):
+    """No provider of this engine has the secret for the scope of the run."""
+
+    code = "unknown-secret"
+
+
+class NoArtifactStore(InputError):
+    """A task stores an artifact, and the engine was given no place for artifacts."""
+
+    code = "no-artifact-store"
+
+
 class NotDecodable(InputError):
     code = "not-decodable"
 
@@ -52,6 +70,12 @@ class DuplicateName(InputError):
 
 class UnknownName(InputError):
     code = "unknown-name"
+
+
+class ForkDiverged(InputError):
+    """The registered program does not repeat the entries that a fork keeps."""
+
+    code = "fork-diverged"
 
 
 class GraphInvalid(InputError):
@@ -122,6 +146,10 @@ class VersionExists(InputError):
     """The version was deployed with other content; a deployed version never changes."""
 
     code = "version-exists"
+
+
+class UnknownSchedule(InputError):
+    code = "unknown-schedule"
 
 
 class UnknownVersion(InputError):

@@ -43,3 +43,15 @@ class ForeignSqlite(StoreError):
 
 class StoreClosed(StoreError):
     code = "store-closed"
+
+
+class ArtifactDamaged(StoreError):
+    """The bytes of an artifact are not those that were stored."""
+
+    code = "artifact-damaged"
+
+
+class ArtifactMissing(StoreError):
+    """The artifact is not in its store: it expired, was erased, or the store is another one."""
+
+    code = "artifact-missing"

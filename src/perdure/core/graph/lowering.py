@@ -87,7 +87,9 @@ def _trigger(node: m.TriggerNode, vertex: Vertex) -> None:
 
 def _worker(node: m.WorkerNode, vertex: Vertex) -> None:
     vertex.primitive = Primitive.RESPOND_LATER
-    vertex.request = TaskRequest(node.task, node.retry, node.timeout, _maybe(node.task_from))
+    vertex.request = TaskRequest(
+        node.task, node.retry, node.timeout, _maybe(node.task_from), node.on_failure
+    )
     vertex.arguments = _mapped(node.input)
     vertex.output = _output(node.output)
     vertex.job = _mapped(node.job)

@@ -59,7 +59,8 @@ class TriggerNode(Node, frozen=True, tag="trigger"):
 class WorkerNode(Node, frozen=True, tag="worker"):
     """Calls a task; `input` maps its arguments. With `pending` it may respond with 202 and again later.
 
-    `task_from` is an expression for the task's name, in place of `task`.
+    `task_from` is an expression for the task's name, in place of `task`. With `on_failure` "park" the activity waits
+    for an operator when it has failed for good; without it the task decides.
     """
 
     task: str = ""
@@ -70,6 +71,7 @@ class WorkerNode(Node, frozen=True, tag="worker"):
     retry: RetryRule | None = None
     timeout: float | None = None
     pending: bool = False
+    on_failure: str | None = None
 
 
 class AwaitNode(Node, frozen=True, tag="await"):

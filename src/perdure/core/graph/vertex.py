@@ -64,6 +64,7 @@ class TaskRequest(msgspec.Struct, frozen=True):
     retry: RetryRule | None = None
     timeout: float | None = None
     named_by: Expression | None = None
+    on_failure: str | None = None
 
 
 class ChildRequest(msgspec.Struct, frozen=True):

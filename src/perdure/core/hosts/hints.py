@@ -4,6 +4,7 @@ A hint may be lost, late, doubled or false. It only makes a process read the sto
 from what it reads.
 """
 
+from enum import Enum
 from hashlib import sha256
 
 import msgspec
@@ -34,26 +35,30 @@ class Hint(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether callers in the sending process follow journals or streams of such runs."""
 
 
+class Awaited(Enum):
+    """What callers in one process wait for, of runs that other processes own."""
+
+    END = "end"
+    GROWTH = "growth"
+    """Of a journal or a stream."""
+
+
 class OutgoingHint:
     """Collects what the next hint to a process will say."""
 
-    __slots__ = ("awaits", "changed", "follows", "has_more", "look", "messages", "queues")
+    __slots__ = ("asked", "changed", "has_more", "look", "messages", "queues")
 
     def __init__(self) -> None:
-        self.messages = self.look = self.has_more = self.awaits = self.follows = False
+        self.messages = self.look = self.has_more = False
+        self.asked: set[Awaited] = set()
+        """What callers here wait for."""
         self.queues: set[str] = set()
         self.changed: set[RunId] = set()
 
     @property
     def is_empty(self) -> bool:
         return not (
-            self.messages
-            or self.look
-            or self.queues
-            or self.changed
-            or self.has_more
-            or self.awaits
-            or self.follows
+            self.messages or self.look or self.queues or self.changed or self.has_more or self.asked
         )
 
     def encode(self, sender: HostId) -> bytes:
@@ -77,7 +82,7 @@ class OutgoingHint:
         look: bool,
         has_more: bool,
     ) -> Hint:
-        flags = self.awaits, self.follows
+        flags = Awaited.END in self.asked, Awaited.GROWTH in self.asked
         return Hint(sender, self.messages, look, queues, changed, has_more, *flags)
 
 

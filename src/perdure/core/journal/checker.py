@@ -131,7 +131,9 @@ BY_EVENT: Final[dict[type[e.Event], Callable[[State, Any], Broken]]] = {
     e.JoinSetAwaited: _awaited,
 }
 
-BEGUN_AND_OPEN: Final = frozenset((Status.RUNNING, Status.BLOCKED, Status.CANCELLING))
+BEGUN_AND_OPEN: Final = frozenset(
+    (Status.RUNNING, Status.BLOCKED, Status.PAUSED, Status.CANCELLING)
+)
 
 
 def broken_by(state: State, expected_seq: int, seq: int, event: e.Event) -> Broken:

@@ -42,6 +42,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     sealed: bytes | None = None
     erased: bytes | None = None
 
+    def __repr__(self) -> str:
+        state = "" if self.erased is None else ", erased"
+        size = 0 if self.sealed is None else len(self.sealed) - NONCE_BYTES
+        return f"<Entry {self.seq} at {self.at_ms}: {self.body}, payload of {size:,} bytes{state}>"
+
     @property
     def hash(self) -> bytes:
         if self.sealed is not None:

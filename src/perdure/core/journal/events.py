@@ -43,7 +43,8 @@ class ExecutionStarted(Carrier, frozen=True):
     `root` is the promise root in hex. A graph names its `trigger` and the `guid` that started the run. A run that
     `continues` another one begins with `inherited` entries for events of that run; the program starts after them.
     Entries older than the field `scope` have `None` there. A fork names in `forks` the run and the entry where it was
-    cut (`run@seq`), and in `seed` what its random ids derive from: those of the run that it forks.
+    cut (`run@seq`), and in `seed` what its random ids derive from: those of the run that it forks. The run starts with
+    the `tags`.
     """
 
     program: str
@@ -59,6 +60,7 @@ class ExecutionStarted(Carrier, frozen=True):
     scope: str | None = None
     forks: str | None = None
     seed: str | None = None
+    tags: dict[str, str] | None = None
 
 
 class Terminal(Carrier, frozen=True, kw_only=True):

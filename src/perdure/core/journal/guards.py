@@ -26,11 +26,11 @@ def _program_runs(state: State, event: e.Event) -> None:
 
     A cancelling program runs too: its clean-up steps are ordinary steps.
     """
+    if state.paused:
+        _refuse("program_runs", event, "the run is paused", "append RunResumed first")
     if state.wait is not None or state.status not in _ACTIVE:
         why = f"the run is {state.status}" + (" and waits" if state.wait is not None else "")
         _refuse("program_runs", event, why, "append ExecutionResumed first")
-    if state.paused:
-        _refuse("program_runs", event, "the run is paused", "append RunResumed first")
 
 
 def _start(state: State, event: e.ExecutionStarted) -> None:

@@ -1,6 +1,6 @@
 """The state of a run: a fold over its events.
 
-Seven events change the status, and pausing sets a flag; all other events only add to the indexes that
+Nine events change the status; all other events only add to the indexes that
 guards, invariants and replay use, so that each check costs O(1).
 """
 
@@ -19,6 +19,7 @@ class Status(StrEnum):
     APPROVED = "approved"
     RUNNING = "running"
     BLOCKED = "blocked"
+    PAUSED = "paused"
     CANCELLING = "cancelling"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -295,10 +296,12 @@ def _set_awaited(state: State, event: e.JoinSetAwaited) -> None:
 
 
 def _paused(state: State, _: e.RunPaused) -> None:
+    state.status = Status.PAUSED
     state.paused = True
 
 
 def _unpaused(state: State, _: e.RunResumed) -> None:
+    state.status = Status.RUNNING if state.wait is None else Status.BLOCKED
     state.paused = False
 
 

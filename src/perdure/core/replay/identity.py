@@ -63,6 +63,6 @@ def parse_parent(address: str) -> tuple[RunId, StepId, int]:
     return RunId(run_id), StepId(step), 1
 
 
-def idempotency_text(run_id: RunId, step: StepId) -> str:
-    """What `perdure.key()` gives a task: the same in every attempt of the step."""
-    return sha256(f"{run_id}|{step}|1".encode()).hexdigest()
+def idempotency_text(run_id: RunId, step: StepId, logical_attempt: int = 1) -> str:
+    """What `perdure.key()` gives a task: the same in every attempt of one logical attempt of the step."""
+    return sha256(f"{run_id}|{step}|{logical_attempt}".encode()).hexdigest()

@@ -27,7 +27,7 @@ def shape(payload: bytes) -> str:
 
 def revealed(payload: bytes) -> str:
     """The payload itself, as text."""
-    text = payload.decode(errors="replace")
+    text = payload.decode(errors="replace").replace("\0", "\ufffd")  # Postgres stores no NUL
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
 
 

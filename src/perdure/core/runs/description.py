@@ -18,6 +18,7 @@ from perdure.core.runs.waits import (
     AnyWait,
     ChildWait,
     JoinWait,
+    OperatorWait,
     RetryWait,
     SignalWait,
     TaskState,
@@ -80,6 +81,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     parked: str | None
     cancel_reason: str | None
     waits: tuple[AnyWait, ...]
+    pause_reason: str | None = None
+    """Why the run is paused; `None` if it is not."""
 
     def __str__(self) -> str:
         version = f" version {self.version!r}" if self.version else ""
@@ -88,6 +91,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
             lines[0] += f", since {format_time(self.closed_at_ms)}"
         elif self.parked is not None:
             lines.append(f"  parked: {self.parked}")
+        elif self.pause_reason is not None:
+            lines.append(f"  paused: {self.pause_reason}" if self.pause_reason else "  paused")
         elif self.owner is None:
             lines.append("  no host owns it: it resumes when a host with its program takes it over")
         if self.cancel_reason is not None:
@@ -117,6 +122,7 @@ class OpenSteps:
         self.signals: dict[StepId, e.AwaitSignal] = {}
         """The signals that the program has waited for."""
         self.cancel_reason: str | None = None
+        self.pause_reason: str | None = None
         for entry in entries:
             event = entry.event
             apply_event(self.state, event)
@@ -167,10 +173,16 @@ class OpenSteps:
             case e.Posted(label=label) if label == GRAPH_LEG_1:
                 steps = (posting.account.partition(":")[2] for posting in event.postings)
                 self.hooked.update((StepId(step), at_ms) for step in steps)
-            case e.CancelRequested():
-                self.cancel_reason = event.reason
             case _:
-                pass  # other events open no step
+                self._take_request(event)  # other events open no step
+
+    def _take_request(self, event: e.Event) -> None:
+        if isinstance(event, e.CancelRequested):
+            self.cancel_reason, self.pause_reason = event.reason, None
+        elif isinstance(event, e.RunPaused):
+            self.pause_reason = event.reason
+        elif isinstance(event, e.RunResumed):
+            self.pause_reason = None
 
 
 def waits_of(
@@ -253,7 +265,7 @@ def _invoked(
     rows: RunRows,
     error_text: Callable[[bytes | None], str],
     now_ms: int,
-) -> TaskWait | RetryWait | ChildWait:
+) -> TaskWait | RetryWait | OperatorWait | ChildWait:
     step = invoke.step
     event, since_ms = steps.scheduled[step]
     name = event.function_name
@@ -269,6 +281,8 @@ def _invoked(
         )
     work = rows.work.get(step)
     queue = None if work is None else work.queue
+    if steps.state.parked_steps.get(step):
+        return _parked(invoke, steps, error_text)
     if step in steps.retrying:
         retrying, since_ms = steps.retrying[step]
         attempt = retrying.failed_attempt + 1
@@ -297,6 +311,23 @@ def _invoked(
         attempt=attempt,
         queue=queue,
         host=host,
+        awaited=invoke.awaited,
+    )
+
+
+def _parked(
+    invoke: _Invoke, steps: OpenSteps, error_text: Callable[[bytes | None], str]
+) -> OperatorWait:
+    step = invoke.step
+    failed, since_ms = steps.retrying[step]
+    return OperatorWait(
+        step=step,
+        task=steps.scheduled[step][0].function_name,
+        since_ms=since_ms,
+        attempt=failed.failed_attempt,
+        logical_attempt=steps.state.logical_attempts.get(step, 1),
+        error=error_text(failed.payload),
+        queue=failed.queue,
         awaited=invoke.awaited,
     )
 

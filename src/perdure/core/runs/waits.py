@@ -110,6 +110,26 @@ class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class OperatorWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that failed for good and is parked: an operator retries or skips it. `error` is what it raised last."""
+
+    step: StepId
+    task: str
+    since_ms: int
+    attempt: int
+    logical_attempt: int
+    error: str
+    queue: str | None = None
+    awaited: bool = True
+
+    def __str__(self) -> str:
+        again = "" if self.logical_attempt == 1 else f", retry {self.logical_attempt - 1}"
+        return (
+            f"{self.step}: waits for an operator since {format_time(self.since_ms)}: attempt {self.attempt} of task "
+            f"{self.task!r}{again} failed with {self.error}"
+        )
+
+
 class ChildWait(msgspec.Struct, frozen=True, kw_only=True):
     """A child run and its status."""
 
@@ -149,4 +169,6 @@ class JoinWait(msgspec.Struct, frozen=True):
         return f"{self.step}: joins {self.required} predecessors, {self.resolved} are resolved"
 
 
-AnyWait = TimerWait | SignalWait | TaskWait | RetryWait | ChildWait | AnswerWait | JoinWait
+AnyWait = (
+    TimerWait | SignalWait | TaskWait | RetryWait | OperatorWait | ChildWait | AnswerWait | JoinWait
+)

@@ -123,7 +123,9 @@ def _ask_task(
 
 
 def _tuned(task: Task[..., Any], request: TaskRequest) -> Task[..., Any]:
-    """The task with the graph's own retry rule and timeout, where the graph sets them."""
+    """The task with the graph's own retry rule, timeout and way to fail, where the graph sets them."""
+    if request.on_failure is not None:
+        task = task.parking(request.on_failure == "park")
     if request.retry is None and request.timeout is None:
         return task
     retry = task.retry if request.retry is None else _retry(task.retry, request.retry)
@@ -194,7 +196,7 @@ def _ask_child(
         place=e.InvokePlace.RUN,
         payload=payload,
     )
-    machine.record.emit(scheduled, SpawnChild(child, program, payload, parent))
+    machine.record.emit(scheduled, SpawnChild(child, program, payload, parent, machine.tags))
     machine.record.emit(e.InvokeStarted(step, 1))
     promise.attempt = 1
     promise.is_running = True

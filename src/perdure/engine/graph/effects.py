@@ -25,9 +25,7 @@ def index_effects(walk: Walk) -> list[RunEffect]:
     return effects
 
 
-def key_effects(
-    machine: "GraphMachine", walk: Walk, scope: dict[str, Any]
-) -> tuple[RunEffect, ...]:
+def key_effects(machine: "GraphMachine", walk: Walk, scope: dict[str, Any]) -> tuple[AddHook, ...]:
     """The search keys of a new run."""
     lowered = machine.workflow.lowered
     return tuple(

@@ -117,6 +117,14 @@ def end_as_requested(machine: "GraphMachine", request: e.CancelRequested) -> Non
         _cancel(machine, request.reason, descends=request.descends)
 
 
+def end_at_once(machine: "GraphMachine", accepted: e.SignalAccepted) -> None:
+    """Cancel the run now, whatever finishes."""
+    if machine.stopping is None:
+        machine.record.emit(e.CancelRequested(accepted.reason, signal_id=accepted.signal_id))
+    machine.cancel_reason = accepted.reason
+    _cancel(machine, accepted.reason, descends=True)
+
+
 def _fail(machine: "GraphMachine", payload: bytes, *, descends: bool) -> None:
     effects = _abandon_open_steps(machine, descends=descends)
     ending = e.ExecutionFailed(payload=payload, released=machine.state.semaphore)

@@ -1,15 +1,22 @@
-"""Enters a step: posts an attempt of leg 1, and another one after each crash."""
+"""Enters a step: posts an attempt of leg 1, and another one after each crash. And the entry of its answer."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from perdure.core.errors import AttemptsExhausted
 from perdure.core.ids import StepId
+from perdure.core.journal import events as e
 from perdure.core.ledger import ATTEMPT, AccountId, step_account
 from perdure.core.limits import MAX_ATTEMPTS
 from perdure.engine.graph.labels import posted
 
 if TYPE_CHECKING:
     from perdure.engine.graph.machine import GraphMachine
+
+StagedFact = e.InvokeCompleted | e.TimerFired | e.StepSkipped | e.SignalDelivered
+STAGED: Final = (e.InvokeCompleted, e.TimerFired, e.StepSkipped, e.SignalDelivered)
+"""Facts whose digits a graph posts one by one."""
 
 
 def enter_step(machine: "GraphMachine", step: StepId, *seeds: tuple[AccountId, int]) -> None:
@@ -31,3 +38,20 @@ def enter_step(machine: "GraphMachine", step: StepId, *seeds: tuple[AccountId, i
                 "find out why the host dies there; then start a new run",
             )
         record.emit(again)
+
+
+def staged_form(machine: "GraphMachine", event: StagedFact) -> e.Event:
+    """The staged form of a fact; of a step's answer, posts the entry first."""
+    if isinstance(event, e.SignalDelivered):
+        return msgspec.structs.replace(event, staged=True)
+    step = machine.steps[event.promise_id]
+    guid = step.guid if isinstance(event, e.InvokeCompleted) else event.guid
+    assert guid is not None  # noqa: S101 - a timer's message has one, and so has an invoke's step
+    if not step.is_entered:
+        machine.record.add(machine.entry(step, guid), ())
+        machine.on_entered(step)
+    if isinstance(event, e.StepSkipped):
+        return event
+    if isinstance(event, e.TimerFired):
+        return e.TimerFired(event.promise_id, guid, staged=True)
+    return msgspec.structs.replace(event, guid=guid, staged=True)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from perdure.authoring.context import Info
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import Codec
@@ -42,10 +44,12 @@ from perdure.engine.graph.effects import hook, index_effects, job_effects
 from perdure.engine.graph.ending import (
     complete_run,
     end_as_requested,
+    end_at_once,
     fail_run,
     is_finishing,
     stop_run,
 )
+from perdure.engine.graph.entering import STAGED, staged_form
 from perdure.engine.graph.labels import ENTERED, posted
 from perdure.engine.graph.pending_transition import Continuation, PendingTransition
 from perdure.engine.graph.reindexing import reindex
@@ -54,8 +58,8 @@ from perdure.engine.graph.triggering import trigger_run
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.abandoning import undo_effect
 from perdure.engine.runs.effects import AddHook, RecordedChange, RemoveHook, RunEffect, UntrackAll
-from perdure.engine.runs.machine import Handlers, RunMachine
-from perdure.engine.runs.promise import PromiseKind
+from perdure.engine.runs.machine import COMMON_FACTS, HELD, Handlers, HeldOutcome, RunMachine
+from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
@@ -124,7 +128,7 @@ class GraphMachine(RunMachine):
                 self.record.forget()
                 self._facts = None
                 return True
-            _FACTS[type(event)](self, event)
+            self._learn(event)
 
     def feed(self, event: e.Event, *effects: RunEffect) -> None:
         """Add a fact with its effects, and decide what follows, up to one turn's work.
@@ -132,22 +136,29 @@ class GraphMachine(RunMachine):
         While the run `is_busy` a host feeds only cancellations. Before any other fact the machine completes the pending
         transition.
         """
-        if isinstance(event, e.CancelRequested):
+        if isinstance(event, e.CancelRequested) and not self.released:
             self._pending.stop_walking()
         while self.is_busy:
             self._pending.renew()
-            self._pending.advance(self.record)
+            self._follow_transition()
         if self.is_over:
             return
-        if isinstance(event, e.InvokeCompleted | e.TimerFired):
-            event = self._enter(event)
-        elif isinstance(event, e.SignalDelivered):
-            event = e.SignalDelivered(
-                event.signal_name, event.delivery_id, event.guid, staged=True, payload=event.payload
-            )
+        if isinstance(event, STAGED):
+            event = staged_form(self, event)
         self.record.add(event, effects)
-        _FACTS[type(event)](self, event)
+        self._learn(event)
         self._drive()
+
+    def _learn(self, event: e.Event) -> None:
+        """Handle a fact; while the run is paused, hold outcomes."""
+        if self.is_paused and isinstance(event, HELD):
+            self._hold(event)
+        else:
+            _FACTS[type(event)](self, event)
+
+    def feed_skip(self, promise: DurablePromise, event: e.StepSkipped, *effects: RunEffect) -> None:
+        guid = self.steps[promise.step].guid
+        self.feed(msgspec.structs.replace(event, released=0, guid=guid, staged=True), *effects)
 
     def take_changes(self) -> list[RecordedChange]:
         self.is_turn_over = False
@@ -160,15 +171,16 @@ class GraphMachine(RunMachine):
 
     @property
     def has_more(self) -> bool:
-        return (bool(self._queue) or self.is_busy) and self.stopping is None
+        has_queue = bool(self._queue) and not self.is_paused
+        return (has_queue or self.is_busy) and self.stopping is None
 
     @property
     def is_busy(self) -> bool:
-        return self._pending.is_busy
+        return self._pending.is_busy or bool(self.released)
 
     @property
     def is_walking(self) -> bool:
-        return self._pending.is_walking
+        return self._pending.is_walking and not self.released
 
     @property
     def takes_more(self) -> bool:
@@ -196,41 +208,22 @@ class GraphMachine(RunMachine):
     def has_unread(self, guid: Guid) -> bool:
         return self.signals.has_unread(guid)
 
-    def _enter(self, event: e.InvokeCompleted | e.TimerFired) -> e.Event:
-        """The staged form of a step's answer; posts the answer's entry first."""
-        step = self.steps[event.promise_id]
-        guid = step.guid if isinstance(event, e.InvokeCompleted) else event.guid
-        assert guid is not None  # noqa: S101 - a timer's message has one, and so has an invoke's step
-        if not step.is_entered:
-            self.record.add(self.entry(step, guid), ())
-            self._on_entered(step)
-        if isinstance(event, e.TimerFired):
-            return e.TimerFired(event.promise_id, guid, staged=True)
-        return e.InvokeCompleted(
-            event.promise_id,
-            event.attempt,
-            event.ok,
-            guid,
-            True,
-            event.claim,
-            payload=event.payload,
-        )
-
     def entry(self, step: ActiveStep, guid: Guid) -> e.Posted:
         """The entry of leg 2: the step counts it, and the message gets its ordinal."""
         account = step_account(step.step)
         return posted(ENTERED, (account, ENTRY), (message_account(guid), step.entries + 1))
 
-    def _on_entered(self, step: ActiveStep) -> None:
+    def on_entered(self, step: ActiveStep) -> None:
         step.entries += 1
         step.is_entered = True
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
-        self.parent = event.parent_id
+        self.begin_as(event)
         self.state.semaphore = 1
         trigger_run(self, event)
 
-    def on_completed(self, event: e.InvokeCompleted) -> None:
+    def on_completed(self, event: HeldOutcome) -> None:
+        """A step returned or failed; or an operator skipped it, and its value counts as what it returned."""
         step = self.steps[event.promise_id]
         promise = self.promises.pop(event.promise_id)
         promise.is_settled = True
@@ -239,7 +232,7 @@ class GraphMachine(RunMachine):
             if not is_finishing(self):
                 end_as_requested(self, self.stopping)
             return
-        if event.ok:
+        if isinstance(event, e.StepSkipped) or event.ok:
             answer = returned_answer(self.codec, event.payload)
         else:
             what = f"{'run' if promise.kind is PromiseKind.CHILD else 'task'} {promise.name!r} (step {step.step})"
@@ -268,13 +261,18 @@ class GraphMachine(RunMachine):
         if waiting is not None and not is_stopping and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
 
+    def stop_at_once(self, event: e.SignalAccepted) -> None:
+        end_at_once(self, event)
+
     def _on_cancel(self, event: e.CancelRequested) -> None:
+        for held in self._release():  # the run ends: they have no effect any more
+            self.promises.pop(held.promise_id).is_settled = True
         self.cancel_reason = event.reason
         stop_run(self, event)
 
     def on_posted(self, event: e.Posted) -> None:
         if event.label == ENTERED:
-            self._on_entered(self.steps[_step_of(event.postings[0].account)])
+            self.on_entered(self.steps[_step_of(event.postings[0].account)])
             return
         super().on_posted(event)
 
@@ -291,12 +289,21 @@ class GraphMachine(RunMachine):
             is_enough = pending.work <= 0 or len(record.changes) >= LONGEST_TURN
             if is_enough and not pending.is_closing:  # the end of a run is in one commit
                 return
-            if pending.is_busy:
-                pending.advance(record)
+            if self.is_busy:
+                self._follow_transition()
+            elif self.is_paused:
+                return
             elif queue and not self.is_turn_over and not record.is_fact_next(_FACTS, _DECIDED):
                 self._begin(queue.popleft())
             else:
                 return
+
+    def _follow_transition(self) -> None:
+        """Do the next part of the pending transition; then learn the next outcome that a pause held."""
+        if self._pending.is_busy:
+            self._pending.advance(self.record)
+        else:
+            self._learn(self.released.popleft())
 
     def walk(self, walk: Walk, then: Continuation) -> None:
         """Walk next; then `then` decides on what the walk found."""
@@ -356,7 +363,7 @@ class GraphMachine(RunMachine):
         guid = event.guid or message_guid(self.info.run_id, "signal", event.signal_name)
         if not step.is_entered:
             self.record.emit(self.entry(step, guid))
-        self._on_entered(step)
+        self.on_entered(step)
         walk = self._leave(step, returned_answer(self.codec, event.payload))
         received = e.SignalReceived(
             step.step,
@@ -452,6 +459,7 @@ class GraphMachine(RunMachine):
         self.state.semaphore = 0
         self._queue.clear()
         self._pending.clear()
+        self.released.clear()
         self.steps.clear()
         if self._is_indexed:
             effects = (*effects, UntrackAll())
@@ -475,17 +483,12 @@ def _never_same(_: e.Event, __: e.Event) -> bool:
 
 
 _FACTS: Handlers = {
+    **COMMON_FACTS,
     e.ExecutionStarted: GraphMachine._on_started,
-    e.InvokeStarted: GraphMachine.on_invoke_started,
-    e.InvokeRetrying: GraphMachine.on_retrying,
     e.InvokeCompleted: GraphMachine.on_completed,
     e.TimerFired: GraphMachine._on_fired,
     e.SignalDelivered: GraphMachine._on_delivered,
     e.CancelRequested: GraphMachine._on_cancel,
     e.Posted: GraphMachine.on_posted,
-    e.RunApproved: GraphMachine.ignore,
-    e.RunPaused: GraphMachine.ignore,
-    e.RunResumed: GraphMachine.ignore,
-    e.SignalAccepted: GraphMachine.ignore,
-    e.SignalRejected: GraphMachine.ignore,
+    e.StepSkipped: GraphMachine.on_completed,
 }

@@ -29,7 +29,7 @@ def trigger_run(machine: "GraphMachine", event: e.ExecutionStarted) -> None:
     effects: tuple[RunEffect, ...] = ()
     try:
         scope = machine.workflow.scope(machine.codec, event.payload or b"{}")
-        effects = key_effects(machine, walk, scope)
+        effects = machine.search_keys = key_effects(machine, walk, scope)
         walk.leave(graph.trigger, NO_PLANE, scope, PASSED)
     except Exception as error:  # an input that does not fit, or an expression that raises
         walk.error = step_error_from(error)

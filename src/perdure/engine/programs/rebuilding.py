@@ -7,15 +7,17 @@ from typing import Any, Final
 from perdure.authoring.context import Info
 from perdure.authoring.failures import failure_text
 from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.interruption import PayloadUnavailable
 from perdure.authoring.program import Program
 from perdure.authoring.registry import versions_of
 from perdure.authoring.workflow import Workflow
 from perdure.core.agreement import require_row
-from perdure.core.codec import Codec
+from perdure.core.codec import Codec, codec_of_run, is_encrypted
 from perdure.core.errors import RunDiverged, UnknownName
 from perdure.core.ids import StepId
-from perdure.core.journal.entry import Entry
+from perdure.core.journal.entry import NONCE_BYTES, Entry
 from perdure.core.journal.events import Event, ExecutionFailed, InvokeStarted
+from perdure.core.large_payloads import MARK, value_bytes
 from perdure.core.replay.matching import Divergence
 from perdure.core.replay.suspicion import is_suspect
 from perdure.engine.graph.machine import GraphMachine
@@ -40,6 +42,7 @@ def new_machine(
     recorded: Sequence[Event] = (),
 ) -> RunMachine:
     """The machine for the program's kind."""
+    codec = codec_of_run(codec, info.run_id)
     if isinstance(program, Workflow):
         return WorkflowMachine(program, info, codec, sources, recorded)
     assert isinstance(program, GraphProgram)  # noqa: S101 - there is no other kind
@@ -88,11 +91,14 @@ class Rebuilding:
         try:
             if not machine.replay_some():
                 return None
+        except PayloadUnavailable as error:
+            machine.close()
+            raise (error.__cause__ or error) from None
         except BaseException:
             machine.close()
             raise
         _date_suspects(machine, self._entries, self._events)
-        payload_bytes = sum(len(entry.sealed) for entry in self._entries if entry.sealed)
+        payload_bytes = sum(_value_bytes(entry.sealed) for entry in self._entries if entry.sealed)
         return WarmRun(machine, self._run, loaded=self._loaded, payload_bytes=payload_bytes)
 
 
@@ -125,6 +131,11 @@ def _date_suspects(machine: RunMachine, entries: Sequence[Entry], events: Sequen
         if isinstance(event, InvokeStarted) and event.promise_id in suspects:
             promises[event.promise_id].begun_at_ms = entry.at_ms
             suspects.remove(event.promise_id)
+
+
+def _value_bytes(sealed: bytes) -> int:
+    is_marked = sealed[NONCE_BYTES : NONCE_BYTES + 1] == MARK[:1]
+    return value_bytes(sealed[NONCE_BYTES:]) if is_marked else len(sealed)
 
 
 def divergence_error(
@@ -162,7 +173,11 @@ def _raised(divergence: Divergence, codec: Codec) -> str:
     actual = divergence.actual
     if not isinstance(actual, ExecutionFailed) or actual.payload is None:
         return ""
-    trace = failure_text(codec, actual.payload).traceback[-LONGEST_TRACEBACK:]
+    failure = failure_text(codec, actual.payload)
+    if is_encrypted(codec, actual.payload) and not failure.type_name.startswith("perdure."):
+        # The reason is stored and logged as it is, and a user's exception may quote values.
+        return f"\n  the program raised {failure.type_name}, whose text is not shown because payloads are encrypted"
+    trace = failure.traceback[-LONGEST_TRACEBACK:]
     return f"\n  the program raised:\n{indent(trace.rstrip(), '    ')}"
 
 

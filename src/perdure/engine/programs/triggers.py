@@ -1,4 +1,4 @@
-"""The first step of a run, if its program has one."""
+"""What a graph does to its new run: the first step, and search keys."""
 
 from typing import Any
 
@@ -6,6 +6,13 @@ from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program
 from perdure.core.graph.vertex import NO_PLANE
 from perdure.core.ids import Guid, RunId, StepId, message_guid
+
+
+def search_keys_of(program: Program[..., Any]) -> frozenset[str]:
+    """The names of the search keys that the program itself gives its runs; none if it is a workflow."""
+    if isinstance(program, GraphProgram):
+        return frozenset(name for name, _ in program.lowered.keys)
+    return frozenset()
 
 
 def trigger_of(program: Program[..., Any], run_id: RunId) -> tuple[StepId | None, Guid | None]:

@@ -8,7 +8,7 @@ from perdure.core.ids import RunId
 from perdure.core.journal import events as e
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import cancel_guid, retry_guid, timer_guid
-from perdure.engine.runs.effects import Acknowledge, DropWork, Enqueue, RunEffect
+from perdure.engine.runs.effects import Acknowledge, DropWork, Enqueue, RunEffect, UnparkStep
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def cancellation_of(promise: DurablePromise) -> StepCancelled:
 def undo_effect(machine: "RunMachine", promise: DurablePromise) -> RunEffect:
     """The effect that undoes the one that the step began with."""
     run_id, step = machine.info.run_id, promise.step
+    if promise.is_parked:
+        return UnparkStep(step)
     if promise.kind is PromiseKind.TIMER:
         return Acknowledge(timer_guid(run_id, step))
     if promise.kind is PromiseKind.QUEUED:

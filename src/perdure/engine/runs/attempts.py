@@ -16,7 +16,8 @@ from perdure.core.replay.identity import retry_guid
 from perdure.core.replay.retry_delay import retry_at
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.effects import Enqueue, Publish
-from perdure.engine.runs.log_notes import RetryScheduled, StepFailed
+from perdure.engine.runs.failing import note_failure, park_step, parks_failure
+from perdure.engine.runs.log_notes import RetryScheduled
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.runs.warm import WarmRun
@@ -49,8 +50,13 @@ def complete_attempt(
         if outcome.is_reconciled:
             machine.feed(reconciled_entry(step))
         if not outcome.ok:
+            if parks_failure(machine, promise):
+                park_step(machine, promise, attempt, outcome.payload, *published)
+                return
             note_failure(machine, promise, attempt, outcome.payload)
-        completed = e.InvokeCompleted(step, attempt, outcome.ok, payload=outcome.payload)
+        completed = e.InvokeCompleted(
+            step, attempt, outcome.ok, payload=outcome.payload, artifacts=outcome.artifacts
+        )
         machine.feed(completed, *published)
         return
     guid = retry_guid(warm.run_id, step, attempt)
@@ -72,7 +78,8 @@ def retry_due_ms(
         return None
     task, chance = promise.task, _chance(machine)
     # A doubt is not a failure, but it gives a local task a new attempt number.
-    failures = promise.attempt - (promise.doubts if promise.kind is PromiseKind.LOCAL else 0)
+    failures = promise.attempt - promise.earlier_attempts
+    failures -= promise.doubts if promise.kind is PromiseKind.LOCAL else 0
     return retry_at(task.policy, failures, machine.sources.now_ms(), task.retry.jitter, chance)
 
 
@@ -93,13 +100,6 @@ def _child_retry_due_ms(
 
 def _chance(machine: RunMachine) -> float:
     return int.from_bytes(machine.sources.entropy(2), "big") / _CHANCES
-
-
-def note_failure(machine: RunMachine, promise: DurablePromise, attempt: int, error: bytes) -> None:
-    is_child = promise.kind is PromiseKind.CHILD
-    queue = None if is_child else promise.task.queue
-    noun = "child run" if is_child else "task"
-    machine.log_notes.append(StepFailed(noun, promise.step, promise.name, attempt, error, queue))
 
 
 def note_retry(machine: RunMachine, promise: DurablePromise, event: e.InvokeRetrying) -> None:

@@ -21,7 +21,8 @@ from perdure.core.replay.doubt import (
     resolve,
     step_in_doubt,
 )
-from perdure.engine.runs.attempts import note_failure, running_promise
+from perdure.engine.runs.attempts import running_promise
+from perdure.engine.runs.failing import note_failure, park_step, parks_failure
 from perdure.engine.runs.log_notes import StepDoubted
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
@@ -41,7 +42,7 @@ def recover_attempts(warm: WarmRun, is_running_here: IsRunning, max_doubts: int)
     now = machine.sources.now_ms()
     machine.unstarted = []
     for promise in list(machine.promises.values()):
-        if promise.kind is not PromiseKind.LOCAL or promise.is_unwanted:
+        if promise.kind is not PromiseKind.LOCAL or promise.is_unwanted or promise.is_parked:
             continue
         if promise.is_given_up:
             _fail_in_doubt(machine, promise)
@@ -83,6 +84,9 @@ def _fail_in_doubt(
     else:
         error = step_in_doubt(step, promise.name, policy, promise.deaths)
     payload = encode_failure(machine.codec, error)
+    if parks_failure(machine, promise):
+        park_step(machine, promise, promise.attempt, payload)
+        return
     note_failure(machine, promise, promise.attempt, payload)
     machine.feed(e.InvokeCompleted(step, promise.attempt, False, payload=payload))
 

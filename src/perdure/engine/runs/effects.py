@@ -1,6 +1,8 @@
 """The effects of a run's events: writes that commit in the same bundle as the event that decided them."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -29,19 +31,44 @@ class DropWork(NamedTuple):
     step: StepId
 
 
+class HoldWork(NamedTuple):
+    """Keep hosts from claiming the run's tasks, or let them again."""
+
+    held: bool
+
+
+class ParkStep(NamedTuple):
+    """List the step as waiting for an operator."""
+
+    step: StepId
+    task: str
+    error: str
+    since_ms: int
+
+
+class UnparkStep(NamedTuple):
+    """Take the step off that list."""
+
+    step: StepId
+
+
 class Acknowledge(NamedTuple):
     """Acknowledge a message: its work is done, or the run no longer needs it."""
 
     guid: Guid
 
 
+NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class SpawnChild(NamedTuple):
-    """Create a child run."""
+    """Create a child run, in the scope and with the tags of its parent."""
 
     run_id: RunId
     workflow: Program[..., Any]
     payload: bytes
     parent: str | None
+    tags: Mapping[str, str] = NO_TAGS
 
 
 Inherited = SignalDelivered | CancelRequested
@@ -57,6 +84,7 @@ class ContinueAsNew(NamedTuple):
     parent: str | None
     key: str | None
     inherited: tuple[Inherited, ...]
+    tags: Mapping[str, str] = NO_TAGS
 
 
 class Publish(NamedTuple):
@@ -103,6 +131,14 @@ class AddHook(NamedTuple):
     since_ms: int
 
 
+class SetTag(NamedTuple):
+    """Give the run a tag. `before` is the tag's value so far, if the run has the tag."""
+
+    name: str
+    value: str
+    before: str | None = None
+
+
 class RemoveHook(NamedTuple):
     """Remove a step's hook."""
 
@@ -135,10 +171,27 @@ class UntrackAll(NamedTuple):
 
 CreateRun = SpawnChild | ContinueAsNew
 IndexEffect = (
-    SendToMailbox | SendBroadcast | AddHook | RemoveHook | Track | Deliver | SetReady | UntrackAll
+    SendToMailbox
+    | SendBroadcast
+    | AddHook
+    | SetTag
+    | RemoveHook
+    | Track
+    | Deliver
+    | SetReady
+    | UntrackAll
 )
+StandingEffect = HoldWork | ParkStep | UnparkStep
 RunEffect = (
-    Enqueue | PutWork | DropWork | Acknowledge | CreateRun | Publish | AppendChunk | IndexEffect
+    Enqueue
+    | PutWork
+    | DropWork
+    | StandingEffect
+    | Acknowledge
+    | CreateRun
+    | Publish
+    | AppendChunk
+    | IndexEffect
 )
 
 

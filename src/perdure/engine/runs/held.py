@@ -57,7 +57,7 @@ def held_bytes(machine: RunMachine) -> int | None:
     Objects that a variable shares with other runs count too. Calls no code of their classes but `__sizeof__`.
     """
     skips: dict[type, bool] = {}
-    seen: set[int] = set()
+    seen = {id(machine.codec)}  # it may have a cache that the runs of a host share
     found: list[Any] = list(vars(machine).values())
     total = 0
     while found:

@@ -41,6 +41,28 @@ class StepFailed(NamedTuple):
     queue: str | None
 
 
+class PauseBegun(NamedTuple):
+    """An operator paused the run."""
+
+    by: str
+    reason: str
+
+
+class PauseEnded(NamedTuple):
+    """The run was resumed, or cancelled while it was paused."""
+
+
+class StepParked(NamedTuple):
+    """A step failed, and waits for an operator. The fields are those of `StepFailed`."""
+
+    noun: str
+    step: StepId
+    task: str
+    attempt: int
+    payload: bytes
+    queue: str | None
+
+
 class StepDoubted(NamedTuple):
     """An attempt was under way when its host died. `total` counts the doubts about the step."""
 
@@ -52,4 +74,6 @@ class StepDoubted(NamedTuple):
     queue: str | None
 
 
-LogNote = RunStarted | RetryScheduled | StepFailed | StepDoubted
+LogNote = (
+    PauseBegun | PauseEnded | RunStarted | RetryScheduled | StepFailed | StepParked | StepDoubted
+)

@@ -1,20 +1,32 @@
 """The machine of one run, as hosts use it: the same interface for workflows and graphs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
 from perdure.authoring.context import Info
 from perdure.authoring.program import Program
+from perdure.authoring.tags import require_tag_count
 from perdure.core.codec import Codec
 from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import child_run_id, retry_guid
-from perdure.engine.runs.effects import Acknowledge, AddHook, RecordedChange, RunEffect
+from perdure.core.runs.acts import RETRY_AT_ONCE_MS
+from perdure.engine.runs.effects import (
+    NO_TAGS,
+    Acknowledge,
+    AddHook,
+    RecordedChange,
+    RunEffect,
+    SetTag,
+)
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.patches import Patches
+from perdure.engine.runs.payloads import is_same_event
 from perdure.engine.runs.prefetched import NO_MESSAGES
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import IsSame, Record
@@ -22,6 +34,10 @@ from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
 from perdure.store.rows.records import StoredRun
+
+HeldOutcome = e.InvokeCompleted | e.StepSkipped
+HELD: Final = (e.InvokeCompleted, e.StepSkipped)
+"""Facts that a paused run holds."""
 
 
 class RunMachine(ABC):
@@ -40,7 +56,7 @@ class RunMachine(ABC):
         self.info = info
         self.codec = codec
         self.sources = sources
-        self.record = Record(recorded, self._place, is_same)
+        self.record = Record(recorded, self._place, partial(is_same_event, codec, is_same))
         self.patches = Patches(self.record)
         self.promises: dict[StepId, DurablePromise] = {}
         """The open steps."""
@@ -53,9 +69,23 @@ class RunMachine(ABC):
         self.prefetched = NO_MESSAGES
         """Messages queued behind the one that is being fed."""
         self.is_over = False
+        self.is_paused = False
+        """Nothing begins, and the program does not advance."""
+        self._held: list[tuple[HeldOutcome, DurablePromise]] = []
+        """Outcomes journaled while the run is paused, in order; the program gets them when it resumes."""
+        self.released: deque[HeldOutcome] = deque()
+        """Outcomes that a pause held and that the program has not learned yet: they come before any other fact."""
+        self.parks_failures = False
+        """Whether failed steps of tasks that do not say so themselves are parked."""
         self.cancel_reason: str | None = None
+        self.seed: str = info.run_id
+        """What random ids derive from."""
+        self.search_keys: tuple[AddHook, ...] = ()
+        """The rows by which broadcasts and lists find a graph's run; those of its tags are others."""
         self.parent: str | None = None
         """The run and step that get this run's result."""
+        self.tags: Mapping[str, str] = NO_TAGS
+        """The tags of the run now. Never changed in place: effects refer to it."""
         self._sent_ms = 0
 
     @abstractmethod
@@ -100,6 +130,20 @@ class RunMachine(ABC):
 
     # Facts with the same meaning for every program
 
+    def begin_as(self, event: e.ExecutionStarted) -> None:
+        """Take what the first entry says about the run, besides its input."""
+        self.parent = event.parent_id
+        self.seed = event.seed or self.seed
+        self.tags = event.tags or NO_TAGS
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Give the run these tags, with the next commit. Those of other names stay."""
+        changed = {name: value for name, value in tags.items() if self.tags.get(name) != value}
+        after = require_tag_count({**self.tags, **changed})
+        for name, value in changed.items():
+            self.record.attach(SetTag(name, value, self.tags.get(name)))
+        self.tags = after
+
     def on_invoke_started(self, event: e.InvokeStarted) -> None:
         promise = self.promises.get(event.promise_id)
         if promise is not None:
@@ -114,6 +158,46 @@ class RunMachine(ABC):
         if promise is not None:
             promise.is_running = False
             promise.retry_at_ms = event.retry_at_ms
+            promise.is_parked = event.parks
+            promise.is_given_up = False
+
+    def on_accepted(self, event: e.SignalAccepted) -> None:
+        """An operator's act. Two have their effect here: a retry, and an emergency stop, which ends the run."""
+        if event.signal_type == e.ActType.EMERGENCY_STOP:
+            self.stop_at_once(event)
+        elif event.signal_type == e.ActType.RETRY_STEP and event.step in self.promises:
+            promise = self.promises[event.step]
+            promise.begin_logical_attempt()
+            promise.retry_at_ms = RETRY_AT_ONCE_MS
+
+    @abstractmethod
+    def stop_at_once(self, event: e.SignalAccepted) -> None:
+        """End the run as cancelled, without its clean-up."""
+
+    def feed_skip(self, promise: DurablePromise, event: e.StepSkipped, *effects: RunEffect) -> None:  # noqa: ARG002 - a graph looks at the promise
+        """Record that an operator skipped the step."""
+        self.feed(event, *effects)
+
+    def on_paused(self, event: e.RunPaused) -> None:  # noqa: ARG002 - a fact without parts that count
+        self.is_paused = True
+
+    def on_resumed(self, event: e.RunResumed) -> None:  # noqa: ARG002 - as above
+        self.released.extend(self._release())
+
+    def _hold(self, event: HeldOutcome) -> None:
+        """Keep an outcome until the run resumes. Its step is no longer open: nothing may doubt or begin it again."""
+        promise = self.promises.pop(event.promise_id, None)
+        if promise is not None:
+            promise.is_running = False
+            promise.is_held = True
+            self._held.append((event, promise))
+
+    def _release(self) -> list[HeldOutcome]:
+        """End the pause. The steps of the held outcomes are open again until the program learns these, in order."""
+        self.is_paused = False
+        held, self._held = self._held, []
+        self.promises.update((event.promise_id, promise) for event, promise in held)
+        return [event for event, _ in held]
 
     def on_posted(self, event: e.Posted) -> None:
         """Count doubts, if the entry posts any."""
@@ -196,3 +280,15 @@ class RunMachine(ABC):
 
 Handlers = dict[type[e.Event], Callable[[Any, Any], None]]
 """A machine's handler for each kind of fact."""
+
+COMMON_FACTS: Final[Handlers] = {
+    e.InvokeStarted: RunMachine.on_invoke_started,
+    e.InvokeRetrying: RunMachine.on_retrying,
+    e.Posted: RunMachine.on_posted,
+    e.RunApproved: RunMachine.ignore,
+    e.RunPaused: RunMachine.on_paused,
+    e.RunResumed: RunMachine.on_resumed,
+    e.SignalAccepted: RunMachine.on_accepted,
+    e.SignalRejected: RunMachine.ignore,
+}
+"""Handlers of facts with the same meaning for every program."""

@@ -14,10 +14,12 @@ from perdure.core.ledger import MessageLedger, message_account
 from perdure.core.messages import OUTCOMES, Message, is_outcome
 from perdure.core.replay.doubt import reconciled_entry
 from perdure.core.replay.identity import child_run_id, parent_address, result_guid, retry_guid
-from perdure.engine.runs.attempt_outcome import AttemptOutcome
-from perdure.engine.runs.attempts import note_failure, note_retry, retry_due_ms
+from perdure.engine.runs.acts import release_effects, take_act
+from perdure.engine.runs.attempt_outcome import AttemptOutcome, unpack_outcome
+from perdure.engine.runs.attempts import note_retry, retry_due_ms
 from perdure.engine.runs.doubts import journal_reported_doubts
 from perdure.engine.runs.effects import Acknowledge, Enqueue, PutWork, RunEffect, SpawnChild
+from perdure.engine.runs.failing import note_failure, park_step, parks_failure
 from perdure.engine.runs.handover import pass_to_next_run
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.prefetched import NO_MESSAGES, PrefetchedMessages
@@ -34,7 +36,7 @@ def take_messages(warm: WarmRun, first: Message, behind: Sequence[Message]) -> i
     machine = warm.machine
     if not behind:
         return int(take_message(warm, first))
-    prefetched = machine.prefetched = PrefetchedMessages(behind, partial(_was_received, warm))
+    prefetched = machine.prefetched = PrefetchedMessages(behind, partial(was_received, warm))
     try:
         if not take_message(warm, first):
             return 0
@@ -52,14 +54,22 @@ def take_message(warm: WarmRun, message: Message) -> bool:
     """Feed one message. False if it is a duplicate, or was received after its step ended."""
     machine = warm.machine
     kind, _, detail = message.kind.partition(":")
-    if _was_received(warm, message):
+    if was_received(warm, message):
         return False
     if machine.is_over:
         return pass_to_next_run(machine, message)
-    if kind == "signal":
-        return _take_signal(machine, message)
     if kind == "cancel":
         return _take_cancel(machine, message, detail)
+    if kind == "act":
+        return take_act(warm, message)
+    return not machine.is_paused and _take_other(warm, message, kind)
+
+
+def _take_other(warm: WarmRun, message: Message, kind: str) -> bool:
+    """Feed a signal, or a message that concerns a step."""
+    machine = warm.machine
+    if kind == "signal":
+        return _take_signal(machine, message)
     promise = None if message.step is None else machine.promises.get(message.step)
     if promise is None:
         return False
@@ -69,6 +79,13 @@ def take_message(warm: WarmRun, message: Message) -> bool:
     if kind == "retry":
         return _take_retry(machine, promise, message)
     return kind in OUTCOMES and _take_outcome(warm, promise, message)
+
+
+def is_held(warm: WarmRun, message: Message) -> bool:
+    """Whether the run is paused and takes the message only once it resumes: the message stays pending."""
+    machine = warm.machine
+    is_for_paused = message.kind.startswith(("cancel", "act:"))
+    return machine.is_paused and not is_for_paused and not was_received(warm, message)
 
 
 def is_hook_timeout(machine: RunMachine, message: Message) -> bool:
@@ -81,7 +98,7 @@ def is_hook_timeout(machine: RunMachine, message: Message) -> bool:
 
 def is_for_next_hook(warm: WarmRun, message: Message) -> bool:
     """Whether a refused message is a signal by topic and key whose hook had closed: the next hook may take it."""
-    return is_matched(message, warm.chain or warm.run_id) and not _was_received(warm, message)
+    return is_matched(message, warm.chain or warm.run_id) and not was_received(warm, message)
 
 
 def is_matched(message: Message, origin: RunId) -> bool:
@@ -89,7 +106,8 @@ def is_matched(message: Message, origin: RunId) -> bool:
     return message.step is not None and guid_run(message.guid) not in (message.run_id, origin)
 
 
-def _was_received(warm: WarmRun, message: Message) -> bool:
+def was_received(warm: WarmRun, message: Message) -> bool:
+    """Whether the run has taken the message in before."""
     return _is_done(warm, message) or warm.machine.has_unread(message.guid)
 
 
@@ -113,7 +131,7 @@ def _take_cancel(machine: RunMachine, message: Message, detail: str) -> bool:
     reason = (message.payload or b"").decode(errors="replace")
     code, _, descends = detail.partition(":")
     requested = e.CancelRequested(reason, message.guid, int(code or 0), descends != "0")
-    machine.feed(requested, Acknowledge(message.guid))
+    machine.feed(requested, Acknowledge(message.guid), *release_effects(machine))
     return True
 
 
@@ -138,6 +156,7 @@ def _start_next_child(machine: RunMachine, promise: DurablePromise, delay: Messa
         program,
         promise.input,
         parent_address(run_id, step, attempt),
+        machine.tags,
     )
     machine.feed(e.InvokeStarted(step, attempt), Acknowledge(delay.guid), spawn)
 
@@ -158,11 +177,13 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
         return False  # a damaged row: the next load of the run reports it
     kind, _, claimed = message.kind.partition(":")
     claim, _, doubts = claimed.partition(":")
+    payload, artifacts = unpack_outcome(message.payload or b"null")
     outcome = AttemptOutcome(
         kind in ("completed", "reconciled"),
-        message.payload or b"null",
+        payload,
         kind == "failed",
         kind == "reconciled",
+        artifacts,
     )
     if doubts:
         # Before the attempt's start: the doubts are about earlier claims, not about this outcome.
@@ -175,6 +196,9 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
         if outcome.is_reconciled:
             machine.feed(reconciled_entry(step))
         if not outcome.ok:
+            if parks_failure(machine, promise):
+                park_step(machine, promise, attempt, outcome.payload, acknowledge)
+                return True
             note_failure(machine, promise, attempt, outcome.payload)
         completed = e.InvokeCompleted(
             step,
@@ -183,6 +207,7 @@ def _take_outcome(warm: WarmRun, promise: DurablePromise, message: Message) -> b
             message.guid,
             claim=int(claim or 1),
             payload=outcome.payload,
+            artifacts=outcome.artifacts,
         )
         machine.feed(completed, acknowledge)
         return True

@@ -9,6 +9,7 @@ import msgspec
 from perdure.authoring.call import Call, DurableOperation
 from perdure.authoring.context import WORKFLOW
 from perdure.authoring.failures import decode_failure
+from perdure.authoring.interruption import PayloadUnavailable
 from perdure.authoring.result_types import unreadable_result
 from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Receive
@@ -66,6 +67,13 @@ class DurablePromise(msgspec.Struct, eq=False):
     """The run ends as soon as other steps have finished. There is no further attempt."""
     is_given_up: bool = False
     """The step was in doubt and must fail."""
+    is_parked: bool = False
+    """The logical attempt has failed: an operator retries or skips the step."""
+    is_held: bool = False
+    """Its outcome is journaled; the program learns it later."""
+    logical_attempt: int = 1
+    earlier_attempts: int = 0
+    """Attempts of earlier logical attempts: they don't count as tries of this one."""
     settled_at: int = 0
     retry_at_ms: int = 0
     retry: Retry | None = None
@@ -100,9 +108,18 @@ class DurablePromise(msgspec.Struct, eq=False):
     def is_begun_task(self) -> bool:
         """Whether an attempt of a task is under way or in doubt. A queued task counts as begun, because the owner of
         the run does not know whether a host has claimed it."""
+        if self.is_parked:
+            return False
         if self.kind is PromiseKind.QUEUED:
             return True
         return self.kind is PromiseKind.LOCAL and self.attempt > 0 and not self.retry_at_ms
+
+    def begin_logical_attempt(self) -> None:
+        """An operator retries the step: it gets new budgets of retries and doubts."""
+        self.is_parked = self.is_given_up = False
+        self.logical_attempt += 1
+        self.earlier_attempts = self.attempt
+        self.doubts = self.stops = 0
 
     @property
     def deaths(self) -> int:
@@ -120,24 +137,30 @@ class DurablePromise(msgspec.Struct, eq=False):
 
     def outcome(self) -> Any:
         """The value, decoded anew for each caller; or raises the failure."""
-        if self.failure is not None:
-            # A cancellation may have settled it whose `Cancelled` the coroutine has not got yet.
-            pending = self.owner.take_pending()
-            raise self.failure if pending is None else pending
-        if self.kind is PromiseKind.BRANCH or self.kind is PromiseKind.TIMER:
-            return self.value
-        operation = self.operation
-        if isinstance(operation, Receive):
-            return self.codec.decode(self.payload or b"null", operation.signal.of)
-        if not self.ok:
-            context = WORKFLOW.get()
-            home = None if context is None else context.home
-            raise decode_failure(self.codec, self.payload, what=self._what, home=home)
-        assert isinstance(operation, Call)  # noqa: S101 - the kind implies it
         try:
-            return operation.definition.signature.unpack_result(self.codec, self.payload or b"null")
-        except NotDecodable as error:
-            raise unreadable_result(self._what, error) from error
+            if self.failure is not None:
+                # A cancellation may have settled it whose `Cancelled` the coroutine has not got yet.
+                pending = self.owner.take_pending()
+                raise self.failure if pending is None else pending
+            if self.kind is PromiseKind.BRANCH or self.kind is PromiseKind.TIMER:
+                return self.value
+            operation = self.operation
+            if isinstance(operation, Receive):
+                return self.codec.decode(self.payload or b"null", operation.signal.of)
+            if not self.ok:
+                context = WORKFLOW.get()
+                home = None if context is None else context.home
+                raise decode_failure(self.codec, self.payload, what=self._what, home=home)
+            assert isinstance(operation, Call)  # noqa: S101 - the kind implies it
+            try:
+                return operation.definition.signature.unpack_result(
+                    self.codec, self.payload or b"null"
+                )
+            except NotDecodable as error:
+                raise unreadable_result(self._what, error) from error
+        except PayloadUnavailable as error:
+            self.owner.machine.interrupted = error
+            raise
 
     @property
     def _what(self) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from msgspec.structs import replace
+
 from perdure.core.errors import PerdureError
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
@@ -67,7 +69,7 @@ class Record:
         recorded = self._recorded
         while self._position < len(recorded):
             event = recorded[self._position]
-            if type(event) not in kinds:
+            if not _is_fact(event, kinds):
                 self.diverge(None)
             self._position += 1
             yield event
@@ -84,16 +86,20 @@ class Record:
 
     def is_next(self, event: e.Event) -> bool:
         """Whether the next recorded event equals `event`."""
-        return self.is_replaying and self._recorded[self._position] == event
+        if not self.is_replaying:
+            return False
+        recorded = self._recorded[self._position]
+        return recorded == event or (self._is_same is not None and self._is_same(recorded, event))
 
     def is_scheduled(self, step: StepId, name: str, payload: bytes) -> bool:
         """Whether the next recorded event schedules that step with those arguments."""
         if not self.is_replaying:
             return False
         event = self._recorded[self._position]
-        return isinstance(event, e.InvokeScheduled) and (
-            (event.promise_id, event.function_name, event.payload) == (step, name, payload)
-        )
+        if not isinstance(event, e.InvokeScheduled) or self._is_same is None:
+            return False
+        again = replace(event, promise_id=step, function_name=name, payload=payload)
+        return event == again or self._is_same(event, again)
 
     def is_next_of(self, kind: type[e.Event]) -> bool:
         """Whether the next recorded event is of that kind."""
@@ -106,7 +112,7 @@ class Record:
         event = self._recorded[self._position]
         if isinstance(event, e.Posted) and event.label in decided:
             return False
-        return type(event) in kinds
+        return _is_fact(event, kinds)
 
     def forget(self) -> None:
         """Release the recorded events after replay."""
@@ -153,3 +159,10 @@ class Record:
         place = "" if self._place is None else self._place()
         self.diverged = Diverged(Divergence(self.seq, recorded, actual, place, reason))
         raise self.diverged
+
+
+def _is_fact(event: e.Event, kinds: Container[type[e.Event]]) -> bool:
+    """Whether the event happened to the run. A skip that no operator asked for is the program's own decision."""
+    if isinstance(event, e.StepSkipped) and event.signal_id is None:
+        return False
+    return type(event) in kinds

@@ -45,6 +45,8 @@ def missing_rows(warm: WarmRun, stored: StoredRun) -> list[RequiredRow]:
     queues = _queues(warm.machine, stored.entries)
     for promise in warm.machine.promises.values():
         step = promise.step
+        if promise.is_parked:
+            continue  # an operator decides what follows
         if promise.kind is PromiseKind.TIMER and step in state.timers:
             missing += _timer(warm.run_id, promise, stored)
         elif promise.kind is PromiseKind.QUEUED and step in state.scheduled:

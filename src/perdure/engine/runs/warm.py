@@ -8,9 +8,11 @@ import msgspec
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import NONCE_BYTES, Entry
-from perdure.core.journal.events import Carrier, Event
+from perdure.core.journal.events import Carrier, Event, ExecutionFailed, ExecutionStarted
 from perdure.core.journal.journal import Appended, Journal
+from perdure.core.large_payloads import MARK, value_bytes
 from perdure.core.messages import Message
+from perdure.core.runs.fingerprint import error_text
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.engine.runs.effects import (
     Acknowledge,
@@ -21,7 +23,9 @@ from perdure.engine.runs.effects import (
     Deliver,
     DropWork,
     Enqueue,
+    HoldWork,
     IndexEffect,
+    ParkStep,
     Publish,
     PutWork,
     RecordedChange,
@@ -30,8 +34,11 @@ from perdure.engine.runs.effects import (
     SendBroadcast,
     SendToMailbox,
     SetReady,
+    SetTag,
     SpawnChild,
+    StandingEffect,
     Track,
+    UnparkStep,
     UntrackAll,
 )
 from perdure.engine.runs.held import (
@@ -45,7 +52,7 @@ from perdure.engine.runs.machine import RunMachine
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
-from perdure.store.rows.records import NewRun, Run
+from perdure.store.rows.records import NewRun, ParkedStep, Run
 from perdure.store.store import Store
 
 
@@ -84,11 +91,16 @@ def rebuild_run(run: Run, entries: Sequence[Entry]) -> tuple[LoadedRun, list[Eve
 
 
 def create_run(bundle: Bundle, new: NewRun, events: Sequence[Event], sources: Sources) -> LoadedRun:
-    """Add a new run and its first entries to the bundle."""
+    """Add a new run, its first entries, and the tags that it starts with, to the bundle."""
     journal = Journal(new.run_id)
     entropy = sources.entropy(NONCE_BYTES * len(events))
     appended = journal.append(events, sources.now_ms(), entropy)
-    return LoadedRun(journal, bundle.create_run(new, appended))
+    fence = bundle.create_run(new, appended)
+    for event in events:
+        if isinstance(event, ExecutionStarted) and event.tags:
+            for name, value in event.tags.items():
+                bundle.tag(fence, name, value, sources.now_ms())
+    return LoadedRun(journal, fence)
 
 
 RunCreator = Callable[[CreateRun], None]
@@ -124,6 +136,8 @@ class WarmRun:
         self._pins = 0
         self.is_held = False
         """Whether the holder of `lock` excludes all others: the run takes no fact meanwhile."""
+        self.act_times: list[int] = []
+        """When operator acts were decided in the last minute."""
         self.needs_matching = False
         """Hook or signal written; matching still pending."""
         self._loaded = loaded
@@ -203,11 +217,18 @@ class WarmRun:
             self._loaded = create_run(bundle, self._new, events, sources)
         elif loaded is not None and events:
             bundle.append(loaded.fence, loaded.append(events, sources))
+        if events and type(events[-1]) is ExecutionFailed:
+            error = error_text(self.machine.codec, events[-1].payload)
+            if error is not None:
+                bundle.blame(self.fence, error.fingerprint)
         sent: list[Message] = []
         for change in changes:
             event = change.event
             if isinstance(event, Carrier) and event.payload is not None:
-                self._payload_bytes += len(event.payload)
+                payload = event.payload
+                self._payload_bytes += (
+                    value_bytes(payload) if payload[:1] == MARK[:1] else len(payload)
+                )
             for effect in change.effects:
                 self._apply(bundle, effect, sources, create, sent)
         return sent
@@ -230,6 +251,8 @@ class WarmRun:
                 bundle.drop_work(self.fence, step)
             case Acknowledge(guid):
                 bundle.acknowledge(self.fence, guid)
+            case HoldWork() | ParkStep() | UnparkStep():
+                self._stand(bundle, effect)
             case Publish(name, payload, at_ms):
                 is_new = at_ms is None
                 stamp = sources.stamp() if at_ms is None else at_ms
@@ -240,10 +263,20 @@ class WarmRun:
             case SpawnChild() | ContinueAsNew():
                 create(effect)
             case _:
-                self._index(bundle, effect)
+                self._index(bundle, effect, sources)
 
-    def _index(self, bundle: Bundle, effect: IndexEffect) -> None:
-        """Apply the effects that only graphs have: hooks, mailboxes, waiting joins."""
+    def _stand(self, bundle: Bundle, effect: StandingEffect) -> None:
+        """Apply the effects of pauses, and of steps that wait for an operator."""
+        match effect:
+            case HoldWork(held):
+                bundle.hold_work(self.fence, held=held)
+            case ParkStep(step, task, error, since_ms):
+                bundle.park_step(self.fence, step, ParkedStep(task, error, since_ms))
+            case UnparkStep(step):
+                bundle.unpark_step(self.fence, step)
+
+    def _index(self, bundle: Bundle, effect: IndexEffect, sources: Sources) -> None:
+        """Apply tags and the effects that only graphs have: hooks, mailboxes, waiting joins."""
         match effect:
             case Track(step, required, resolved):
                 bundle.track(self.fence, step, required, resolved)
@@ -253,6 +286,8 @@ class WarmRun:
                 bundle.ready(self.fence, step)
             case UntrackAll():
                 bundle.untrack_all(self.fence)
+            case SetTag(name, value, before):
+                bundle.tag(self.fence, name, value, sources.now_ms(), before)
             case AddHook(step, mailbox, kind, topic, key, since_ms):
                 self.needs_matching = True
                 bundle.hook(self.fence, step, mailbox, kind, topic, key, since_ms)

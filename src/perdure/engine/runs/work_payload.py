@@ -1,11 +1,10 @@
 """The payload of queued work: what a host needs to execute one attempt of a task."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.authoring.context import Info
-from perdure.authoring.task import Task
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import StepId
 from perdure.core.messages import Work, WorkHeader
@@ -23,7 +22,8 @@ class WorkPayload(WorkHeader, frozen=True, omit_defaults=True):
 
     def info(self, work: Work) -> Info:
         return Info(
-            work.run_id, self.program, self.version, self.key, StepId(work.step), self.attempt
+            *(work.run_id, self.program, self.version, self.key, StepId(work.step), self.attempt),
+            logical_attempt=self.logical_attempt,
         )
 
 
@@ -40,18 +40,20 @@ def work_of(
         task.queue or "",
         available_at_ms,
         task.priority,
-        pack_work(task, attempt, promise.doubts, promise.stops, machine.info, promise.input),
+        pack_work(promise, attempt, machine.info),
     )
 
 
-def pack_work(
-    task: Task[..., Any], attempt: int, doubts: int, stops: int, info: Info, payload: bytes
-) -> bytes:
-    limit = task.timeout_ms if task.is_tuned else None
+def pack_work(promise: DurablePromise, attempt: int, info: Info) -> bytes:
+    task = promise.task
     header = WorkPayload(
-        task.name, attempt, info.program, info.version, info.key, doubts, stops, limit
+        *(task.name, attempt, info.program, info.version, info.key),
+        doubts=promise.doubts,
+        stops=promise.stops,
+        logical_attempt=promise.logical_attempt,
+        timeout_ms=task.timeout_ms if task.is_tuned else None,
     )
-    return _encode(header) + b"\n" + payload
+    return _encode(header) + b"\n" + promise.input
 
 
 def after_stop(work: Work) -> Work:

@@ -104,7 +104,9 @@ def _begin_child(
     promise = machine.promise(fiber, PromiseKind.CHILD, call)
     run_id = machine.info.run_id
     promise.child_run = child_run_id(run_id, promise.step)
-    spawn = SpawnChild(promise.child_run, workflow, payload, parent_address(run_id, promise.step))
+    promise.input = payload
+    parent = parent_address(run_id, promise.step)
+    spawn = SpawnChild(promise.child_run, workflow, payload, parent, machine.tags)
     scheduled = e.InvokeScheduled(
         promise.step, workflow.name, place=e.InvokePlace.RUN, payload=payload
     )

@@ -115,7 +115,9 @@ def _ends_by_itself(machine: "WorkflowMachine", promise: DurablePromise) -> bool
 
 def _abandon_leaf(machine: "WorkflowMachine", promise: DurablePromise) -> None:
     """Settle a promise that is not a branch as cancelled: with an outcome if it has started, else with a skip."""
-    if isinstance(promise.operation, Receive):
+    if promise.is_held:
+        pass  # its outcome is journaled, and the program does not want it
+    elif isinstance(promise.operation, Receive):
         machine.signals.give_up(promise, promise.operation.signal.name)
     else:
         machine.record.emit(settlement_of(machine, promise), undo_effect(machine, promise))

@@ -68,6 +68,7 @@ def end_as_continued(machine: "WorkflowMachine", continued: Continued) -> None:
         machine.parent,
         machine.info.key,
         machine.signals.left(),
+        machine.tags,
     )
     # The input is in the next run's first entry and need not be stored here as well.
     machine.record.emit(e.RunContinued(next_run, released=1), continuing)

@@ -4,14 +4,62 @@ from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from perdure.authoring.failures import encode_failure
-from perdure.authoring.interruption import Continued
-from perdure.core.errors import NeverAwaited, PerdureError, RunCancelled
+from perdure.authoring.interruption import Cancelled, Continued
+from perdure.core.errors import NeverAwaited, PerdureError, RunCancelled, StepCancelled
 from perdure.core.journal import events as e
+from perdure.engine.runs.abandoning import undo_effect
+from perdure.engine.runs.effects import RunEffect
 from perdure.engine.runs.parent_result import result_for_parent
+from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.workflow.continuing import continued_in, end_as_continued
 
 if TYPE_CHECKING:
     from perdure.engine.workflow.machine import WorkflowMachine
+
+
+def end_branch(
+    machine: "WorkflowMachine", promise: DurablePromise, value: Any, error: BaseException | None
+) -> None:
+    """End a branch of the run with its coroutine's outcome."""
+    payload = None if error is None else encode_failure(machine.codec, error)
+    machine.record.emit(e.InvokeCompleted(promise.step, 1, error is None, payload=payload))
+    if isinstance(error, Cancelled):
+        error = StepCancelled(f"branch {promise.step} was cancelled", "it has no result")
+    promise.value, promise.failure = value, error
+    machine.settle(promise)
+
+
+def detach_steps(machine: "WorkflowMachine") -> None:
+    """Skip the detached steps that are still open when the body ends. A pause may have held an outcome: that counts."""
+    for step, promise in machine.promises.items():
+        if not promise.is_held:
+            effects = (undo_effect(machine, promise),) if promise.is_parked else ()
+            machine.record.emit(e.StepSkipped(step, "detached", 1), *effects)
+    machine.promises.clear()
+
+
+def end_at_once(machine: "WorkflowMachine", accepted: e.SignalAccepted) -> None:
+    """End the run as cancelled, without its clean-up: its steps are abandoned where they are."""
+    machine.unawaited.disown()
+    if machine.cancel_reason is None:
+        machine.record.emit(e.CancelRequested(accepted.reason, signal_id=accepted.signal_id))
+        machine.cancel_reason = accepted.reason
+    effects: list[RunEffect] = []
+    released = 1
+    for promise in machine.promises.values():
+        released += promise.kind is not PromiseKind.SIGNAL
+        if promise.kind not in (PromiseKind.SIGNAL, PromiseKind.BRANCH):
+            effects.append(undo_effect(machine, promise))
+        if promise.kind is PromiseKind.LOCAL:
+            machine.unwanted.append(promise.step)
+        promise.is_settled = True
+    machine.promises.clear()
+    machine.is_over = True
+    cancelled = RunCancelled.of(machine.info.run_id, accepted.reason)
+    result = result_for_parent(machine, "gave-up", encode_failure(machine.codec, cancelled))
+    ended = e.ExecutionCancelled(reason=accepted.reason, released=released)
+    machine.record.emit(ended, *effects, *result)
+    machine.close()  # a coroutine left to the garbage collector would run its `finally` blocks
 
 
 def end_run(machine: "WorkflowMachine", value: Any, error: BaseException | None) -> None:

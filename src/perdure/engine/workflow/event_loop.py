@@ -133,7 +133,9 @@ class WorkflowLoop(LoopSettings):
         machine = self.machine
         machine.decisions += 1
         if machine.decisions > 2 * MAX_DECISIONS:
-            return  # callbacks that schedule each other for ever; tasks were refused before
+            # Callbacks that schedule each other for ever. Coroutines were refused before.
+            self.call_exception_handler({"message": f"Too many callbacks in a turn: {handle!r}"})
+            return
         if handle._cancelled:
             return
         try:
@@ -226,6 +228,8 @@ class WorkflowLoop(LoopSettings):
 
     def release(self) -> None:
         """The run has ended or leaves memory. The loop refers to the machine no longer, nor to its coroutines."""
+        if self._is_released:
+            return
         self._is_released = True
         self._is_over = self.machine.is_over
         self.machine = _NO_MACHINE

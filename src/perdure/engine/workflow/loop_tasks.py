@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from perdure.authoring.call import Call, DurableOperation, Sleep
 from perdure.authoring.context import Suspension
-from perdure.authoring.interruption import Evicted
+from perdure.authoring.interruption import Evicted, PayloadUnavailable
 from perdure.authoring.signal import Receive
 from perdure.core.journal.events import AwaitKind
 from perdure.core.limits import MAX_DECISIONS
@@ -106,7 +106,7 @@ class OperationFuture(LoopFuture):
                 super().cancel(msg=self.message)
             else:
                 self.set_result(self.promise.outcome())
-        except Diverged:
+        except (Diverged, PayloadUnavailable):
             raise
         except BaseException as error:
             self.set_exception(error)
@@ -227,7 +227,7 @@ class TaskFiber(Fiber, Coroutine[Any, Any, Any]):
             wait = self.coroutine.throw(foreign_await(machine.workflow.name, self.line, wait))
 
     def _outcome(self, error: BaseException) -> Any:
-        if isinstance(error, Diverged | Evicted):
+        if isinstance(error, Diverged | Evicted | PayloadUnavailable):
             raise error
         if isinstance(error, StopIteration):
             self.ending = error.value, None

@@ -17,17 +17,15 @@ from typing import Any
 
 from perdure.authoring.call import Call, DurableOperation, discard
 from perdure.authoring.context import WORKFLOW, Info, Promise, Suspension
-from perdure.authoring.definition import Definition
-from perdure.authoring.failures import encode_failure
-from perdure.authoring.interruption import Cancelled, Continued, Evicted
+from perdure.authoring.interruption import Continued, Evicted, PayloadUnavailable
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
-from perdure.core.errors import ForeignAwait, PerdureError, StepCancelled, TurnTooLong
+from perdure.core.errors import ForeignAwait, PerdureError, TurnTooLong
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.limits import MAX_DECISIONS
 from perdure.engine.runs.effects import RunEffect
-from perdure.engine.runs.machine import Handlers
+from perdure.engine.runs.machine import COMMON_FACTS, HELD, Handlers, HeldOutcome
 from perdure.engine.runs.prefetched import NO_MESSAGES, next_prefetched_signal
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.runs.record import Diverged
@@ -49,7 +47,7 @@ from perdure.engine.workflow.coroutines import (
     send_or_throw,
 )
 from perdure.engine.workflow.current_task import cancelled_error
-from perdure.engine.workflow.ending import end_run
+from perdure.engine.workflow.ending import detach_steps, end_at_once, end_branch, end_run
 from perdure.engine.workflow.event_loop import WorkflowLoop
 from perdure.engine.workflow.fiber import Fiber
 from perdure.engine.workflow.signals import WorkflowSignals
@@ -93,6 +91,8 @@ class WorkflowMachine(VerbMachine):
         self._inherits = 0
         """Facts inherited from the previous run of the chain and not fed yet; the body begins after them."""
         self._is_waiting = False
+        self.interrupted: PayloadUnavailable | None = None
+        """Set where a payload can't be read. asyncio may keep the exception as the outcome of a task."""
         self._is_alone = False
         """Whether the host's event loop is replaced by the run's."""
         self.is_closing = False
@@ -116,6 +116,8 @@ class WorkflowMachine(VerbMachine):
         for event in self.record.facts(_FACTS):
             if self._learn(event):
                 self._advance()
+            if self.released:
+                self._learn_released()
         self.record.forget()
 
     def feed(self, event: e.Event, *effects: RunEffect) -> None:
@@ -123,6 +125,8 @@ class WorkflowMachine(VerbMachine):
         self.record.add(event, effects)
         if self._learn(event):
             self._drive_alone(self._advance)
+        if self.released:
+            self._drive_alone(self._learn_released)
 
     @property
     def home(self) -> str:
@@ -136,6 +140,9 @@ class WorkflowMachine(VerbMachine):
         """Handle a fact. Returns whether a coroutine can resume."""
         if self._inherits:
             self._inherits -= 1
+        if self.is_paused and isinstance(event, HELD):
+            self._hold(event)
+            return False
         _FACTS[type(event)](self, event)
         return bool(self.ready) and not self._inherits
 
@@ -183,7 +190,7 @@ class WorkflowMachine(VerbMachine):
             self.is_closing = is_closing
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
-        self.parent = event.parent_id
+        self.begin_as(event)
         coroutine: Coroutine[Any, Any, Any]
         try:
             args, kwargs = self.workflow.signature.unpack(self.codec, event.payload or b"{}")
@@ -193,12 +200,23 @@ class WorkflowMachine(VerbMachine):
         self.add_fiber(Fiber(self, coroutine, "root", 0))
         self._inherits = event.inherited
 
-    def _on_completed(self, event: e.InvokeCompleted) -> None:
+    def _on_completed(self, event: HeldOutcome) -> None:
+        """A step ended, or an operator skipped it: then the program gets the operator's value."""
         promise = self.promises.get(event.promise_id)
         if promise is not None:
-            promise.ok = event.ok
+            promise.ok = isinstance(event, e.StepSkipped) or event.ok
             promise.payload = event.payload
             self.settle(promise)
+
+    def _learn_released(self) -> None:
+        """Give the program the outcomes that were held during a pause, one by one, as if each came now."""
+        while self.released and not self.is_over:
+            if self._learn(self.released.popleft()):
+                self._advance()
+        self.released.clear()
+
+    def stop_at_once(self, event: e.SignalAccepted) -> None:
+        end_at_once(self, event)
 
     def _on_fired(self, event: e.TimerFired) -> None:
         promise = self.promises.get(event.promise_id)
@@ -212,6 +230,10 @@ class WorkflowMachine(VerbMachine):
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         self._is_waiting = False
+        if self.is_paused:
+            # The program hears of the cancellation first, and of the outcomes only where it looks at them.
+            for held in self._release():
+                _FACTS[type(held)](self, held)
         # A task of asyncio is cancelled by what waits for it, or when the body has ended.
         fibers = [fiber for fiber in self.fibers.values() if type(fiber) is Fiber]
         cancel_fibers(self, fibers, event)
@@ -274,6 +296,8 @@ class WorkflowMachine(VerbMachine):
                     self.loop.run(item)
                 if scopes.due:
                     scopes.deliver()
+                if self.interrupted is not None:
+                    raise self.interrupted
         finally:
             self.current = item = None  # see `WorkflowLoop._call`
 
@@ -294,7 +318,7 @@ class WorkflowMachine(VerbMachine):
                 wait = fiber.coroutine.throw(thrown)
         except StopIteration as stop:
             self._finish(fiber, stop.value, None)
-        except (Diverged, Evicted, KeyboardInterrupt):
+        except (Diverged, Evicted, PayloadUnavailable, KeyboardInterrupt):
             # Not an outcome of the program: raised by the engine, or by a user who ends the process.
             raise
         except BaseException as error:  # any other error is the coroutine's outcome, SystemExit too
@@ -378,26 +402,20 @@ class WorkflowMachine(VerbMachine):
         fiber.context = None
         promise = fiber.promise
         if promise is None:
-            for step in self.promises:
-                self.record.emit(e.StepSkipped(step, "detached", 1))
-            self.promises.clear()
+            detach_steps(self)
             self.is_over = True
             self.ready.clear()
             end_run(self, value, error)
             return
-        payload = None if error is None else encode_failure(self.codec, error)
-        self.record.emit(e.InvokeCompleted(promise.step, 1, error is None, payload=payload))
-        if isinstance(error, Cancelled):
-            error = StepCancelled(f"branch {promise.step} was cancelled", "it has no result")
-        promise.value, promise.failure = value, error
-        self.settle(promise)
+        end_branch(self, promise, value, error)
 
     def close(self) -> None:
         """Close the coroutines. Their `finally` blocks run, and every verb in them is refused."""
         self.is_closing = True
         self.unawaited.disown()
         self.loop.close_tasks()
-        self.context.run(drive_alone, self._close_coroutines, self.loop, self._left)
+        # In a copy: a replay that ends the run at once has entered the context.
+        self.context.copy().run(drive_alone, self._close_coroutines, self.loop, self._left)
         self.context = Context()
         self.loop.release()
 
@@ -437,15 +455,6 @@ class WorkflowMachine(VerbMachine):
             # Made while the coroutine is closed, or in an asyncio task: `begin` refuses it.
             operation.is_used = True
 
-    def used(self, operation: DurableOperation[Any]) -> None:
-        self.unawaited.pop(id(operation), None)
-
-    def use(self, call: Call[Any]) -> Definition[..., Any]:
-        """Mark a call as used, so that it is not reported as never awaited. Returns its definition."""
-        self.unawaited.pop(id(call), None)
-        call.use()
-        return call.definition
-
     def begin(self, operation: DurableOperation[Any]) -> DurablePromise:
         if self.is_closing or self.record.diverged is not None:
             self._refusals += 1
@@ -480,17 +489,11 @@ class WorkflowMachine(VerbMachine):
 
 
 _FACTS: Handlers = {
+    **COMMON_FACTS,
     e.ExecutionStarted: WorkflowMachine._on_started,
-    e.InvokeStarted: WorkflowMachine.on_invoke_started,
-    e.InvokeRetrying: WorkflowMachine.on_retrying,
     e.InvokeCompleted: WorkflowMachine._on_completed,
     e.TimerFired: WorkflowMachine._on_fired,
     e.SignalDelivered: WorkflowMachine._on_delivered,
     e.CancelRequested: WorkflowMachine._on_cancel,
-    e.Posted: WorkflowMachine.on_posted,
-    e.RunApproved: WorkflowMachine.ignore,
-    e.RunPaused: WorkflowMachine.ignore,
-    e.RunResumed: WorkflowMachine.ignore,
-    e.SignalAccepted: WorkflowMachine.ignore,
-    e.SignalRejected: WorkflowMachine.ignore,
+    e.StepSkipped: WorkflowMachine._on_completed,
 }

@@ -1,12 +1,19 @@
 """A workflow run's signals: buffered in the order of delivery, received in the order in which promises wait."""
 
 from collections import Counter, deque
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
+from perdure.core.messages import AT_ONCE, Message
+from perdure.core.replay.identity import signal_guid
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Record
+
+if TYPE_CHECKING:
+    from perdure.engine.runs.machine import RunMachine
 
 
 class WorkflowSignals:
@@ -63,3 +70,11 @@ class WorkflowSignals:
         promise.ok = True
         promise.payload = payload
         return promise
+
+
+def signal_to_child(
+    machine: "RunMachine", child: RunId, name: str, place: StepId, payload: bytes
+) -> Message:
+    """The message of a signal that the program sends to a child run from this place of its call tree."""
+    guid = signal_guid(child, name, f"{machine.info.run_id}/{place}")
+    return Message(child, guid, f"signal:{name}", AT_ONCE, machine.arrival(), payload=payload)

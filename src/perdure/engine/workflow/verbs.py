@@ -1,22 +1,23 @@
 """The verbs that take a step id or attach an effect, and wait for nothing: clocks, randomness, values, join sets."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.authoring.call import BranchOperation, Call, DurableOperation
 from perdure.authoring.context import Promise
+from perdure.authoring.definition import Definition
 from perdure.authoring.signal import Signal
 from perdure.core.codec import encode_named
 from perdure.core.ids import SetId, StepId
 from perdure.core.journal import events as e
-from perdure.core.messages import AT_ONCE, Message
-from perdure.core.replay.identity import signal_guid
 from perdure.engine.runs.effects import AppendChunk, Enqueue, Publish
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.workflow.coroutines import wait_for
 from perdure.engine.workflow.fiber import Fiber
+from perdure.engine.workflow.signals import signal_to_child
 from perdure.engine.workflow.unawaited import Unawaited
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,6 +38,15 @@ class VerbMachine(RunMachine):
     @abstractmethod
     def begin(self, operation: DurableOperation[Any]) -> DurablePromise:
         """Begin `operation` under the next step id of the coroutine that runs now."""
+
+    def used(self, operation: DurableOperation[Any]) -> None:
+        self.unawaited.pop(id(operation), None)
+
+    def use(self, call: Call[Any]) -> Definition[..., Any]:
+        """Mark a call as used, so that it is not reported as never awaited. Returns its definition."""
+        self.unawaited.pop(id(call), None)
+        call.use()
+        return call.definition
 
     def next_place(self, fiber: Fiber) -> StepId:
         """The next step id of a fiber."""
@@ -74,6 +84,10 @@ class VerbMachine(RunMachine):
         self.require_current()
         self.record.attach(Publish(name, self._encode(value, f"value {name!r} published")))
 
+    def tag(self, tags: Mapping[str, str]) -> None:
+        self.require_current()
+        self.set_tags(tags)
+
     def append(self, name: str, value: object) -> None:
         self.require_current()
         payload = self._encode(value, f"a chunk of stream {name!r} appended")
@@ -104,12 +118,8 @@ class VerbMachine(RunMachine):
         return promise
 
     def signal_child(self, promise: Promise, signal: Signal[Any], value: object) -> None:
-        child = promise.child_run
-        assert child is not None  # noqa: S101 - for the type checker
+        assert promise.child_run is not None  # noqa: S101 - for the type checker
         payload = signal.encode(self.codec, value)
-        guid = signal_guid(
-            child, signal.name, f"{self.info.run_id}/{self.take_place(self.require_current())}"
-        )
-        kind, arrival = f"signal:{signal.name}", self.arrival()
-        message = Message(child, guid, kind, AT_ONCE, arrival, payload=payload)
-        self.record.attach(Enqueue(message))
+        place = self.take_place(self.require_current())
+        sent = signal_to_child(self, promise.child_run, signal.name, place, payload)
+        self.record.attach(Enqueue(sent))

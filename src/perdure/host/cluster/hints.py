@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from perdure.core.errors import PerdureError
-from perdure.core.hosts.hints import Hint, OutgoingHint, decode_hint
+from perdure.core.hosts.hints import Awaited, Hint, OutgoingHint, decode_hint
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import Message, Work
 from perdure.host.context import HostContext
@@ -51,7 +51,7 @@ class Hints:
         self._peers: set[HostId] = set()
         """Other hosts, by the latest snapshot and by the hints since."""
         self._audience = context.watchers.audience
-        self._next_await_ms = self._next_follow_ms = 0
+        self._next_ask_ms = dict.fromkeys(Awaited, 0)
         self._to_all = OutgoingHint()
         self._to_one: dict[HostId, OutgoingHint] = {}
         self._unaddressed: list[Message] = []
@@ -91,11 +91,7 @@ class Hints:
         """Whether there is any other process, as far as known."""
         if self._channel is None:
             return False
-        return (
-            self._assumes_hosts
-            or bool(self._peers)
-            or bool(self._audience.awaiting or self._audience.following)
-        )
+        return self._assumes_hosts or bool(self._peers) or any(self._audience.values())
 
     # What commits leave for other processes
 
@@ -127,15 +123,9 @@ class Hints:
             self._to_all.messages = True
             self._schedule()
 
-    def run_ended(self, run_id: RunId) -> None:
-        """A run has ended or was parked."""
-        self._report(run_id, self._audience.awaiting)
-
-    def run_grown(self, run_id: RunId) -> None:
-        """The journal or a stream of a run has grown."""
-        self._report(run_id, self._audience.following)
-
-    def _report(self, run_id: RunId, hosts: dict[HostId, int]) -> None:
+    def run_changed(self, run_id: RunId, change: Awaited) -> None:
+        """A run has ended or was parked, or its journal or a stream of it has grown."""
+        hosts = self._audience[change]
         for host in hosts:
             self._for(host).changed.add(run_id)
         if hosts:
@@ -147,20 +137,12 @@ class Hints:
             self._to_all.look = True
             self._schedule()
 
-    def ask_for_endings(self) -> None:
-        """Callers in this process wait for the end of runs of other processes: ask these for hints."""
+    def ask_for(self, change: Awaited) -> None:
+        """Callers in this process wait for such changes of other processes' runs: ask these for hints."""
         now_ms = self._context.sources.elapsed_ms()
-        if self._channel is not None and now_ms >= self._next_await_ms:
-            self._next_await_ms = now_ms + REPEAT_MS
-            self._to_all.awaits = True
-            self._schedule()
-
-    def ask_for_growth(self) -> None:
-        """Callers in this process follow runs of other processes: ask these for hints."""
-        now_ms = self._context.sources.elapsed_ms()
-        if self._channel is not None and now_ms >= self._next_follow_ms:
-            self._next_follow_ms = now_ms + REPEAT_MS
-            self._to_all.follows = True
+        if self._channel is not None and now_ms >= self._next_ask_ms[change]:
+            self._next_ask_ms[change] = now_ms + REPEAT_MS
+            self._to_all.asked.add(change)
             self._schedule()
 
     # Sending
@@ -240,10 +222,8 @@ class Hints:
         now_ms = self._context.sources.elapsed_ms()
         if not (hint.awaits or hint.follows):
             self._peers.add(hint.sender)
-        for hosts, asks in (
-            (self._audience.awaiting, hint.awaits),
-            (self._audience.following, hint.follows),
-        ):
+        for change, asks in ((Awaited.END, hint.awaits), (Awaited.GROWTH, hint.follows)):
+            hosts = self._audience[change]
             if asks and hint.sender not in hosts:
                 # What it waits for may have happened since it read the store.
                 self._for(hint.sender).has_more = True
@@ -254,6 +234,6 @@ class Hints:
     def _expire(self) -> None:
         """Forget the processes that have not asked again."""
         now_ms = self._context.sources.elapsed_ms()
-        for hosts in (self._audience.awaiting, self._audience.following):
+        for hosts in self._audience.values():
             for host in [host for host, until_ms in hosts.items() if until_ms <= now_ms]:
                 del hosts[host]

@@ -12,8 +12,10 @@ from perdure.core.errors import StaleFence
 from perdure.core.ids import Guid, RunId, StepId, guid_run
 from perdure.core.journal.state import Status
 from perdure.core.messages import Message
+from perdure.core.runs.acts import Code, act_of, is_act
 from perdure.engine.programs.parked import ParkedRun
 from perdure.engine.runs import messages as run_messages
+from perdure.engine.runs.acts import act_refusal
 from perdure.engine.runs.effects import AddHook
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.messages.forwarding import forward, is_for_run
@@ -53,12 +55,16 @@ class _Offer:
         """Whether to offer it again after the commit that is under way."""
         self.refused_under: Fence | None = None
         """The fence of the run when it refused the message."""
+        self.is_held = False
+        """Whether the run is paused and takes the message when it resumes."""
+        self.refusal = "stale", "duplicate, or received after the step ended"
+        """The state of a refused message, and the reason."""
         self.is_for_next_hook = False
         self.again: AddHook | None = None
         """The hook that it was matched to and that did not take it: the hook waits for another signal."""
 
     def take(self, run: WarmRun) -> None:
-        message, self.refused_under = self.message, None
+        message, self.refused_under, self.is_held = self.message, None, False
         self.behind, self._along = [], []
         if self.must_wait_for_signals is None:
             self.must_wait_for_signals = run_messages.is_hook_timeout(run.machine, message)
@@ -74,6 +80,13 @@ class _Offer:
         if taken:
             self._along = self.behind[: taken - 1]
             return
+        self.is_held = run_messages.is_held(run, message)
+        if self.is_held:
+            return
+        if is_act(message.kind) and not run_messages.was_received(run, message):
+            # A run that is over, but whose end is not committed, may be continued by one that takes the act.
+            self.is_early = run.machine.is_over
+            self.refusal = "dead", act_refusal(message)
         self.refused_under = run.fence
         self.again = None
         if message.kind.startswith("signal:"):
@@ -81,7 +94,7 @@ class _Offer:
         self.is_for_next_hook = run_messages.is_for_next_hook(run, message)
         # The end of the hook must be durable first: if that commit failed after the signal was given back, the run
         # would wait for a hook that no signal can match.
-        self.is_early = self.is_for_next_hook and run.is_pinned
+        self.is_early = self.is_early or (self.is_for_next_hook and run.is_pinned)
 
     def settle(self) -> None:
         """The commit is durable: remove the messages that were taken along from the queue."""
@@ -192,6 +205,8 @@ class Delivery:
 
     async def _offer(self, message: Message, queue: MessageQueue) -> bool:
         """Offer the message to its run and write the outcome. False if this host can't advance the run."""
+        if self._context.payloads is not None and message.payload is not None:
+            await self._dispatcher.executor.requests.prefetch(message.payload)
         offer = _Offer(message, queue)
         while await self._advance(offer):
             if offer.must_wait_for_signals:
@@ -199,6 +214,8 @@ class Delivery:
                 offer.must_wait_for_signals = False
             elif offer.is_early:
                 await asyncio.sleep(_COMMIT_S)
+            elif offer.is_held:
+                return True  # it stays in the store
             elif offer.refused_under is None:
                 offer.settle()
                 return True
@@ -206,8 +223,7 @@ class Delivery:
                 await self._give_back(message, offer.refused_under)
                 return True
             else:
-                reason = "duplicate, or received after the step ended"
-                await self._mark(message, offer.refused_under, "stale", reason, offer.again)
+                await self._mark(message, offer.refused_under, *offer.refusal, offer.again)
                 return True
         return False
 
@@ -243,28 +259,38 @@ class Delivery:
     async def _handle_undeliverable(self, message: Message) -> Message | None:
         """Handle a message whose run this host can't advance: the run is closed, parked or another host's.
 
-        A parked run can only be cancelled. If the run was continued, returns the message as addressed to the last run
-        of the chain.
+        A parked run takes only cancels and acts. If the run was continued, returns the message as addressed to the last
+        run of the chain.
         """
         run = await self._context.store.run(message.run_id)
         if run is None:
             return None
-        if run.owner == self._context.host_id and run.parked and message.kind.startswith("cancel"):
-            await self._cancel_parked(run, message)
+        is_mine = run.owner == self._context.host_id
+        if is_mine and run.parked and message.kind.startswith(("cancel", "act:")):
+            await self._act_on_parked(run, message)
         elif run.status is Status.CONTINUED and is_for_run(message):
             return await forward(self._context.store, run, message)
         elif run.is_over and await self._is_for_next_hook(message, run):
             await self._give_back(message, Fence(message.run_id, run.epoch))
         elif run.is_over:
             state = "dead" if is_for_run(message) else "stale"
-            fence = Fence(message.run_id, run.epoch)
-            await self._mark(message, fence, state, f"the run is {run.status}")
+            fence, code = Fence(message.run_id, run.epoch), ""
+            if is_act(message.kind):
+                taken = await self._context.store.taken_in_chain(run.origin, [message.guid])
+                state, code = ("stale", "") if taken else (state, f"{Code.TERMINAL}: ")
+            await self._mark(message, fence, state, f"{code}the run is {run.status}")
         return None
 
-    async def _cancel_parked(self, run: Run, message: Message) -> None:
+    async def _act_on_parked(self, run: Run, message: Message) -> None:
+        """Cancel a parked run; or reject the act, because there is no program to apply it."""
         context = self._context
         entries = await context.store.entries(run.run_id, 0, run.seq)
         parked = ParkedRun(run, entries)
+        act = act_of(message) if is_act(message.kind) else None
+        if is_act(message.kind) and (refusal := parked.refusal_of(act, message)) is not None:
+            with suppress(StaleFence):
+                await context.store.commit(parked.reject(act, message, refusal, context.sources))
+            return
         found = await context.store.load(parked.possible_children())
         children = [child.run_id for child, _ in found if _may_be_open(child)]
         bundle = parked.cancel(message, children, context.codec, context.sources)
@@ -273,7 +299,7 @@ class Delivery:
             self._dispatcher.watchers.ended(
                 run.run_id, None
             )  # callers read the outcome from the store
-            reason = (message.payload or b"").decode(errors="replace")
+            reason = parked.reason_of(message)
             info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
             note_ending(info, RunEnding(Status.CANCELLED, None, reason), context.codec)
             for sent in bundle.messages:

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from perdure.core.messages import Message
+from perdure.core.messages import SENT, Message
+from perdure.core.runs.acts import Code, is_act
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
 from perdure.store.rows.records import Run
@@ -10,8 +11,8 @@ from perdure.store.store import Store
 
 
 def is_for_run(message: Message) -> bool:
-    """Whether the message is a signal or a cancel. Other messages belong to a step, and are void when it has ended."""
-    return message.kind.startswith(("signal:", "cancel"))
+    """Whether the message is a signal, a cancel or an act. Others belong to a step, and are void when it has ended."""
+    return message.kind.startswith(SENT)
 
 
 async def forward(store: Store, run: Run, message: Message) -> Message | None:
@@ -28,7 +29,9 @@ async def forward(store: Store, run: Run, message: Message) -> Message | None:
         bundle.mark(fence, message.guid, "stale", "duplicate: a run of the chain has received it")
     elif end is None or end.is_over:
         what = "gone" if end is None else f"{end.status}"
-        bundle.mark(fence, message.guid, "dead", f"the run that continues this one is {what}")
+        code = f"{Code.TERMINAL}: " if is_act(message.kind) else ""
+        reason = f"{code}the run that continues this one is {what}"
+        bundle.mark(fence, message.guid, "dead", reason)
     else:
         bundle.forward(run.run_id, message.guid, end.run_id)
         await store.commit(bundle)

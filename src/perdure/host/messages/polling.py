@@ -22,6 +22,7 @@ from perdure.host.messages.delivery import Delivery
 from perdure.host.messages.hook_matching import Matcher
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.remote import RemoteRuns
+from perdure.host.schedules.ticker import Ticker
 from perdure.host.tasks.queues import QueueWorker
 from perdure.store.rows.hosts import HostScope, HostSnapshot
 
@@ -44,6 +45,7 @@ class Poller:
         takeover: Takeover,
         takeovers: TakeoverLoop,
         remote_runs: RemoteRuns,
+        ticker: Ticker,
         interval_ms: int,
     ) -> None:
         self._dispatcher = dispatcher
@@ -60,6 +62,7 @@ class Poller:
         self._next_snapshot_ms = 0
         """On the clock of `Sources.elapsed_ms`."""
         self._next_due_ms: int | None = None
+        self._ticker = ticker
         self._must_look = False
         """Whether to read a snapshot at once."""
         self._has_mail = False
@@ -139,6 +142,8 @@ class Poller:
             await self._prepare(snapshot)
             took = await self._takeover.take(snapshot)
             self._note_due(snapshot, now)
+            if self._must_tick(now):
+                await self._ticker.tick()
             if not (took or self._must_deliver(now) or self._must_claim(now)):
                 return
         await self._deliver(now)
@@ -152,6 +157,8 @@ class Poller:
             await self._prepare(snapshot)
             self._takeovers.begin(snapshot)
             self._note_due(snapshot, now)
+        if self._must_tick(now):
+            await self._ticker.tick()
         if self._must_deliver(now):
             await self._deliver(now)
         if self._must_claim(now):
@@ -166,11 +173,15 @@ class Poller:
         self._remote_runs.look()
 
     def _note_due(self, snapshot: HostSnapshot, now: int) -> None:
-        """Note when messages and work are due next."""
+        """Note when messages, work and schedules are due next."""
+        self._ticker.note_next_due(snapshot.next_tick_ms)
         if snapshot.next_due_ms is not None:
             self._expect(snapshot.next_due_ms)
         if self._worker.note_next_due(snapshot.next_work_ms, now):
             self._has_work = True
+
+    def _must_tick(self, now: int) -> bool:
+        return _is_due(self._ticker.next_due_ms, now)
 
     def _must_deliver(self, now: int) -> bool:
         return self._has_mail or _is_due(self._next_due_ms, now)
@@ -302,7 +313,7 @@ class Poller:
         """Wait until something is due, a hint arrives, or the interval is over."""
         self._awake.clear()
         now, elapsed = self._context.sources.now_ms(), self._context.sources.elapsed_ms()
-        times = (self._next_due_ms, self._worker.next_due_ms)
+        times = (self._next_due_ms, self._worker.next_due_ms, self._ticker.next_due_ms)
         waits = [time - now for time in times if time is not None]
         if not self._has_heartbeat:
             waits.append(self._next_snapshot_ms - elapsed)

@@ -1,6 +1,6 @@
 """A batch: what one turn of a run commits together with the first turns of the runs that it spawns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,8 +9,9 @@ from perdure.authoring.program import Program
 from perdure.core.ids import HostId, RunId, StepId, promise_root
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.messages import Message
-from perdure.engine.programs.triggers import trigger_of
-from perdure.engine.runs.effects import CreateRun, Inherited, SpawnChild
+from perdure.core.replay.identity import parse_parent
+from perdure.engine.programs.triggers import search_keys_of, trigger_of
+from perdure.engine.runs.effects import NO_TAGS, CreateRun, Inherited, SpawnChild
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.warm import WarmRun
@@ -42,6 +43,17 @@ class RunStart(NamedTuple):
     heritage: Heritage = NO_HERITAGE
     replaces: RunId | None = None
     """The run whose start key this one takes over."""
+    run_id: RunId | None = None
+    """The id of the run, if its input was stored as a large payload of that run."""
+    tags: Mapping[str, str] = NO_TAGS
+
+    @property
+    def own_tags(self) -> Mapping[str, str]:
+        """The tags that the run gets. A graph's own search key replaces a tag of the same name."""
+        if not self.tags:
+            return NO_TAGS
+        keys = search_keys_of(self.workflow)
+        return {name: value for name, value in self.tags.items() if name not in keys}
 
     def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
         return NewRun(
@@ -55,6 +67,7 @@ class RunStart(NamedTuple):
             owner,
             self.heritage.chain,
             self.replaces,
+            None if self.parent is None else parse_parent(self.parent)[0],
         )
 
     def event(self, run_id: RunId) -> ExecutionStarted:
@@ -72,6 +85,7 @@ class RunStart(NamedTuple):
             continues=heritage.continues,
             inherited=len(heritage.inherited),
             scope=self.scope,
+            tags=dict(self.own_tags) or None,
             payload=self.payload,
         )
 
@@ -80,10 +94,10 @@ def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
     """The start of a run that `run` spawns or continues as."""
     workflow, payload, parent = birth.workflow, birth.payload, birth.parent
     if isinstance(birth, SpawnChild):
-        return RunStart(workflow, payload, parent=parent)
+        return RunStart(workflow, payload, None, run.scope, parent, tags=birth.tags)
     # The start key stays with the first run of the chain, where it is unique.
     heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
-    return RunStart(workflow, payload, None, run.scope, parent, heritage)
+    return RunStart(workflow, payload, None, run.scope, parent, heritage, tags=birth.tags)
 
 
 class Batch(msgspec.Struct, eq=False):
@@ -105,3 +119,5 @@ class Batch(msgspec.Struct, eq=False):
     endings: Sequence[tuple[WarmRun, RunEnding]] = ()
     log_notes: Sequence[tuple[WarmRun, Sequence[LogNote]]] = ()
     """Events to log."""
+    has_resumed: bool = False
+    """Whether a pause ended: messages and work that waited for it are due."""

@@ -24,6 +24,7 @@ from perdure.core.errors import (
 from perdure.core.ids import HostId, RunId, StepId
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.programs.rebuilding import Rebuilding, divergence_error, program_for
+from perdure.engine.runs.acts import atomic_parts, decision_times
 from perdure.engine.runs.commit_mode import CommitMode
 from perdure.engine.runs.doubts import recover_attempts
 from perdure.engine.runs.promise import DurablePromise
@@ -81,7 +82,9 @@ class Dispatcher:
         self.catalogue = Catalogue(context.store, self.programs)
         self.parking = Parking(context, self.catalogue.lacks_definition_of)
         self.loader = Loader(context, cache, self.parking, self._replay, self.catalogue)
-        self.waiting = WaitingSteps(executor, self.advance, context.spawn, settings.probation)
+        self.waiting = WaitingSteps(
+            executor, self.advance, self._begin_together, context.spawn, settings.probation
+        )
         self.staging = Staging(context, self.programs, cache, executor, self.waiting)
         self._rounds = Rounds(self.staging, self._submit)
         rounds = self._rounds if self._mode is CommitMode.FUSED else None
@@ -89,6 +92,9 @@ class Dispatcher:
             executor, cache, self.staging, rounds, self.advance, context.spawn
         )
         self._on_regained = on_regained
+        # Bound once: methods bound at each step would be objects for the garbage collector to look at.
+        self._bound_decided, self._take_outcome = self._decided, self._outcomes.take
+        self._begin_run = self.staging.begin_run
         self.transitions = LongTransitions(
             cache, partial(self.advance, act=nothing), context.stopping
         )
@@ -116,14 +122,14 @@ class Dispatcher:
         return self._start_with_others(start)
 
     def _start_with_others(self, start: RunStart) -> asyncio.Future[RunId]:
-        run_id = self.staging.new_run_id()
+        run_id = start.run_id or self.staging.new_run_id()
         started: asyncio.Future[RunId] = asyncio.get_running_loop().create_future()
-        begin = partial(self.staging.begin_run, run_id, start)
+        begin = partial(self._begin_run, run_id, start)
         self._rounds.add(begin, partial(settle_future, started, run_id))
         return started
 
     async def _start_stepwise(self, start: RunStart) -> RunId:
-        run = self.staging.new_run(self.staging.new_run_id(), start)
+        run = self.staging.new_run(start.run_id or self.staging.new_run_id(), start)
         try:
             async with run.lock:
                 await self._commit_stepwise(run)
@@ -134,10 +140,15 @@ class Dispatcher:
 
     def stage_start(self, start: RunStart) -> Batch:
         """A new run and its first turn. The caller commits the batch, then settles or undoes it."""
-        run = self.staging.new_run(self.staging.new_run_id(), start)
+        run = self.staging.new_run(start.run_id or self.staging.new_run_id(), start)
         return self.staging.turn(run, nothing)
 
     # Advancing
+
+    def _begin_together(
+        self, run_id: RunId, steps: Sequence[StepId], on_decided: Callable[[], None]
+    ) -> bool:
+        return self._outcomes.begin_steps(run_id, steps, on_decided)
 
     async def advance(
         self, run_id: RunId, act: Act, finished: FinishedAttempt | None = None
@@ -245,7 +256,7 @@ class Dispatcher:
         batch.run.pin()
         self.context.undecided.begin()
         try:
-            self.store.submit(batch.bundle, partial(self._decided, batch, on_decided))
+            self.store.submit(batch.bundle, partial(self._bound_decided, batch, on_decided))
         except BaseException:
             batch.run.unpin()
             self.context.undecided.end()
@@ -272,9 +283,9 @@ class Dispatcher:
         self.staging.reserve(batch)
         run.pin()
         try:
-            for change in run.machine.take_changes():
+            for part in atomic_parts(run.machine.take_changes()):
                 batch.bundle = Bundle()
-                self.staging.write_changes(run, [change], batch)
+                self.staging.write_changes(run, part, batch)
                 await self.store.commit(batch.bundle)
         except BaseException:
             self.undo(batch)
@@ -293,6 +304,8 @@ class Dispatcher:
         listener = self.context.listener
         if batch.log_notes or batch.endings:
             note_batch(batch, self.codec)
+        if batch.has_resumed:
+            listener.run_resumed()
         for run_id, step in batch.unwanted:
             self._drop(run_id, step)
         for run, promise, attempt in batch.starts:
@@ -338,11 +351,14 @@ class Dispatcher:
             self.executor.give_back(task)
             return
         whose = run.machine.info
-        info = Info(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt)
+        info = Info(
+            *(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt),
+            logical_attempt=promise.logical_attempt,
+        )
         is_doubted = promise.doubts > 0
         self.executor.start(
             Attempt(
-                *(info, task, promise.input, self._outcomes.take),
+                *(info, task, promise.input, self._take_outcome),
                 is_doubted=is_doubted,
                 epoch=run.fence.epoch,
             )
@@ -381,6 +397,8 @@ class Dispatcher:
         except BaseException:
             warm.machine.close()
             raise
+        warm.machine.parks_failures = self.context.settings.on_failure == "park"
+        warm.act_times = decision_times(stored.entries, self.sources.now_ms())
         self.quarantine.note_starts(warm.machine)
         recover_attempts(warm, partial(self._runs_on, run.epoch), self.context.settings.max_doubts)
         return warm

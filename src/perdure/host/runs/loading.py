@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from perdure.core.errors import (
+    ArtifactDamaged,
+    ArtifactMissing,
     CommitRejected,
     CorruptJournal,
     PerdureError,
@@ -13,6 +15,7 @@ from perdure.core.errors import (
 )
 from perdure.core.ids import RunId
 from perdure.engine.runs.warm import WarmRun
+from perdure.host.artifacts.payloads import LargePayloads
 from perdure.host.context import HostContext
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.catalogue import Catalogue
@@ -123,6 +126,8 @@ class Loader:
             return None
         try:
             require_undamaged(run)
+            if self._context.payloads is not None:
+                await prefetch(self._context.payloads, stored)
             warm = await self._replay(stored)
         except (StoreError, CommitRejected):
             raise
@@ -137,3 +142,14 @@ class Loader:
         self._cache.use.replayed()
         self._cache.add(warm)
         return warm
+
+
+async def prefetch(payloads: LargePayloads, stored: StoredRun) -> None:
+    """Read the large payloads of a journal before its replay."""
+    try:
+        await payloads.prefetch(entry.payload for entry in stored.entries)
+    except (ArtifactMissing, ArtifactDamaged) as error:
+        raise CorruptJournal(
+            f"a large payload of run {stored.run.run_id!r} can't be read ({error.what})",
+            "restore the artifacts from a backup, and start the engine again",
+        ) from error

@@ -12,10 +12,13 @@ from perdure.core.journal.state import Status
 from perdure.core.replay.doubt import Resolution
 from perdure.engine.runs.log_notes import (
     LogNote,
+    PauseBegun,
+    PauseEnded,
     RetryScheduled,
     RunStarted,
     StepDoubted,
     StepFailed,
+    StepParked,
 )
 from perdure.host.logs import log_error, run_fields, run_log, short_text, task_log
 from perdure.host.runs.batch import Batch
@@ -38,8 +41,10 @@ def _log_notes(info: Info, notes: Sequence[LogNote], codec: Codec) -> None:
                 _note_started(info, each)
             case RetryScheduled():
                 _note_retry(info, each, codec)
-            case StepFailed():
+            case StepFailed() | StepParked():
                 _note_step_failed(info, each, codec)
+            case PauseBegun() | PauseEnded():
+                _note_pause(info, each)
             case StepDoubted():
                 _note_doubt(info, each)
 
@@ -130,14 +135,30 @@ def _note_retry(info: Info, note: RetryScheduled, codec: Codec) -> None:
     )
 
 
-def _note_step_failed(info: Info, note: StepFailed, codec: Codec) -> None:
-    if not task_log.isEnabledFor(logging.INFO):
+def _note_pause(info: Info, note: PauseBegun | PauseEnded) -> None:
+    if isinstance(note, PauseBegun):
+        fields = run_fields(info, "run_paused") | {"by": note.by}
+        text = f" is paused: {note.reason}" if note.reason else " is paused"
+    else:
+        fields = run_fields(info, "run_resumed")
+        text = " is no longer paused"
+    run_log.info("run %s of %r%s", info.run_id, info.program, text, extra=fields)
+
+
+def _note_step_failed(info: Info, note: StepFailed | StepParked, codec: Codec) -> None:
+    """A parked step is a warning: it waits until an operator acts."""
+    is_parked = isinstance(note, StepParked)
+    level = logging.WARNING if is_parked else logging.INFO
+    if not task_log.isEnabledFor(level):
         return
     error = failure_text(codec, note.payload)
-    fields = _step_fields(info, note, "step_failed") | {"error_type": error.type_name}
-    task_log.info(
-        "%s %r (step %s of run %s) failed for good at attempt %d: %s",
-        *(note.noun, note.task, note.step, info.run_id, note.attempt, short_text(error)),
+    event = "step_parked" if is_parked else "step_failed"
+    fields = _step_fields(info, note, event) | {"error_type": error.type_name}
+    end = ", and waits for an operator" if is_parked else ""
+    task_log.log(
+        level,
+        "%s %r (step %s of run %s) failed for good at attempt %d%s: %s",
+        *(note.noun, note.task, note.step, info.run_id, note.attempt, end, short_text(error)),
         extra=fields,
     )
 
@@ -169,7 +190,7 @@ def _note_doubt(info: Info, note: StepDoubted) -> None:
 
 
 def _step_fields(
-    info: Info, note: RetryScheduled | StepFailed | StepDoubted, event: str
+    info: Info, note: RetryScheduled | StepFailed | StepParked | StepDoubted, event: str
 ) -> dict[str, Any]:
     fields = run_fields(info, event)
     fields |= {"step": note.step, "task": note.task, "attempt": note.attempt}

@@ -1,10 +1,10 @@
-"""Feeds the outcomes of attempts to their runs."""
+"""Feeds the outcomes of attempts to their runs, and begins their steps that have waited for a slot."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from perdure.core.ids import RunId
+from perdure.core.ids import RunId, StepId
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.attempts import complete_attempt
 from perdure.engine.runs.warm import WarmRun
@@ -15,15 +15,29 @@ from perdure.host.runs.rounds import Rounds
 from perdure.host.runs.staging import Act, Staging
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.tasks.executor import Executor
+from perdure.host.tasks.slots import want
 
-AdvanceFinished = Callable[[RunId, Act, FinishedAttempt], Awaitable[bool]]
-"""Advances a run by the outcome of an attempt, which is kept even if the run must be parked."""
+AdvanceFinished = Callable[[RunId, Act, FinishedAttempt | None], Awaitable[bool]]
+"""Advances a run by the outcome of an attempt, which is kept even if the run must be parked; or without an outcome."""
+
+
+class _Turn(list[FinishedAttempt]):
+    """What one run takes in with its next turn: outcomes of attempts, and steps that have got slots.
+
+    A list itself, because every step makes one.
+    """
+
+    __slots__ = ("granted",)
+
+    granted: tuple[tuple[Sequence[StepId], Callable[[], None]], ...]
+    """Steps that have got slots, and what to call when that is decided."""
 
 
 class Outcomes:
     """Feeds a warm run all outcomes of one iteration of the event loop in one turn, without waiting for its commit.
 
     The dispatcher advances a run for each outcome separately if it is not warm, is held or busy, or its turn failed.
+    Steps that have waited for a slot begin in the same turn: a run has at most one turn in a round.
     """
 
     def __init__(
@@ -42,36 +56,68 @@ class Outcomes:
         self._rounds = rounds
         self._advance = advance
         self._spawn = spawn
-        self._finished: dict[WarmRun, list[FinishedAttempt]] = {}
+        self._turns: dict[WarmRun, _Turn] = {}
+        # Bound once: methods bound at each step would be objects for the garbage collector to look at.
+        self._bound_begin, self._bound_decided = self._begin, self._decided
 
     def take(self, attempt: Attempt, outcome: AttemptOutcome) -> Awaitable[None] | None:
         """Take the outcome of an attempt of an own run. The caller awaits what this returns, if anything."""
         run = self._cache.get(attempt.info.run_id)
         if run is None or self._rounds is None:
             return self._feed_one(attempt, outcome)
-        if run in self._finished:
-            self._finished[run].append((attempt, outcome))
-        else:
-            finished = self._finished[run] = [(attempt, outcome)]
-            run.pin()  # so that it stays in memory
-            self._rounds.add(partial(self._begin, run), partial(self._decided, finished))
+        self._turn(self._rounds, run).append((attempt, outcome))
         return None
 
-    def _begin(self, run: WarmRun) -> Batch:
-        """Feed the outcomes that have arrived; later ones go into the next round."""
-        finished = self._finished.pop(run)
-        run.unpin()
-        if run.is_held or run.machine.is_busy or self._cache.get(run.run_id) is not run:
-            raise _NotNow
-        return self._staging.feed(run, partial(_complete, finished))
+    def begin_steps(
+        self, run_id: RunId, steps: Sequence[StepId], on_decided: Callable[[], None]
+    ) -> bool:
+        """Begin steps that have got slots, without waiting for the commit. False if the run needs a turn of its own."""
+        run = self._cache.get(run_id)
+        if run is None or self._rounds is None or _is_occupied(run):
+            return False
+        turn = self._turn(self._rounds, run)
+        turn.granted = (*turn.granted, (steps, on_decided))
+        return True
 
-    def _decided(self, finished: Sequence[FinishedAttempt], failure: BaseException | None) -> None:
-        for attempt, outcome in finished:
+    def _turn(self, rounds: Rounds, run: WarmRun) -> _Turn:
+        """The turn that the run takes in the next round."""
+        turn = self._turns.get(run)
+        if turn is None:
+            turn = self._turns[run] = _Turn()
+            turn.granted = ()
+            run.pin()  # so that it stays in memory
+            rounds.add(partial(self._bound_begin, run), partial(self._bound_decided, run, turn))
+        return turn
+
+    def _begin(self, run: WarmRun) -> Batch:
+        """Feed what has arrived; what follows goes into the next round."""
+        turn = self._turns.pop(run)
+        run.unpin()
+        if _is_occupied(run) or self._cache.get(run.run_id) is not run:
+            raise _NotNow
+        return self._staging.feed(run, partial(_take_in, turn))
+
+    def _decided(self, run: WarmRun, turn: _Turn, failure: BaseException | None) -> None:
+        for attempt, outcome in turn:
             if failure is None:
                 self._executor.forget(attempt)
             else:
                 # If a fresh load fails, too, the program is the cause.
                 self._spawn(self._feed_one(attempt, outcome))
+        for steps, on_decided in turn.granted:
+            if failure is None:
+                on_decided()
+            else:
+                self._spawn(self._begin_again(run.run_id, steps, on_decided))
+
+    async def _begin_again(
+        self, run_id: RunId, steps: Sequence[StepId], on_decided: Callable[[], None]
+    ) -> None:
+        """Begin steps after their turn failed, after a fresh load if necessary."""
+        try:
+            await self._advance(run_id, partial(want, steps), None)
+        finally:
+            on_decided()
 
     async def _feed_one(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
         """Advance the run by one outcome, after a fresh load if necessary."""
@@ -87,13 +133,20 @@ class _NotNow(Exception):
     """The run has left memory meanwhile, or is held or busy."""
 
 
-def _complete(finished: Sequence[FinishedAttempt], run: WarmRun) -> None:
-    if len(finished) > 1:
-        run.machine.feed_together(partial(_complete_each, finished, run))
+def _is_occupied(run: WarmRun) -> bool:
+    """Whether the run takes no fact now."""
+    return run.is_held or run.machine.is_busy
+
+
+def _take_in(turn: _Turn, run: WarmRun) -> None:
+    if len(turn) > 1:
+        run.machine.feed_together(partial(_complete, turn, run))
     else:
-        _complete_each(finished, run)
+        _complete(turn, run)
+    for steps, _ in turn.granted:
+        want(steps, run)
 
 
-def _complete_each(finished: Sequence[FinishedAttempt], run: WarmRun) -> None:
-    for attempt, outcome in finished:
+def _complete(turn: _Turn, run: WarmRun) -> None:
+    for attempt, outcome in turn:
         complete_attempt(run, attempt.info.step, attempt.info.attempt, outcome)

@@ -51,6 +51,8 @@ class Repair:
                 bundle.enqueue(row)
             else:
                 bundle.put_work(warm.fence, row)
+        if warm.machine.is_paused and any(isinstance(row, Work) for row in put_back):
+            bundle.hold_work(warm.fence, held=True)
         is_reindexed = warm.machine.reindex(bundle, warm.fence, stored)
         if not put_back and not is_reindexed:
             return

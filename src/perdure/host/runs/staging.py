@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from logging import INFO
 
 from perdure.authoring.context import Info
+from perdure.authoring.interruption import PayloadUnavailable
 from perdure.core.ids import RunId, StepId, new_run_id
 from perdure.core.journal import events as e
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.programs.rebuilding import new_machine
 from perdure.engine.runs.effects import CreateRun, RecordedChange
-from perdure.engine.runs.log_notes import RunStarted
+from perdure.engine.runs.log_notes import PauseEnded, RunStarted
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.context import HostContext
 from perdure.host.logs import run_log
@@ -50,6 +51,7 @@ class Staging:
         key = event.idempotency_key
         info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
         machine = new_machine(workflow, info, self._codec, self._sources, self._programs)
+        machine.parks_failures = self._context.settings.on_failure == "park"
         machine.feed(event)
         for fact in start.heritage.inherited:
             machine.feed(fact)
@@ -72,8 +74,9 @@ class Staging:
         batch = Batch(run)
         try:
             act(run)
-        except BaseException:
+        except BaseException as error:
             self.undo(batch)
+            raise_cause(error)
             raise
         return batch
 
@@ -81,26 +84,29 @@ class Staging:
         """Reserve slots for the attempts that the run wants to start; those without one wait."""
         try:
             self._reserve(batch.run, batch)
-        except BaseException:
+        except BaseException as error:
             self.undo(batch)
+            raise_cause(error)
             raise
         return batch
 
     def _reserve(self, run: WarmRun, batch: Batch) -> None:
         machine = run.machine
         machine.continue_turn()
-        for promise in machine.unstarted:
-            if promise.is_settled or promise.is_running:
-                continue
-            has_slot = not promise.doubts and self._executor.reserve(promise.task)
-            if has_slot or self._waiting.reserve(run.run_id, promise):
-                batch.starts.append((run, promise, machine.start_attempt(promise)))
-        machine.unstarted.clear()
+        if not machine.is_paused:  # otherwise they begin when the run resumes
+            for promise in machine.unstarted:
+                if promise.is_settled or promise.is_running or promise.is_parked:
+                    continue
+                has_slot = not promise.doubts and self._executor.reserve(promise.task)
+                if has_slot or self._waiting.reserve(run.run_id, promise):
+                    batch.starts.append((run, promise, machine.start_attempt(promise)))
+            machine.unstarted.clear()
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []
             batch.unwanted = [*batch.unwanted, *((run.run_id, step) for step in unwanted)]
         if machine.log_notes:
             notes, machine.log_notes = machine.log_notes, []
+            batch.has_resumed = batch.has_resumed or any(isinstance(n, PauseEnded) for n in notes)
             batch.log_notes = [*batch.log_notes, (run, notes)]
 
     def write(self, batch: Batch) -> Batch:
@@ -110,8 +116,9 @@ class Staging:
                 self.write_changes(batch.run, changes, batch)
             else:
                 self.note_unfinished(batch)
-        except BaseException:
+        except BaseException as error:
             self.undo(batch)
+            raise_cause(error)
             raise
         return batch
 
@@ -130,6 +137,9 @@ class Staging:
                 batch.unfinished = [*batch.unfinished, child]
             self.write_changes(child, changes, batch)
 
+        if self._context.payloads is not None:
+            # Before the references to them can be committed.
+            self._context.payloads.store_noted(run.run_id)
         sent = run.write(batch.bundle, changes, self._sources, adopt)
         if sent:
             batch.messages = [*batch.messages, *sent]
@@ -149,6 +159,13 @@ class Staging:
         """Nothing of the batch is durable: free its slots and evict its runs."""
         for _, promise, _ in batch.starts:
             self._executor.give_back(promise.task)
-        for child in batch.children:
-            self._cache.evict(child)
-        self._cache.evict(batch.run)
+        for run in (*batch.children, batch.run):
+            self._cache.evict(run)
+            if self._context.payloads is not None:
+                self._context.payloads.forget_noted(run.run_id)
+
+
+def raise_cause(error: BaseException) -> None:
+    """Raise the store's error if a large payload could not be read: the turn is repeated when the store answers."""
+    if isinstance(error, PayloadUnavailable) and error.__cause__ is not None:
+        raise error.__cause__

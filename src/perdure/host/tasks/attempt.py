@@ -7,10 +7,11 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from perdure.authoring.context import Info
+from perdure.authoring.context import ArtifactData, HostRequest, Info
 from perdure.authoring.task import Task
-from perdure.core.errors import OutsideRun
+from perdure.core.errors import OutsideRun, SecretExposed
 from perdure.core.ids import RunId, StepId
+from perdure.core.journal.events import ArtifactRef
 from perdure.core.replay.identity import idempotency_text
 from perdure.core.transactions import Transaction
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
@@ -18,6 +19,7 @@ from perdure.engine.runs.attempts import complete_attempt
 from perdure.engine.runs.doubts import restart_attempt, stop_attempt
 from perdure.engine.runs.effects import Publish
 from perdure.engine.runs.warm import WarmRun
+from perdure.host.tasks.requests import TaskRequests
 from perdure.store.process import OwnProcess
 
 AttemptGroup = tuple[RunId, bool]
@@ -34,6 +36,12 @@ class AttemptOutput(Protocol):
     def chunks_of(self) -> "Callable[[Attempt], Chunks]":
         """Returns the chunk writer of an attempt."""
         ...
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def requests(self) -> TaskRequests: ...
 
     def publish(self, attempt: "Attempt", name: str, value: object) -> None: ...
 
@@ -100,6 +108,10 @@ class Attempt(msgspec.Struct, eq=False):
     has_slot: bool = True
     chunks: "Chunks | None" = None
     """Created with the first chunk; most attempts have none."""
+    artifacts: tuple[ArtifactRef, ...] = ()
+    """What it has stored. The outcome carries these references."""
+    exposed: SecretExposed | None = None
+    """Why it fails whatever its code returns: it has published or appended a secret."""
     published: dict[str, PublishedValue] | None = None
     """The newest value of each name that a commit held; the store may have ignored it."""
     error: BaseException | None = None
@@ -117,12 +129,14 @@ class Attempt(msgspec.Struct, eq=False):
 
     @property
     def key(self) -> str:
-        return idempotency_text(self.info.run_id, self.info.step)
+        return idempotency_text(self.info.run_id, self.info.step, self.info.logical_attempt)
 
     def renew(self) -> None:
         """Reset before the code is called, first or again: nested calls then get the same ids."""
         self.is_reporting = False
         self._nested_calls = 0
+        self.artifacts = ()
+        self.exposed = None
 
     def completing(self, outcome: AttemptOutcome) -> Callable[[WarmRun], None]:
         """Returns an act that completes the step in its run with the outcome."""
@@ -183,6 +197,31 @@ class Attempt(msgspec.Struct, eq=False):
         if self.on_heartbeat is not None:
             self.on_heartbeat()
 
+    def secret(self, name: str) -> HostRequest[str]:
+        output = self._require_output()
+        return HostRequest(partial(output.requests.secret, self.info.run_id, name), output.loop)
+
+    def put_artifact(
+        self, data: ArtifactData, kind: str, expires_ms: int | None
+    ) -> HostRequest[ArtifactRef]:
+        output = self._require_output()
+        return HostRequest(partial(self._put, output, data, kind, expires_ms), output.loop)
+
+    async def _put(
+        self, output: AttemptOutput, data: ArtifactData, kind: str, expires_ms: int | None
+    ) -> ArtifactRef:
+        put = output.requests.put_artifact(self.info.run_id, data, kind, expires_ms)
+        stored = await put
+        if self.is_over:
+            raise self.after_end_error(f"an artifact of kind {kind!r} is stored", "store it")
+        self.artifacts = (*self.artifacts, stored)
+        return stored
+
+    def _require_output(self) -> AttemptOutput:
+        assert self.output is not None  # noqa: S101 - the attempt runs
+        self._require_process()
+        return self.output
+
     def publish(self, name: str, value: object) -> None:
         if self.is_over or self.output is None:
             raise self.after_end_error(f"{name!r} is published", "publish")
@@ -196,9 +235,7 @@ class Attempt(msgspec.Struct, eq=False):
         return self._require_chunks().flush()
 
     def _require_chunks(self) -> Chunks:
-        assert self.output is not None  # noqa: S101 - the attempt runs
-        self._require_process()
-        return self.chunks or self.output.chunks_of(self)
+        return self.chunks or self._require_output().chunks_of(self)
 
     def _require_process(self) -> None:
         """Refuse calls from a process that the task forked: they would not reach the host."""
@@ -216,15 +253,13 @@ class NestedCall:
 
     def __init__(self, attempt: Attempt, caller: Info, number: int) -> None:
         step = StepId(f"{caller.step}.{number}")
-        self.info = Info(
-            caller.run_id, caller.program, caller.version, caller.key, step, caller.attempt
-        )
+        self.info = msgspec.structs.replace(caller, step=step)
         self._attempt = attempt
         self._nested_calls = 0
 
     @property
     def key(self) -> str:
-        return idempotency_text(self.info.run_id, self.info.step)
+        return idempotency_text(self.info.run_id, self.info.step, self.info.logical_attempt)
 
     def nested(self) -> "NestedCall":
         self._nested_calls += 1
@@ -232,6 +267,14 @@ class NestedCall:
 
     def heartbeat(self) -> None:
         self._attempt.heartbeat()
+
+    def secret(self, name: str) -> HostRequest[str]:
+        return self._attempt.secret(name)
+
+    def put_artifact(
+        self, data: ArtifactData, kind: str, expires_ms: int | None
+    ) -> HostRequest[ArtifactRef]:
+        return self._attempt.put_artifact(data, kind, expires_ms)
 
     def publish(self, name: str, value: object) -> None:
         self._attempt.publish(name, value)

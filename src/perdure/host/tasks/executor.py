@@ -16,16 +16,19 @@ from perdure.authoring.context import TASK
 from perdure.authoring.failures import encode_failure
 from perdure.authoring.signature import Arguments
 from perdure.authoring.task import Task
-from perdure.core.codec import encode_named
-from perdure.core.errors import NotDone
+from perdure.core.errors import NotDone, PayloadTooLarge
 from perdure.core.ids import RunId, StepId
-from perdure.engine.runs.attempt_outcome import AttemptOutcome
+from perdure.core.limits import MAX_PAYLOAD_BYTES
+from perdure.engine.runs.attempt_outcome import AttemptOutcome, pack_outcome
+from perdure.host.artifacts.payloads import LargeCodec
 from perdure.host.context import HostContext
 from perdure.host.logs import task_log
 from perdure.host.tasks.attempt import Attempt, AttemptGroup
+from perdure.host.tasks.exposure import encode_sent
 from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.logs import note_outcome, note_start
 from perdure.host.tasks.published import Publisher
+from perdure.host.tasks.requests import TaskRequests
 from perdure.host.tasks.streams import StreamWriter
 from perdure.host.tasks.threads import Threads
 from perdure.host.tasks.timeouts import TimedCall
@@ -55,17 +58,20 @@ class Executor:
         threads: Threads | None = None,
     ) -> None:
         settings = context.settings
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.process = OwnProcess("a task")
         self._thread = get_ident()
         self._caller_context = copy_context()
         self._context = context
-        self._codec = context.codec
+        self._codec = context.task_codec
+        self._payloads = context.payloads
+        self._result_codec = self._codec if self._payloads is None else LargeCodec(self._codec)
         self._owner = owner
         self._gate = gate
         self._publisher = publisher
         self.chunks_of = streams.chunks_of
         """Where an attempt's chunks go."""
+        self.requests = TaskRequests(context)
         self._free = settings.concurrency
         self._free_threads = settings.threads
         self._is_wanted = False
@@ -155,7 +161,7 @@ class Executor:
             self.cancel(info.run_id, step, is_claimed=attempt.is_claimed)
         attempt.output = self
         # In a context of its own: context variables that one attempt sets must not reach the next.
-        attempt.runner = self._loop.create_task(
+        attempt.runner = self.loop.create_task(
             self._live(attempt), context=self._caller_context.copy()
         )
         self.tasks.add(attempt.runner)
@@ -201,13 +207,13 @@ class Executor:
 
     def publish(self, attempt: Attempt, name: str, value: object) -> None:
         """Publish a value, from any thread."""
-        payload = encode_named(
-            self._codec, value, lambda: f"value {name!r} published by {attempt.text}"
+        payload = encode_sent(
+            self._codec, attempt, name, value, lambda: f"value {name!r} published by {attempt.text}"
         )
         if get_ident() == self._thread:
             self._publisher.publish(attempt, name, payload)
         else:
-            self._loop.call_soon_threadsafe(self._publish_from_thread, attempt, name, payload)
+            self.loop.call_soon_threadsafe(self._publish_from_thread, attempt, name, payload)
 
     def _publish_from_thread(self, attempt: Attempt, name: str, payload: bytes) -> None:
         if not attempt.is_over:
@@ -226,8 +232,8 @@ class Executor:
     async def _live(self, attempt: Attempt) -> None:
         attempt.has_begun = True
         try:
-            if not self._gate.is_open:
-                await self._gate.wait()
+            if self._payloads is not None or not self._gate.is_open:
+                await self._prepare(attempt)
             is_logging = task_log.isEnabledFor(DEBUG)
             if is_logging:
                 note_start(attempt)
@@ -251,6 +257,13 @@ class Executor:
             self._context.fail(error)
         finally:
             self._end(attempt)
+
+    async def _prepare(self, attempt: Attempt) -> None:
+        """Wait until attempts may begin, and until a large input is here."""
+        if not self._gate.is_open:
+            await self._gate.wait()
+        if self._payloads is not None:
+            await self.requests.prefetch(attempt.payload)
 
     async def _transact(self, attempt: Attempt) -> AttemptOutcome | None:
         """Execute a transactional attempt. Returns a failure that is still to be reported."""
@@ -299,25 +312,40 @@ class Executor:
                 result = await self._call(attempt)
             else:
                 result = await self._limited(attempt)
-            payload = task.pack_result(self._codec, result, lambda: f"the result of {attempt.text}")
-            return AttemptOutcome(True, payload, False, attempt.is_reconciled)
+            codec = self._result_codec
+            payload = task.pack_result(codec, result, lambda: f"the result of {attempt.text}")
+            if attempt.artifacts or attempt.exposed or len(payload) > MAX_PAYLOAD_BYTES:
+                payload = await self._settled(attempt, payload)
+            return AttemptOutcome(True, payload, False, attempt.is_reconciled, attempt.artifacts)
         except asyncio.CancelledError as error:
             runner = asyncio.current_task()
             if runner is None or runner.cancelling():
                 raise
             # The task itself raised this: nothing cancelled the attempt.
             attempt.error = error
-            return AttemptOutcome(False, encode_failure(self._codec, error))
+            failure = encode_failure(self._codec, error)
+            return AttemptOutcome(False, failure, artifacts=attempt.artifacts)
         except KeyboardInterrupt:
             # A request to end the process, not an outcome of the task.
             raise
         except BaseException as error:  # any other exception, SystemExit too, is the outcome
             failure = encode_failure(self._codec, error)
             attempt.error = error
-            return AttemptOutcome(False, failure, task.retry.covers(error))
+            # A secret would be exposed again.
+            may_retry = attempt.exposed is None and task.retry.covers(error)
+            return AttemptOutcome(False, failure, may_retry, artifacts=attempt.artifacts)
         finally:
             if not attempt.is_occupied:
                 self._release(attempt)
+
+    async def _settled(self, attempt: Attempt, payload: bytes) -> bytes:
+        """The payload of a result that is large, or of an attempt that has stored artifacts or exposed a secret."""
+        if attempt.exposed is not None:
+            raise attempt.exposed
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            payload = await self.requests.store_result(attempt.info.run_id, payload)
+        require_room(attempt, payload)
+        return payload
 
     async def _limited(self, attempt: Attempt) -> Any:
         """Call the task's function under its timeouts."""
@@ -329,7 +357,7 @@ class Executor:
         attempt.call = call.task
         call.task.add_done_callback(partial(self._left_call, attempt))
         if silence_s is not None:
-            attempt.on_heartbeat = partial(self._loop.call_soon_threadsafe, call.beat)
+            attempt.on_heartbeat = partial(self.loop.call_soon_threadsafe, call.beat)
         return await call.outcome()
 
     def _call(self, attempt: Attempt) -> Coroutine[Any, Any, Any]:
@@ -382,6 +410,16 @@ class Executor:
         if error is not None:
             raise error
         return result
+
+
+def require_room(attempt: Attempt, payload: bytes) -> None:
+    """Refuse a result of claimed work that does not fit into one message with the references of its artifacts."""
+    outcome = AttemptOutcome(True, payload, artifacts=attempt.artifacts)
+    if attempt.is_claimed and len(pack_outcome(outcome)) > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"the result of {attempt.text} and its {len(attempt.artifacts)} artifacts are over the limit",
+            "store the result as an artifact, too, and return its reference",
+        )
 
 
 def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

@@ -28,7 +28,7 @@ from perdure.core.replay.doubt import (
     step_in_doubt,
 )
 from perdure.core.replay.suspicion import first_of_queue, is_suspect
-from perdure.engine.runs.attempt_outcome import AttemptOutcome
+from perdure.engine.runs.attempt_outcome import AttemptOutcome, pack_outcome
 from perdure.engine.runs.work_payload import WorkPayload, after_stop, unpack_work
 from perdure.host.backoff import Backoff
 from perdure.host.context import HostContext
@@ -283,7 +283,9 @@ class QueueWorker:
         self, work: Work, outcome: AttemptOutcome, kind: str, attempt: Attempt | None = None
     ) -> "_Report":
         now = self._context.sources.now_ms()
-        message = Message(work.run_id, work.guid, kind, AT_ONCE, now, work.step, outcome.payload)
+        message = Message(
+            work.run_id, work.guid, kind, AT_ONCE, now, work.step, pack_outcome(outcome)
+        )
         return _Report(work, message, attempt)
 
     def _report(self, report: "_Report") -> None:

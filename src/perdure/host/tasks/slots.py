@@ -2,18 +2,25 @@
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
 
+from perdure.authoring.task import Task
 from perdure.core.ids import RunId, StepId
+from perdure.core.replay.suspicion import RunStep
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.tasks.executor import Executor
 from perdure.host.tasks.quarantine import Quarantine
+from perdure.store.commit.committer import CommitsUnderWay
 
 Advance = Callable[[RunId, Callable[[WarmRun], None]], Awaitable[bool]]
+
+BeginTogether = Callable[[RunId, Sequence[StepId], Callable[[], None]], bool]
+"""Begins steps of a run in one round with the turns of other runs, and calls the function when that is decided. False
+if the run must be advanced by itself."""
 
 
 class WaitingSteps:
@@ -26,20 +33,24 @@ class WaitingSteps:
         self,
         executor: Executor,
         advance: Advance,
+        begin_together: BeginTogether,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         quarantine_s: float,
     ) -> None:
         self._executor = executor
         self.quarantine = Quarantine(executor, self._begin_one, spawn, quarantine_s)
         self._advance = advance
+        self._begin_together = begin_together
         self._spawn = spawn
-        self._queues: dict[bool, OrderedDict[tuple[RunId, StepId], int]] = {
+        self._queues: dict[bool, OrderedDict[RunStep, tuple[int, Task[..., Any]]]] = {
             is_async: OrderedDict() for is_async in (True, False)
         }
-        """Async and sync steps that wait, each with its number: the lowest has waited longest."""
+        """Async and sync steps that wait, each with its number and its task: the lowest number has waited longest."""
         self._numbers = count()
         self._waiting: Counter[RunId] = Counter()
         """How many steps of each run wait."""
+        self._granted: dict[RunStep, Task[..., Any]] = {}
+        """Steps that have got a slot, until their run's next turn uses it."""
         self._freed = 0
         """Slots that became free in this iteration of the event loop."""
 
@@ -52,9 +63,9 @@ class WaitingSteps:
         if promise.doubts and not self.quarantine.admits(run_id, promise):
             return False
         task = promise.task
-        if self._executor.reserve(task):
+        if self._granted.pop((run_id, promise.step), None) or self._executor.reserve(task):
             return True
-        self._queues[task.is_async][run_id, promise.step] = next(self._numbers)
+        self._queues[task.is_async][run_id, promise.step] = next(self._numbers), task
         self._waiting[run_id] += 1
         return False
 
@@ -91,32 +102,51 @@ class WaitingSteps:
     async def _begin(self) -> None:
         """Begin as many steps as slots became free; and others, if not every one is still wanted."""
         freed, self._freed = self._freed, 0
-        while runs := self._take(freed).items():
-            await asyncio.gather(
-                *(self._advance(run, partial(_want, steps)) for run, steps in runs)
-            )
+        while runs := self._take(freed):
+            begun, alone = CommitsUnderWay(), []
+            for run_id, steps in runs.items():
+                begun.begin()
+                if not self._begin_together(run_id, steps, begun.end):
+                    begun.end()
+                    alone.append(self._advance(run_id, partial(want, steps)))
+            try:
+                await asyncio.gather(*alone)
+                await begun.wait()
+            finally:
+                self._give_back(runs)
 
     async def _begin_one(self, run_id: RunId, step: StepId) -> None:
-        await self._advance(run_id, partial(_want, [step]))
+        await self._advance(run_id, partial(want, [step]))
 
     def _take(self, most: int) -> dict[RunId, list[StepId]]:
-        """Those that have waited longest and have a slot, by run."""
-        left, threads = self._executor.free(is_async=True), self._executor.free(is_async=False)
+        """Those that have waited longest, each with a slot that no other step can take, by run."""
         found: dict[RunId, list[StepId]] = {}
-        for _ in range(min(most, left)):
+        for _ in range(most):
             queues = [
-                queue for kind, queue in self._queues.items() if queue and (kind or threads > 0)
+                queue
+                for is_async, queue in self._queues.items()
+                if queue and self._executor.has_slot(is_async)
             ]
             if not queues:
                 break
-            queue = min(queues, key=lambda queue: next(iter(queue.values())))
-            threads -= queue is self._queues[False]
-            (run_id, step), _ = queue.popitem(last=False)
+            queue = min(queues, key=lambda queue: next(iter(queue.values()))[0])
+            (run_id, step), (_, task) = queue.popitem(last=False)
             self._left(run_id)
+            self._executor.reserve(task)
+            self._granted[run_id, step] = task
             found.setdefault(run_id, []).append(step)
         return found
 
+    def _give_back(self, runs: Mapping[RunId, Sequence[StepId]]) -> None:
+        """Give back the slots that these steps got and did not use: they are not wanted any more, or found others."""
+        for run_id, steps in runs.items():
+            for step in steps:
+                task = self._granted.pop((run_id, step), None)
+                if task is not None:
+                    self._executor.give_back(task)
 
-def _want(steps: Sequence[StepId], run: WarmRun) -> None:
+
+def want(steps: Sequence[StepId], run: WarmRun) -> None:
+    """Let these steps start in the run's next turn, as far as they are still open."""
     promises = run.machine.promises
     run.machine.unstarted.extend(promises[step] for step in steps if step in promises)

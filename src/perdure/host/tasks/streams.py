@@ -7,7 +7,6 @@ from threading import Condition, Lock, get_ident
 from typing import Final
 
 from perdure.authoring.failures import encode_failure
-from perdure.core.codec import encode_named
 from perdure.core.errors import (
     CommitRejected,
     PayloadTooLarge,
@@ -20,6 +19,7 @@ from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.host.backoff import Backoff
 from perdure.host.context import HostContext
 from perdure.host.tasks.attempt import Attempt, Chunks
+from perdure.host.tasks.exposure import encode_sent
 from perdure.store.commit.bundle import Bundle
 
 log = logging.getLogger("perdure.host")
@@ -74,8 +74,10 @@ class ChunkWriter:
     def append(self, name: str, value: object) -> None:
         """Append a chunk. It is durable soon, and before the outcome of the attempt."""
         shared = self._shared
-        payload = encode_named(
-            shared.context.codec,
+        payload = encode_sent(
+            shared.context.task_codec,
+            self._attempt,
+            name,
             value,
             lambda: f"a chunk of stream {name!r} appended by {self._attempt.text}",
         )

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from perdure.core.codec import encode_named
 from perdure.core.errors import InputError, NotCommitted, UnknownRun
 from perdure.core.ids import Guid, RunId
 from perdure.core.journal.events import ExecutionStarted
@@ -20,6 +19,8 @@ from perdure.engine.runs.warm import create_run
 from perdure.host.runs.batch import Batch, RunStart
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.tasks.attempt import Attempt, Chunks
+from perdure.host.tasks.exposure import encode_sent
+from perdure.host.tasks.requests import TaskRequests
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.rejections import run_exists
 from perdure.store.process import OwnProcess
@@ -197,12 +198,21 @@ class OwnTransaction(JoinedWrites):
 
     def publish(self, attempt: Attempt, name: str, value: object) -> None:
         """Publish a value of the attempt, with the commit of its rows."""
-        payload = encode_named(
-            self.dispatcher.codec, value, lambda: f"value {name!r} published by {attempt.text}"
+        payload = encode_sent(
+            *(self.dispatcher.context.task_codec, attempt, name, value),
+            lambda: f"value {name!r} published by {attempt.text}",
         )
         bundle = Bundle()
         bundle.publish(attempt.info.run_id, name, payload, self.dispatcher.sources.stamp())
         self._sent.append(bundle)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self.dispatcher.executor.loop
+
+    @property
+    def requests(self) -> TaskRequests:
+        return self.dispatcher.executor.requests
 
     def chunks_of(self, attempt: Attempt) -> Chunks:
         """Refuses streams: chunks would be durable even if the rows of the attempt are rolled back."""
@@ -286,7 +296,8 @@ class UserCommittedTransaction(JoinedWrites):
         return self.is_left
 
     async def _start(self, start: RunStart) -> RunId:
-        dispatcher, run_id, bundle = self.dispatcher, self.dispatcher.staging.new_run_id(), Bundle()
+        dispatcher, bundle = self.dispatcher, Bundle()
+        run_id = start.run_id or dispatcher.staging.new_run_id()
         new = start.row(run_id, dispatcher.sources.now_ms(), None)
         create_run(bundle, new, [start.event(run_id)], dispatcher.sources)
         await self._joined.write(bundle)

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from perdure.core.errors import InputError, InvalidId, PayloadTooLarge
+from perdure.core.graph.identity import mailbox_of
 from perdure.core.ids import Guid, RunId, StepId, guid_run, parse_run_id, require_guid_of
 from perdure.core.journal.journal import Appended
 from perdure.core.limits import (
@@ -20,15 +21,16 @@ from perdure.core.limits import (
     MAX_STEP_BYTES,
 )
 from perdure.core.messages import Message, Work
-from perdure.core.streams.chunks import NewChunk
+from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.core.texts import require_storable_text
 from perdure.store.commit.fence import Fence
-from perdure.store.commit.graph_index import HOOK_KINDS, GraphIndex, RunChange
+from perdure.store.commit.graph_index import HOOK_KINDS, KEY, GraphIndex, RunChange
 from perdure.store.rows.records import (
     BroadcastRow,
     HookRow,
     InboxRow,
     NewRun,
+    ParkedStep,
     ReadinessRow,
     TaskHolder,
 )
@@ -68,9 +70,12 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
     work: Sequence[Work] = ()
     finished: Sequence[tuple[RunId, StepId, str]] = ()
     dropped: Sequence[tuple[RunId, StepId]] = ()
+    held: Sequence[tuple[RunId, int]] = ()
+    parked_steps: Sequence[tuple[tuple[RunId, StepId], ParkedStep | None]] = ()
     published: Sequence[PublishedRow] = ()
     chunks: Sequence[NewChunk] = ()
     parked: Sequence[tuple[RunId, str | None]] = ()
+    blamed: Sequence[tuple[RunId, str]] = ()
     index: GraphIndex | None = None
 
     def create_run(self, run: NewRun, appended: Appended) -> Fence:
@@ -210,6 +215,28 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         self.fences.append(fence)
         self.dropped = self._grown(self.dropped, task)
 
+    def hold_work(self, fence: Fence, *, held: bool) -> None:
+        """Commits: hosts claim no task of the run, those that this bundle puts included; or they may again.
+
+        Claims under way are not affected. The last call of a bundle counts.
+        """
+        self.fences.append(fence)
+        self.held = self._grown(self.held, (fence.run_id, int(held)))
+
+    def park_step(self, fence: Fence, step: StepId, parked: ParkedStep) -> None:
+        """Commits: the step waits for an operator, so that lists find it. The same bundle appends the entry."""
+        require_storable_text("step", step, MAX_STEP_BYTES)
+        require_storable_text("task", parked.task, MAX_NAME_LENGTH)
+        require_integer("since_ms", parked.since_ms)
+        self.fences.append(fence)
+        self.parked_steps = self._grown(self.parked_steps, ((fence.run_id, step), parked))
+
+    def unpark_step(self, fence: Fence, step: StepId) -> None:
+        """Commits: the step no longer waits for an operator. Changes nothing if it does not."""
+        require_storable_text("step", step, MAX_STEP_BYTES)
+        self.fences.append(fence)
+        self.parked_steps = self._grown(self.parked_steps, ((fence.run_id, step), None))
+
     def publish(
         self,
         run_id: RunId,
@@ -259,6 +286,23 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         require_storable_text("reason", reason or "")
         self.fences.append(fence)
         self.parked = self._grown(self.parked, (fence.run_id, reason))
+
+    def blame(self, fence: Fence, fingerprint: str) -> None:
+        """Commits: the fingerprint of the error with which the run failed, by which lists find it."""
+        require_storable_text("fingerprint", fingerprint, MAX_NAME_LENGTH)
+        self.fences.append(fence)
+        self.blamed = self._grown(self.blamed, (fence.run_id, fingerprint))
+
+    def tag(
+        self, fence: Fence, name: str, value: str, since_ms: int, before: str | None = None
+    ) -> None:
+        """Commits: the run's tag has this value, and no longer the value `before`, if the run had the tag.
+
+        A tag is a search key of the run.
+        """
+        if before is not None:
+            self._indexed(fence).drop_key(ROOT.step, mailbox_of(name, before))
+        self.hook(fence, ROOT.step, mailbox_of(name, value), KEY, name, value, since_ms)
 
     def track(self, fence: Fence, step: StepId, required: int, resolved: int) -> None:
         """Commits: `resolved` more of the `required` predecessors of a node are resolved.
@@ -421,8 +465,9 @@ def _require_run(run: NewRun) -> None:
         require_storable_text("key", run.key, MAX_KEY_LENGTH)
     if run.chain is not None:
         parse_run_id(run.chain)
-    if run.replaces is not None:
-        parse_run_id(run.replaces)
+    for other in (run.replaces, run.parent, run.forked_from):
+        if other is not None:
+            parse_run_id(other)
     require_integer("created_at_ms", run.created_at_ms)
 
 

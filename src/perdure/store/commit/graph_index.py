@@ -72,11 +72,13 @@ class StepChange:
 class RunChange:
     """The change of one run: stored rows of all its nodes are deleted first, if at all; then each node changes."""
 
-    __slots__ = ("clears", "steps", "unhooks")
+    __slots__ = ("clears", "dropped_keys", "steps", "unhooks")
 
     def __init__(self) -> None:
         self.clears = False
         self.unhooks = False
+        self.dropped_keys: dict[tuple[StepId, RunId], None] = {}
+        """Steps and mailboxes of search keys that are deleted before new hooks are added."""
         self.steps: dict[StepId, StepChange] = {}
 
     @property
@@ -112,6 +114,14 @@ class RunChange:
             change.drop_waits()
         self._drop_blank()
 
+    def drop_key(self, step: StepId, mailbox: RunId) -> None:
+        """Delete the search key, stored or added before."""
+        self.dropped_keys[step, mailbox] = None
+        change = self.steps.get(step)
+        if change is not None:
+            change.hooks.pop((KEY, mailbox), None)
+            self._drop_blank()
+
     def fits(self, later: "RunChange") -> bool:
         """Whether each node that both track can take both counts."""
         return later.clears or all(
@@ -127,6 +137,8 @@ class RunChange:
             self.clear()
         if later.unhooks:
             self.unhook()
+        for dropped in later.dropped_keys:
+            self.drop_key(*dropped)
         for step, change in later.steps.items():
             own = self.step(step)
             own.follow(change)
@@ -149,7 +161,7 @@ class GraphIndex:
     def __bool__(self) -> bool:
         """Whether anything is left to write."""
         return bool(self.broadcasts) or any(
-            run.clears or run.unhooks or run.steps for run in self.runs.values()
+            run.clears or run.unhooks or run.dropped_keys or run.steps for run in self.runs.values()
         )
 
     def run(self, run_id: RunId) -> RunChange:
@@ -176,6 +188,8 @@ class GraphIndex:
             return True
         if not self.broadcasts:
             return False
+        if any(change.dropped_keys for change in later.runs.values()):
+            return True
         signalled = {broadcast.mailbox for broadcast in self.broadcasts}
         scrubbed = {broadcast.mailbox for broadcast in self.broadcasts if broadcast.scrub}
         return any(hook.kind == KEY and hook.mailbox in signalled for hook in later.hooks()) or any(

@@ -1,7 +1,12 @@
 """The rows of a group's graph index, with values in the order of the statements' parameters."""
 
-from perdure.store.commit.graph_index import GraphIndex
+from typing import Final
+
+from perdure.store.commit.graph_index import KEY, GraphIndex
 from perdure.store.rows.values import RowValues
+
+SCRUBBED: Final = "scrubbed "
+"""What `broadcast` puts before the mailbox of a key that is scrubbed."""
 
 
 def cleared_runs(index: GraphIndex) -> list[RowValues]:
@@ -34,6 +39,16 @@ def delivered_rows(index: GraphIndex) -> list[RowValues]:
         for run_id, step, change in index.steps()
         for d in change.deliveries
     ]
+
+
+def dropped_key_rows(index: GraphIndex) -> list[RowValues]:
+    """Also under the form that a scrubbed key has. In the order in which broadcasts lock them."""
+    return sorted(
+        (run_id, step, KEY, form)
+        for run_id, run in index.runs.items()
+        for step, mailbox in run.dropped_keys
+        for form in (mailbox, f"{SCRUBBED}{mailbox}")
+    )
 
 
 def hook_rows(index: GraphIndex) -> list[RowValues]:

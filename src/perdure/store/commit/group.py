@@ -19,7 +19,7 @@ from perdure.core.streams.chunks import ChunkKey, NewChunk
 from perdure.store.commit.bundle import FIRST_EPOCH, Bundle, PublishedRow
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.graph_index import GraphIndex
-from perdure.store.rows.records import NewRun, TaskHolder
+from perdure.store.rows.records import NewRun, ParkedStep, TaskHolder
 from perdure.store.rows.values import RowValues
 
 
@@ -71,11 +71,16 @@ class Group:
         self.finished: list[tuple[RunId, StepId, str]] = []
         self.dropped: dict[tuple[RunId, StepId], None] = {}
         """Tasks that are dropped after others are finished and before new ones are put."""
+        self.held: dict[RunId, int] = {}
+        """Whether the tasks of a run are held, those put by this group included."""
+        self.parked_steps: dict[tuple[RunId, StepId], ParkedStep | None] = {}
+        """Steps that wait for an operator from now on; `None` for those that no longer do."""
         self.published: dict[tuple[RunId, str], tuple[bytes, int, TaskHolder | None]] = {}
         self.published_again: dict[tuple[RunId, str], tuple[bytes, int, TaskHolder | None]] = {}
         """Values that are sent again. Written before the new values."""
         self.chunks: dict[ChunkKey, NewChunk] = {}
         self.parked: dict[RunId, str | None] = {}
+        self.blamed: dict[RunId, str] = {}
         self.index: GraphIndex | None = None
         self.finishers: dict[tuple[RunId, StepId], int] = {}
         """The position of the bundle that finishes each task."""
@@ -136,6 +141,7 @@ class Group:
         for chunk in bundle.chunks:
             self.chunks.setdefault(chunk.key, chunk)
         self.parked.update(bundle.parked)
+        self.blamed.update(bundle.blamed)
         if bundle.index is not None:
             self._add_index(bundle.index)
 
@@ -172,10 +178,13 @@ class Group:
                 self.work,
                 self.finished,
                 self.dropped,
+                self.held,
+                self.parked_steps,
                 self.published,
                 self.published_again,
                 self.chunks,
                 self.parked,
+                self.blamed,
                 self.index,
             )
         )
@@ -281,6 +290,8 @@ class Group:
             self.dropped[task] = None
         for work in bundle.work:
             self.work.setdefault((work.run_id, work.step), work)
+        self.held.update(bundle.held)
+        self.parked_steps.update(bundle.parked_steps)
 
     def _add_index(self, index: GraphIndex) -> None:
         if self.index is None:

@@ -31,6 +31,8 @@ def created_rows(group: Group) -> list[RowValues]:
             run.created_at_ms,
             head.closed_at_ms,
             run.chain,
+            run.parent,
+            run.forked_from,
         )
         for run, head in sorted(group.created, key=lambda created: created[0].key or "")
     ]
@@ -67,6 +69,14 @@ def work_rows(group: Group) -> list[RowValues]:
         (w.run_id, w.step, w.guid, w.queue, w.priority, w.payload, w.available_at_ms)
         for w in group.work.values()
     ]
+
+
+def parked_step_rows(group: Group) -> list[RowValues]:
+    return [(*step, *row) for step, row in sorted(group.parked_steps.items()) if row is not None]
+
+
+def unparked_step_rows(group: Group) -> list[RowValues]:
+    return [step for step, row in sorted(group.parked_steps.items()) if row is None]
 
 
 def published_again_rows(group: Group) -> list[RowValues]:

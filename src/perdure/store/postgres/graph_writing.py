@@ -9,6 +9,7 @@ from perdure.store.commit.graph_row_values import (
     cleared_runs,
     cleared_steps,
     delivered_rows,
+    dropped_key_rows,
     hook_rows,
     tracked_rows,
     unhooked_runs,
@@ -29,6 +30,7 @@ async def write_index(run: RunStatement, index: GraphIndex) -> bool:
     await run("deliver", delivered_rows(index))
     await run("unhook_runs", unhooked_runs(index))
     await run("unhook_steps", unhooked_steps(index))
+    await run("drop_keys", dropped_key_rows(index))
     await run("hook", hook_rows(index))
     await run("broadcast", broadcast_rows(index))
     return True

@@ -94,7 +94,7 @@ async def first_connection(
     try:
         connection = await address.connect()
     except (*LOST, asyncpg.PostgresError, OverflowError, ValueError) as error:
-        raise _unreachable(address.name, error) from error
+        raise unreachable(address.name, error) from error
     try:
         _require_new_enough(connection, address.name)
         await require_own_session(address, connection)
@@ -103,7 +103,7 @@ async def first_connection(
         is_closed = connection.is_closed()
         await close_connection(connection)
         if isinstance(error, LOST) or (is_closed and isinstance(error, asyncpg.InterfaceError)):
-            raise _unreachable(address.name, error) from error
+            raise unreachable(address.name, error) from error
         if isinstance(error, asyncpg.PostgresError):
             raise unavailable(address.name, error) from error
         raise
@@ -116,7 +116,8 @@ def _require_new_enough(connection: "asyncpg.Connection[Any]", name: str) -> Non
         raise StoreUnavailable(f"{name} is Postgres {major}", f"use Postgres {OLDEST} or newer")
 
 
-def _unreachable(name: str, error: BaseException) -> StoreUnavailable:
+def unreachable(name: str, error: BaseException) -> StoreUnavailable:
+    """No connection to the server could be opened, or it was lost."""
     return StoreUnavailable(
         f"{name} can't be reached ({type(error).__name__}: {error})",
         "check that the server runs and that the URL's user, password and database are right",

@@ -89,6 +89,7 @@ async def _outstanding(
             step: await connection.fetchrow(_SQL["select_chain_end"], child)
             for step, child in open_child_runs(run_id, entries).items()
         },
+        await connection.fetch(_SQL["select_sent_messages"], run_id),
     )
 
 

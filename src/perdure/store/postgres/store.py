@@ -32,6 +32,7 @@ from perdure.store.postgres.heartbeat_connection import (
     scope_values,
 )
 from perdure.store.postgres.hint_listener import PostgresHints
+from perdure.store.postgres.lists import PostgresLists
 from perdure.store.postgres.opening import (
     CONFLICT,
     LOST,
@@ -47,16 +48,26 @@ from perdure.store.postgres.operations import PostgresOperations
 from perdure.store.postgres.ownership import OwnershipChange
 from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, load_all, next_books
+from perdure.store.postgres.schedules import PostgresSchedules
 from perdure.store.postgres.sessions import joined_connection
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import (
+    ActMessage,
+    Claim,
+    JournalPart,
+    Progress,
+    Run,
+    SentMessage,
+    StoredRun,
+)
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
     claims_in,
     entry_from,
+    journals_from,
     message_from,
     progress_from,
     run_from,
@@ -87,7 +98,7 @@ _FORGOTTEN_AFTER_MS = 30 * 24 * 60 * 60 * 1000
 is this long."""
 
 
-class PostgresStore(PostgresGraphs):
+class PostgresStore(PostgresGraphs, PostgresLists):
     """Open with `PostgresStore.open`."""
 
     def __init__(self, address: Address, connection: Connection) -> None:
@@ -122,6 +133,10 @@ class PostgresStore(PostgresGraphs):
     @property
     def name(self) -> str:
         return self._address.name
+
+    @property
+    def schedules(self) -> PostgresSchedules:
+        return PostgresSchedules(self._use)
 
     def operations(self, lock_timeout_s: float) -> PostgresOperations:
         return PostgresOperations(self._use, lock_timeout_s)
@@ -316,6 +331,10 @@ class PostgresStore(PostgresGraphs):
         end = MAX_SEQUENCE if end is None else end
         return [entry_from(row) for row in await self._fetch("select_entries", run_id, first, end)]
 
+    async def grown(self, parts: Sequence[JournalPart]) -> dict[RunId, list[Entry]]:
+        runs, firsts, ends = ([part[at] for part in parts] for at in range(3))
+        return journals_from(await self._fetch("select_grown", runs, firsts, ends))
+
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
         require_storable_values(run_ids)
         return await self._use(partial(load, run_ids=list(run_ids)))
@@ -355,6 +374,9 @@ class PostgresStore(PostgresGraphs):
     async def messages(self, run_id: RunId) -> list[tuple[Message, str, str | None]]:
         rows = await self._fetch("select_messages", run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
+
+    async def act_messages(self, run_id: RunId) -> list[ActMessage]:
+        return [ActMessage(*row) for row in await self._fetch("select_acts", run_id)]
 
     async def queued_work(self, run_id: RunId) -> list[QueuedWork]:
         return [QueuedWork(*row) for row in await self._fetch("select_queued_work", run_id)]

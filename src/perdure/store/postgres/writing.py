@@ -24,9 +24,11 @@ from perdure.store.commit.row_values import (
     forwarded_rows,
     handed_rows,
     message_rows,
+    parked_step_rows,
     published_again_rows,
     publishing,
     stream_rows,
+    unparked_step_rows,
     work_rows,
 )
 from perdure.store.commit.writer import StatementRefused
@@ -140,6 +142,7 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
         return _lost_work
     await run("close_runs", closed)
     await run("park_runs", list(group.parked.items()))
+    await run("blame_runs", list(group.blamed.items()))
     if group.event_rows:
         # COPY costs half as much as unnested arrays, and entries have no conflicts to resolve.
         await connection.copy_records_to_table(
@@ -152,6 +155,9 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
     await run("mark", group.marked)
     await run("drop_work", list(group.dropped))
     await run("put_work", work_rows(group))
+    await run("hold_work", list(group.held.items()))
+    await run("unpark_steps", unparked_step_rows(group))
+    await run("park_steps", parked_step_rows(group))
     if group.index and not await write_index(run, group.index):
         return _overflows
     return await _append_chunks(connection, group) if group.chunks else None

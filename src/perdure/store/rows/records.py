@@ -1,5 +1,7 @@
 """Rows of runs, of claimed work and of graphs, as plain values."""
 
+from typing import NamedTuple
+
 import msgspec
 
 from perdure.core.ids import Guid, HostId, RunId, StepId
@@ -7,6 +9,14 @@ from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.ledger import AccountId
 from perdure.core.messages import MessageSummary, Work, WorkSummary
+
+
+class JournalPart(NamedTuple):
+    """Entries `first` to `end` - 1 of a run's journal."""
+
+    run_id: RunId
+    first: int
+    end: int
 
 
 class SentMessage(msgspec.Struct, frozen=True):
@@ -21,7 +31,8 @@ class SentMessage(msgspec.Struct, frozen=True):
 class NewRun(msgspec.Struct, frozen=True, gc=False):
     """A run to create. `key` is unique within scope and program; `chain` is as in `Run`.
 
-    `replaces` is the closed run that holds the key and hands it over to the new run.
+    `replaces` is the closed run that holds the key and hands it over to the new run. `parent` is the run that gets the
+    result, `forked_from` the run of which this one is a fork.
     """
 
     run_id: RunId
@@ -34,6 +45,8 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     owner: HostId | None = None
     chain: RunId | None = None
     replaces: RunId | None = None
+    parent: RunId | None = None
+    forked_from: RunId | None = None
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +146,22 @@ class TaskHolder(msgspec.Struct, frozen=True):
 
     host: HostId
     step: StepId | None = None
+
+
+class ActMessage(NamedTuple):
+    """An operator act that was sent to a run: whether it is pending, or why it was set aside."""
+
+    guid: Guid
+    state: str
+    reason: str | None
+
+
+class ParkedStep(NamedTuple):
+    """A step that has failed and waits for an operator: what it calls, the fingerprint of its error, and since when."""
+
+    task: str
+    error: str
+    since_ms: int
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -107,10 +107,16 @@ def loaded_from(
 
     Entries of a run whose row is missing are left out: the other runs of the read are sound.
     """
-    journals: defaultdict[str, list[Entry]] = defaultdict(list)
+    journals = journals_from(entries)
+    return [(run_from(row), journals.get(row[0], [])) for row in runs]
+
+
+def journals_from(entries: Iterable[Sequence[Any]]) -> dict[RunId, list[Entry]]:
+    """Entries by run, from rows that begin with their run's id."""
+    journals: defaultdict[RunId, list[Entry]] = defaultdict(list)
     for run_id, *entry in entries:
         journals[run_id].append(entry_from(entry))
-    return [(run_from(row), journals[row[0]]) for row in runs]
+    return dict(journals)
 
 
 def open_child_runs(run_id: RunId, entries: Sequence[Entry]) -> dict[StepId, RunId]:
@@ -129,8 +135,10 @@ def outstanding_from(
     messages: Iterable[Sequence[Any]],
     work: Iterable[Sequence[Any]],
     children: dict[StepId, Sequence[Any] | None],
+    sent: Iterable[Sequence[Any]] = (),
 ) -> Outstanding:
-    """A run's pending messages, work and children. `children` are rows of the last runs of their chains, or `None`."""
+    """A run's messages about steps, work, children, and what was sent to it. `children` are rows of the last runs of
+    their chains, or `None`."""
     return Outstanding(
         {Guid(guid): MessageSummary(*row) for _, guid, *row in messages},
         {StepId(step): WorkSummary(*row) for _, step, *row in work},
@@ -138,6 +146,7 @@ def outstanding_from(
             step: Child(row is not None, row is not None and row[13] is not None)
             for step, row in children.items()
         },
+        {Guid(guid): MessageSummary(*row) for _, guid, *row in sent},
     )
 
 

@@ -17,10 +17,10 @@ WHERE run.id = b.id AND run.replaced_by IS NULL AND run.closed_at_ms IS NOT NULL
 -- name: create_runs
 -- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count of rows shows that.
 INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                         created_at_ms, closed_at_ms, chain)
+                         created_at_ms, closed_at_ms, chain, parent, forked_from)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
                      $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::bigint[],
-                     $14::bigint[], $15::text[])
+                     $14::bigint[], $15::text[], $16::text[], $17::text[])
 ON CONFLICT DO NOTHING
 
 -- name: advance_runs
@@ -69,19 +69,19 @@ WHERE run.id = b.id
 -- nothing is written: the count of rows shows that.
 WITH born AS (
     INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                             created_at_ms, closed_at_ms, chain)
+                             created_at_ms, closed_at_ms, chain, parent, forked_from)
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
                          $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::bigint[],
-                         $14::bigint[], $15::text[])
+                         $14::bigint[], $15::text[], $16::text[], $17::text[])
     ON CONFLICT DO NOTHING
     RETURNING id
 ), appended AS (
     INSERT INTO perdure.event (run_id, seq, at_ms, body, prev, sealed, erased)
-    SELECT e.* FROM born, unnest($16::text[], $17::bigint[], $18::bigint[], $19::text[], $20::bytea[],
-                                 $21::bytea[], $22::bytea[]) AS e
+    SELECT e.* FROM born, unnest($18::text[], $19::bigint[], $20::bigint[], $21::text[], $22::bytea[],
+                                 $23::bytea[], $24::bytea[]) AS e
 ), posted AS (
     INSERT INTO perdure.ledger (run_id, account, balance)
-    SELECT p.* FROM born, unnest($23::text[], $24::text[], $25::bigint[]) AS p
+    SELECT p.* FROM born, unnest($25::text[], $26::text[], $27::bigint[]) AS p
 )
 SELECT id FROM born
 
@@ -167,6 +167,11 @@ WHERE run.id = b.id
 UPDATE perdure.run AS run SET parked = b.reason
 FROM unnest($1::text[], $2::text[]) AS b (id, reason) WHERE run.id = b.id
 
+-- name: blame_runs
+-- Commits: the fingerprints of the errors with which runs failed. `advance_runs` has checked their fences.
+UPDATE perdure.run AS run SET error = b.error
+FROM unnest($1::text[], $2::text[]) AS b (id, error) WHERE run.id = b.id
+
 -- name: post
 -- Commits: postings, summed per account.
 INSERT INTO perdure.ledger AS ledger (run_id, account, balance)
@@ -220,6 +225,25 @@ WHERE message.run_id = b.run_id AND message.guid = b.guid
 INSERT INTO perdure.work (run_id, step, guid, queue, priority, payload, available_at_ms)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::bytea[], $7::bigint[])
 ON CONFLICT (run_id, step) DO NOTHING
+
+-- name: hold_work
+-- Commits: the tasks of runs that are paused are held, so that no host claims them; or they are no longer held. Claims
+-- under way keep their tokens.
+UPDATE perdure.work AS work SET held = b.held
+FROM unnest($1::text[], $2::integer[]) AS b (run_id, held)
+WHERE work.run_id = b.run_id
+
+-- name: park_steps
+-- Commits: steps wait for an operator, so that lists find them. Their entries say the same.
+INSERT INTO perdure.parked_step (run_id, step, task, error, since_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])
+ON CONFLICT (run_id, step) DO UPDATE SET error = excluded.error, since_ms = excluded.since_ms
+
+-- name: unpark_steps
+-- Commits: steps no longer wait for an operator.
+DELETE FROM perdure.parked_step AS parked
+USING unnest($1::text[], $2::text[]) AS b (run_id, step)
+WHERE parked.run_id = b.run_id AND parked.step = b.step
 
 -- name: finish_work
 -- Commits: tasks are off their queues, only by the token of the last claim: the count of rows shows that.
@@ -349,7 +373,7 @@ JOIN unnest($1::text[], $2::text[], $3::text[]) AS b (run_id, guid, kind)
   ON message.run_id = b.run_id AND message.guid = b.guid AND message.kind <> b.kind
 
 -- name: claim_work
--- Commits: a token and a lease on tasks that are due and under no lease.
+-- Commits: a token and a lease on tasks that are due, not held and under no lease.
 -- A host that claims its own task again does not count: it knows whether it has begun it.
 -- The queues take turns, so that each gets an equal share as far as it has work. Through the index in its order, so that
 -- a claim costs by what it takes and not by what waits.
@@ -361,7 +385,7 @@ WITH due AS (
         SELECT locked.*, row_number() OVER (ORDER BY priority DESC, available_at_ms) AS turn
         FROM (
             SELECT run_id, step, priority, available_at_ms FROM perdure.work
-            WHERE queue = served.queue AND available_at_ms <= $2
+            WHERE queue = served.queue AND held = 0 AND available_at_ms <= $2
             ORDER BY priority DESC, available_at_ms
             LIMIT $3
             FOR UPDATE SKIP LOCKED
@@ -573,7 +597,12 @@ SELECT run_id, account, balance FROM perdure.ledger WHERE run_id = ANY ($1::text
 -- may have lost its step.
 SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
 FROM perdure.message
-WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
+WHERE run_id = ANY ($1::text[]) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%' AND kind NOT LIKE 'act:%')
+
+-- name: select_sent_messages
+-- Signals, cancels and acts to this run that concern no step: no entry of its journal demands them.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(octet_length(payload), 0) > 0
+FROM perdure.message WHERE run_id = $1 AND step IS NULL AND (kind LIKE 'signal:%' OR kind LIKE 'cancel%' OR kind LIKE 'act:%')
 
 -- name: select_queued
 -- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
@@ -584,6 +613,17 @@ WHERE run_id = ANY ($1::text[])
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
 WHERE run_id = $1 AND seq >= $2 AND seq < $3 ORDER BY seq
+
+-- name: select_grown
+-- Entries of several journals: of each run those from the first number to before the second. The limit makes the planner
+-- read each journal by its key, so that a read costs by what it returns.
+SELECT part.run_id, grown.seq, grown.at_ms, grown.body, grown.prev, grown.sealed, grown.erased
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS part (run_id, first, last)
+CROSS JOIN LATERAL (
+  SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
+  WHERE run_id = part.run_id AND seq >= part.first AND seq < part.last ORDER BY seq LIMIT part.last - part.first
+) AS grown
+ORDER BY part.run_id, grown.seq
 
 -- name: select_all_entries
 -- For inspection: all rows, whether or not they are valid entries.
@@ -596,8 +636,9 @@ SELECT balance FROM perdure.ledger WHERE run_id = $1 AND account = $2
 SELECT account, balance FROM perdure.ledger WHERE run_id = $1
 
 -- name: select_due_messages
--- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A parked
--- run takes only a cancel, and an unowned run takes nothing before a host claims it. Messages that are due at once go
+-- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A run that
+-- is parked or paused takes only cancels and acts, and an unowned run takes nothing before a host claims it: other
+-- messages to it stay due, and would take the places of those that can be delivered. Messages that are due at once go
 -- before timers: they were durable before the timers ended.
 -- Due messages are deleted, so there are always few; slightly old statistics say that all are due, and the planner
 -- would scan both tables. Hence bounds that it can't look up, for which it assumes few rows, and a condition in place
@@ -607,7 +648,7 @@ FROM perdure.message AS m
 WHERE m.state = 'pending'
   AND m.due_at_ms BETWEEN (SELECT '-9223372036854775808'::bigint) AND (SELECT $2::bigint)
   AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-              AND (run.parked IS NULL OR m.kind = 'cancel')
+              AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
        FROM perdure.run AS run WHERE run.id = m.run_id)
 ORDER BY m.due_at_ms, m.arrival LIMIT $3
 
@@ -618,7 +659,8 @@ SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM unnest($2::text[]) AS origin CROSS JOIN LATERAL (
     SELECT * FROM perdure.message AS m
     WHERE left(m.guid, 34) = origin AND m.state = 'pending' AND (m.due_at_ms = 0) IS TRUE
-      AND (SELECT (run.owner = $1 OR run.owner IS NULL) AND (run.parked IS NULL OR m.kind = 'cancel')
+      AND (SELECT (run.owner = $1 OR run.owner IS NULL)
+              AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
            FROM perdure.run AS run WHERE run.id = m.run_id)
     ORDER BY m.arrival, m.guid LIMIT $3
 ) AS m
@@ -631,13 +673,17 @@ SELECT m.due_at_ms
 FROM perdure.message AS m
 WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $2::bigint)
   AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-              AND (run.parked IS NULL OR m.kind = 'cancel')
+              AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
        FROM perdure.run AS run WHERE run.id = m.run_id)
 ORDER BY m.due_at_ms LIMIT 1
 
 -- name: select_messages
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
 FROM perdure.message WHERE run_id = $1 ORDER BY arrival, guid
+
+-- name: select_acts
+-- The acts that were sent to a run, without what they say. Acknowledged ones are deleted.
+SELECT guid, state, reason FROM perdure.message WHERE run_id = $1 AND kind LIKE 'act:%' ORDER BY arrival, guid
 
 -- name: select_queued_work
 SELECT step, queue, host FROM perdure.work WHERE run_id = $1 ORDER BY step
@@ -664,15 +710,15 @@ GROUP BY step, attempt, claim, position - number ORDER BY min(position)
 -- name: select_next_work
 -- Steps through the index from each priority of a queue to the next, so the cost grows with priorities, not with tasks.
 WITH RECURSIVE level (queue, priority) AS (
-    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name)
+    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name AND held = 0)
     FROM unnest($1::text[]) AS name
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure.work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
 )
 SELECT min((SELECT min(available_at_ms) FROM perdure.work AS work
-            WHERE work.queue = level.queue AND work.priority = level.priority))
+            WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
 FROM level
 
 -- name: select_next_run_id
@@ -789,8 +835,8 @@ UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :host_sn
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
 -- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
--- grows with each version that is deployed or activated; the time, by the server's clock if there is one; the version of
--- the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
+-- grows with each version that is deployed or activated; when a schedule is due next; the time, by the server's clock if
+-- there is one; the version of the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
 -- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
 (SELECT coalesce(json_agg(json_build_array(host.id, host.beat, host.stale_after_ms)), '[]') FROM perdure.host AS host),
@@ -815,19 +861,19 @@ EXISTS (SELECT 1 FROM perdure.run AS run
  FROM perdure.message AS m
  WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $4::bigint)
    AND (SELECT (run.owner = $1 OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-               AND (run.parked IS NULL OR m.kind = 'cancel')
+               AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
         FROM perdure.run AS run WHERE run.id = m.run_id)
  ORDER BY m.due_at_ms LIMIT 1),
 (WITH RECURSIVE level (queue, priority) AS (
-    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name)
+    SELECT name, (SELECT max(priority) FROM perdure.work WHERE queue = name AND held = 0)
     FROM unnest($2::text[]) AS name
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure.work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
  )
  SELECT min((SELECT min(available_at_ms) FROM perdure.work AS work
-             WHERE work.queue = level.queue AND work.priority = level.priority))
+             WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
  FROM level),
 EXISTS (SELECT 1 FROM perdure.message AS m
         WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $4::bigint)
@@ -836,6 +882,7 @@ EXISTS (SELECT 1 FROM perdure.message AS m
                  AND (SELECT run.closed_at_ms IS NULL FROM perdure.run AS run WHERE run.id = hook.run_id)
                LIMIT 1)),
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure.program),
+(SELECT min(look_at_ms) FROM perdure.schedule WHERE look_at_ms <= (SELECT $4::bigint) AND program = ANY ($3::text[])),
 (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
 (SELECT value FROM perdure.meta WHERE key = 'schema_version');
 

@@ -43,6 +43,13 @@ WHERE readiness.required = excluded.required AND readiness.completed + excluded.
 INSERT INTO perdure.inbox (run_id, step, position, source, variable, value)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[])
 
+-- name: drop_keys
+-- Commits: search keys that have other values now are deleted.
+-- Locks: hooks of runs whose rows are locked already, in the order in which a broadcast that scrubs locks them.
+DELETE FROM perdure.hook AS hook
+USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS b (run_id, step, kind, mailbox)
+WHERE hook.run_id = b.run_id AND hook.step = b.step AND hook.kind = b.kind AND hook.mailbox = b.mailbox
+
 -- name: hook
 -- Commits: hooks, once each.
 INSERT INTO perdure.hook (run_id, step, kind, mailbox, topic, key, since_ms)

@@ -10,6 +10,7 @@
 --   perdure.ledger     the ledger: 15 digits per account, what has committed         key: run, account
 --   perdure.message    messages to a run that it has not recorded yet                key: run, GUID
 --   perdure.work       tasks that any host of the right queue may do                 key: run, step
+--   perdure.parked_step  steps that have failed and wait for an operator              key: run, step
 --   perdure.published  named values that a program lets clients read                 key: run, name
 --   perdure.stream     how long each stream of chunks is                             key: run, name
 --   perdure.chunk      what programs append to streams, in order                     key: run, name, position
@@ -20,6 +21,8 @@
 --   perdure.host       hosts that own runs and do work, and their heartbeats         key: host
 --   perdure.operation  ledgers of operations that several processes carry out together   key: operation
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
+--   perdure.schedule   when runs start by themselves                                 key: scope, name
+--   perdure.tick       what became of the ticks of schedules                         key: scope, name, number
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
@@ -70,6 +73,9 @@ CREATE TABLE perdure.meta (
 --                 it is not parked
 -- chain           the first run of the chain that it continues; NULL if it continues none
 -- replaced_by     the run that its start key was handed over to, once it had failed or was cancelled; NULL if none
+-- parent          the run that gets its result; NULL if no run does
+-- forked_from     the run of which it is a fork; NULL if of none
+-- error           fingerprint of the error that it failed with; NULL if it has not failed, or the error can't be read
 CREATE TABLE perdure.run (
     id            text COLLATE "C" NOT NULL PRIMARY KEY,
     scope         text COLLATE "C" NOT NULL,
@@ -87,7 +93,10 @@ CREATE TABLE perdure.run (
     closed_at_ms  bigint,
     parked        text,
     chain         text COLLATE "C",
-    replaced_by   text COLLATE "C"
+    replaced_by   text COLLATE "C",
+    parent        text COLLATE "C",
+    forked_from   text COLLATE "C",
+    error         text COLLATE "C"
 ) WITH (fillfactor = 80);
 
 -- Open runs of a host, and unowned runs.
@@ -99,6 +108,18 @@ CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
 -- For which programs there are runs without an owner.
 CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL;
+-- Runs of a scope and program, as lists show them.
+CREATE INDEX run_place ON perdure.run (scope, program, id);
+-- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
+CREATE INDEX run_ended ON perdure.run (status, closed_at_ms, id) WHERE closed_at_ms IS NOT NULL;
+-- Child runs.
+CREATE INDEX run_parent ON perdure.run (parent, id) WHERE parent IS NOT NULL;
+-- Forks.
+CREATE INDEX run_forks ON perdure.run (forked_from, id) WHERE forked_from IS NOT NULL;
+-- Runs that failed with the same error.
+CREATE INDEX run_error ON perdure.run (error, id) WHERE error IS NOT NULL;
+-- Parked runs.
+CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
@@ -164,6 +185,7 @@ CREATE INDEX message_due ON perdure.message (due_at_ms, arrival) WHERE state = '
 -- token           proof of the last claim; NULL before the first
 -- host            the host that claimed it last
 -- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
+-- held            1 while its run is paused: no host claims it
 CREATE TABLE perdure.work (
     run_id          text COLLATE "C" NOT NULL,
     step            text COLLATE "C" NOT NULL,
@@ -175,13 +197,30 @@ CREATE TABLE perdure.work (
     token           text,
     host            text,
     claims          integer NOT NULL DEFAULT 0,
+    held            integer NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
     PRIMARY KEY (run_id, step)
 );
 
 -- The most urgent task of a queue.
-CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms);
+CREATE INDEX work_queue ON perdure.work (queue, priority DESC, available_at_ms) WHERE held = 0;
 -- Hosts that have claimed tasks.
 CREATE INDEX work_host ON perdure.work (host) WHERE host IS NOT NULL;
+
+-- run_id, step    a step whose logical attempt has failed: it waits for an operator, who retries or skips it
+-- task            what the step calls
+-- error           fingerprint of its last error
+-- since_ms        when it failed
+CREATE TABLE perdure.parked_step (
+    run_id   text COLLATE "C" NOT NULL,
+    step     text COLLATE "C" NOT NULL,
+    task     text NOT NULL,
+    error    text COLLATE "C" NOT NULL,
+    since_ms bigint NOT NULL,
+    PRIMARY KEY (run_id, step)
+);
+
+-- Runs with steps that failed for the same cause, in the order of lists.
+CREATE INDEX parked_step_error ON perdure.parked_step (error, run_id);
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes
@@ -274,8 +313,8 @@ CREATE TABLE perdure.hook (
 
 -- Steps that wait for a signal, the oldest first; and runs that a search key finds.
 CREATE INDEX hook_mailbox ON perdure.hook (mailbox, kind, since_ms);
--- How the values of a search key are spread.
-CREATE INDEX hook_key ON perdure.hook (topic, key) WHERE kind = 'key';
+-- Runs that have a tag or search key, and how its values are spread.
+CREATE INDEX hook_key ON perdure.hook (topic, key, run_id) WHERE kind = 'key';
 
 -- name, version   a graph that was deployed: what runs of that version execute
 -- digest          of its content: a version means one thing for ever
@@ -345,4 +384,128 @@ CREATE TABLE perdure.outcome (
     token     text COLLATE "C" NOT NULL PRIMARY KEY,
     committed integer NOT NULL,
     at_ms     bigint NOT NULL
+);
+
+-- Views for the user's SQL. Columns of a version are added, never changed or removed.
+
+-- The runs. `entries` counts the entries of the journal, `open_obligations` is 0 once the run is over, `error` is the
+-- fingerprint of the error that it failed with.
+CREATE VIEW perdure.perdure_v1_runs AS
+SELECT id AS run_id, scope, program, version, key, status, parked, owner, parent, forked_from, chain, error,
+       seq AS entries, semaphore AS open_obligations, created_at_ms, closed_at_ms
+FROM perdure.run;
+
+-- Tags of runs, and search keys of graphs' runs.
+CREATE VIEW perdure.perdure_v1_tags AS
+SELECT DISTINCT run_id, topic AS name, key AS value FROM perdure.hook WHERE kind = 'key';
+
+-- The journals: one row per entry. `body` is the event as JSON, without the user's data.
+CREATE VIEW perdure.perdure_v1_history AS
+SELECT run_id, seq, at_ms, body::json ->> 'type' AS type,
+       coalesce(body::json ->> 'promise_id', body::json ->> 'step') AS step,
+       coalesce((body::json ->> 'attempt')::bigint, (body::json ->> 'failed_attempt')::bigint) AS attempt,
+       body, erased IS NOT NULL AS is_erased
+FROM perdure.event;
+
+-- Steps that journals schedule: tasks, child runs, branches and timers. `attempts` is the number of the last attempt
+-- that started.
+CREATE VIEW perdure.perdure_v1_steps AS
+SELECT run_id, step, max(body::json ->> 'function_name') AS name,
+       max(CASE type WHEN 'TimerScheduled' THEN 'timer' WHEN 'InvokeScheduled' THEN
+           CASE body::json ->> 'place' WHEN 'run' THEN 'run' ELSE coalesce(body::json ->> 'kind', 'function') END END) AS kind,
+       max(body::json ->> 'queue') AS queue,
+       CASE WHEN count(*) FILTER (WHERE type = 'StepSkipped') > 0 THEN 'skipped'
+            WHEN count(*) FILTER (WHERE type = 'InvokeCompleted' AND coalesce(body::json ->> 'ok', 'true') = 'false') > 0 THEN 'failed'
+            WHEN count(*) FILTER (WHERE type IN ('InvokeCompleted', 'TimerFired')) > 0 THEN 'completed'
+            WHEN coalesce(max(seq) FILTER (WHERE type = 'InvokeRetrying'), -1)
+                 > coalesce(max(seq) FILTER (WHERE type = 'InvokeStarted'), -1) THEN 'retrying'
+            WHEN count(*) FILTER (WHERE type = 'InvokeStarted') > 0 THEN 'running'
+            ELSE 'scheduled' END AS status,
+       coalesce(max(attempt) FILTER (WHERE type = 'InvokeStarted'), 0) AS attempts,
+       min(at_ms) FILTER (WHERE type IN ('InvokeScheduled', 'TimerScheduled')) AS scheduled_at_ms,
+       min(at_ms) FILTER (WHERE type = 'InvokeStarted') AS started_at_ms,
+       max(at_ms) FILTER (WHERE type IN ('InvokeCompleted', 'TimerFired', 'StepSkipped')) AS ended_at_ms
+FROM perdure.perdure_v1_history
+WHERE type IN ('InvokeScheduled', 'InvokeStarted', 'InvokeRetrying', 'InvokeCompleted', 'TimerScheduled', 'TimerFired',
+               'StepSkipped')
+GROUP BY run_id, step;
+
+-- The ledgers: the 15 digits of each account.
+CREATE VIEW perdure.perdure_v1_accounts AS
+SELECT run_id, account, balance FROM perdure.ledger;
+
+-- What open runs wait for: signals, timers and retries (until a time), and tasks on queues. A signal without a key is
+-- what a blocked workflow awaits.
+CREATE VIEW perdure.perdure_v1_waits AS
+SELECT run_id, step, 'signal' AS kind, topic AS name, key, since_ms, NULL::bigint AS until_ms, NULL::text AS host
+FROM perdure.hook WHERE kind = 'wait'
+UNION ALL
+SELECT run.id, awaited.value ->> 'promise_id', 'signal', awaited.value ->> 'name', NULL, e.at_ms, NULL, NULL
+FROM perdure.run AS run
+JOIN perdure.event AS e ON e.run_id = run.id AND e.seq = (
+    SELECT last.seq FROM perdure.event AS last
+    WHERE last.run_id = run.id AND last.body LIKE '{"type":"ExecutionAwaiting"%' ORDER BY last.seq DESC LIMIT 1)
+CROSS JOIN LATERAL json_array_elements(
+    CASE json_typeof(e.body::json -> 'signal') WHEN 'array' THEN e.body::json -> 'signal'
+                                               WHEN 'object' THEN json_build_array(e.body::json -> 'signal')
+                                               ELSE '[]'::json END
+) AS awaited
+WHERE run.closed_at_ms IS NULL AND run.status = 'blocked'
+UNION ALL
+SELECT m.run_id, m.step, m.kind, NULL, NULL, m.arrival, m.due_at_ms, NULL
+FROM perdure.message AS m WHERE m.kind IN ('timer', 'retry') AND m.state = 'pending'
+UNION ALL
+SELECT work.run_id, work.step, 'task', work.queue, NULL, NULL, work.available_at_ms, work.host
+FROM perdure.work AS work;
+
+-- Messages that runs have not recorded yet, or never will: `state` is 'pending', 'stale' or 'dead'.
+CREATE VIEW perdure.perdure_v1_messages AS
+SELECT run_id, guid, kind, step, due_at_ms, arrival, state, reason, length(payload) AS payload_bytes
+FROM perdure.message;
+
+-- Hosts. `beat` grows while a host lives; `queues` is a list as JSON.
+CREATE VIEW perdure.perdure_v1_hosts AS
+SELECT id AS host, beat, stale_after_ms, queues, started_at_ms FROM perdure.host;
+
+-- Steps that have failed and wait for an operator. `error` is the fingerprint of the last error.
+CREATE VIEW perdure.perdure_v1_parked_steps AS
+SELECT run_id, step, task, error, since_ms FROM perdure.parked_step;
+
+-- Operators' acts that journals record, accepted or rejected.
+CREATE VIEW perdure.perdure_v1_decisions AS
+SELECT run_id, seq, at_ms, body::json ->> 'signal_id' AS signal_id, body::json ->> 'signal_type' AS type,
+       coalesce(body::json ->> 'by', '') AS actor, coalesce(body::json ->> 'role', '') AS role, body::json ->> 'step' AS step,
+       body::json ->> 'type' = 'SignalAccepted' AS is_accepted, coalesce(body::json ->> 'code', '') AS code,
+       coalesce(body::json ->> 'reason', '') AS reason
+FROM perdure.event
+WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%';
+-- scope, name     which schedule
+-- program         whose runs it starts
+-- payload         their arguments, as codec bytes
+-- state           timetable, rules, and starts that are decided and not carried out, as JSON
+-- look_at_ms      when a host must look at it; NULL if never
+-- revision        counts the writes; a write that was decided on an older one changes nothing
+CREATE TABLE perdure.schedule (
+    scope      text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    program    text NOT NULL,
+    payload    bytea NOT NULL,
+    state      text NOT NULL,
+    look_at_ms bigint,
+    revision   bigint NOT NULL,
+    PRIMARY KEY (scope, name)
+);
+
+-- Schedules in the order in which hosts must look at them.
+CREATE INDEX schedule_due ON perdure.schedule (look_at_ms) WHERE look_at_ms IS NOT NULL;
+
+-- scope, name     of which schedule; its row is written by the same commit
+-- number          counts its ticks; old ones are deleted
+-- body            what became of the tick, as JSON
+CREATE TABLE perdure.tick (
+    scope      text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    number     bigint NOT NULL,
+    body       text NOT NULL,
+    PRIMARY KEY (scope, name, number)
 );

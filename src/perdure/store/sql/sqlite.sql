@@ -11,7 +11,7 @@ WHERE run.id = b.column1 AND run.replaced_by IS NULL AND run.closed_at_ms IS NOT
 -- name: create_runs
 -- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count of rows shows that.
 INSERT INTO perdure_run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                         created_at_ms, closed_at_ms, chain)
+                         created_at_ms, closed_at_ms, chain, parent, forked_from)
 VALUES :rows
 ON CONFLICT DO NOTHING
 
@@ -34,6 +34,11 @@ FROM (VALUES :rows) AS b WHERE run.id = b.column1
 -- name: park_runs
 -- Commits: why runs are parked, or that they are not any more. `advance_runs` has checked their fences.
 UPDATE perdure_run AS run SET parked = b.column2
+FROM (VALUES :rows) AS b WHERE run.id = b.column1
+
+-- name: blame_runs
+-- Commits: the fingerprints of the errors with which runs failed. `advance_runs` has checked their fences.
+UPDATE perdure_run AS run SET error = b.column2
 FROM (VALUES :rows) AS b WHERE run.id = b.column1
 
 -- name: append_events
@@ -94,6 +99,21 @@ INSERT INTO perdure_work (run_id, step, guid, queue, priority, payload, availabl
 VALUES :rows
 ON CONFLICT (run_id, step) DO NOTHING
 
+-- name: hold_work
+-- Commits: the tasks of runs that are paused are held, so that no host claims them; or they are no longer held. Claims
+-- under way keep their tokens.
+UPDATE perdure_work AS work SET held = b.column2 FROM (VALUES :rows) AS b WHERE work.run_id = b.column1
+
+-- name: park_steps
+-- Commits: steps wait for an operator, so that lists find them. Their entries say the same.
+INSERT INTO perdure_parked_step (run_id, step, task, error, since_ms)
+VALUES :rows
+ON CONFLICT (run_id, step) DO UPDATE SET error = excluded.error, since_ms = excluded.since_ms
+
+-- name: unpark_steps
+-- Commits: steps no longer wait for an operator.
+DELETE FROM perdure_parked_step WHERE (run_id, step) IN (VALUES :rows)
+
 -- name: finish_work
 -- Commits: tasks are off their queues, only by the token of the last claim: the count of rows shows that.
 DELETE FROM perdure_work WHERE (run_id, step, token) IN (VALUES :rows)
@@ -144,14 +164,14 @@ VALUES :rows
 ON CONFLICT (run_id, name, step, attempt, claim, number) DO NOTHING
 
 -- name: claim_work
--- Commits: a token and a lease on tasks of one queue that are due and under no lease.
+-- Commits: a token and a lease on tasks of one queue that are due, not held and under no lease.
 -- A host that claims its own task again does not count: it knows whether it has begun it.
 -- Through the index in its order, so that a claim costs by what it takes and not by what waits.
 UPDATE perdure_work
 SET token = :token, host = :host, available_at_ms = :lease_until_ms, claims = claims + (host IS NOT :host)
 WHERE (run_id, step) IN (
     SELECT run_id, step FROM perdure_work
-    WHERE queue = :queue AND available_at_ms <= :now_ms
+    WHERE queue = :queue AND held = 0 AND available_at_ms <= :now_ms
     ORDER BY priority DESC, available_at_ms, run_id, step
     LIMIT :limit
 )
@@ -332,7 +352,12 @@ SELECT run_id, account, balance FROM perdure_ledger WHERE run_id IN (SELECT valu
 -- Messages that concern a step of these runs: timers, retries, results, and signals that matched a hook. A damaged row
 -- may have lost its step.
 SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
-WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%')
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND (step IS NOT NULL OR kind NOT LIKE 'signal:%' AND kind NOT LIKE 'cancel%' AND kind NOT LIKE 'act:%')
+
+-- name: select_sent_messages
+-- Signals, cancels and acts to this run that concern no step: no entry of its journal demands them.
+SELECT run_id, guid, step, state, kind, due_at_ms, coalesce(length(payload), 0) > 0 FROM perdure_message
+WHERE run_id = :run_id AND step IS NULL AND (kind LIKE 'signal:%' OR kind LIKE 'cancel%' OR kind LIKE 'act:%')
 
 -- name: select_queued
 -- Which steps of these runs are on which queues since when, which hosts have claimed them, the GUIDs of their results,
@@ -343,6 +368,15 @@ WHERE run_id IN (SELECT value FROM json_each(:ids))
 -- name: select_entries
 SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
 WHERE run_id = :run_id AND seq >= :first AND seq < :end ORDER BY seq
+
+-- name: select_grown
+-- Entries of several journals: of each run those from the first number to before the second. By the journal's key for
+-- each run, so that a read costs by what it returns.
+SELECT event.run_id, event.seq, event.at_ms, event.body, event.prev, event.sealed, event.erased
+FROM json_each(:parts) AS part CROSS JOIN perdure_event AS event
+  ON event.run_id = json_extract(part.value, '$[0]')
+  AND event.seq >= json_extract(part.value, '$[1]') AND event.seq < json_extract(part.value, '$[2]')
+ORDER BY event.run_id, event.seq
 
 -- name: select_all_entries
 -- For inspection: all rows, whether or not they are valid entries.
@@ -356,8 +390,9 @@ SELECT balance FROM perdure_ledger WHERE run_id = :run_id AND account = :account
 SELECT account, balance FROM perdure_ledger WHERE run_id = :run_id
 
 -- name: select_due_messages
--- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A parked
--- run takes only a cancel, and an unowned run takes nothing before a host claims it. Messages that are due at once go
+-- Level-triggered: every message that is pending, due, and addressed to a run of this owner or a closed run. A run that
+-- is parked or paused takes only cancels and acts, and an unowned run takes nothing before a host claims it: other
+-- messages to it stay due, and would take the places of those that can be delivered. Messages that are due at once go
 -- before timers: they were durable before the timers ended.
 -- By the message's index and then its run, whatever statistics say, and in the order of that index, so that a read costs
 -- by what it returns and not by what is due.
@@ -365,7 +400,7 @@ SELECT m.run_id, m.guid, m.kind, m.due_at_ms, m.arrival, m.step, m.payload
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :now_ms
   AND (run.owner = :owner OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-  AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
 ORDER BY m.due_at_ms, m.arrival LIMIT :limit
 
 -- name: select_pending
@@ -376,7 +411,7 @@ FROM json_each(:origins) AS origin
 CROSS JOIN perdure_message AS m INDEXED BY perdure_message_order ON substr(m.guid, 1, 34) = origin.value
 CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms = 0 AND (run.owner = :owner OR run.owner IS NULL)
-  AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
 ORDER BY m.arrival, m.guid LIMIT :limit
 
 -- name: select_next_due
@@ -386,12 +421,16 @@ SELECT m.due_at_ms
 FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
 WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
   AND (run.owner = :owner OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-  AND (run.parked IS NULL OR m.kind = 'cancel')
+  AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
 ORDER BY m.due_at_ms LIMIT 1
 
 -- name: select_messages
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, state, reason
 FROM perdure_message WHERE run_id = :run_id ORDER BY arrival, guid
+
+-- name: select_acts
+-- The acts that were sent to a run, without what they say. Acknowledged ones are deleted.
+SELECT guid, state, reason FROM perdure_message WHERE run_id = :run_id AND kind LIKE 'act:%' ORDER BY arrival, guid
 
 -- name: select_queued_work
 SELECT step, queue, host FROM perdure_work WHERE run_id = :run_id ORDER BY step
@@ -427,14 +466,14 @@ WHERE (run_id, name, step, attempt, claim, number) IN (VALUES :rows)
 -- name: select_next_work
 -- Steps through the index from each priority of a queue to the next, so the cost grows with priorities, not with tasks.
 WITH RECURSIVE level (queue, priority) AS (
-    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
+    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value AND held = 0) FROM json_each(:queues)
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure_work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
 )
 SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
-            WHERE work.queue = level.queue AND work.priority = level.priority))
+            WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
 FROM level
 
 -- name: select_next_run_id
@@ -479,8 +518,8 @@ UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :host_snapsho
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
 -- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
--- grows with each version that is deployed or activated; the time, by the server's clock if there is one; the version of
--- the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
+-- grows with each version that is deployed or activated; when a schedule is due next; the time, by the server's clock if
+-- there is one; the version of the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
 -- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
 (SELECT json_group_array(json_array(id, beat, stale_after_ms)) FROM perdure_host),
@@ -504,22 +543,24 @@ EXISTS (SELECT 1 FROM perdure_run INDEXED BY perdure_run_unowned WHERE owner IS 
  FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
  WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
    AND (run.owner = :host OR run.owner IS NULL AND run.closed_at_ms IS NOT NULL)
-   AND (run.parked IS NULL OR m.kind = 'cancel')
+   AND (run.parked IS NULL AND run.status <> 'paused' OR m.kind LIKE 'cancel%' OR m.kind LIKE 'act:%')
  ORDER BY m.due_at_ms LIMIT 1),
 (WITH RECURSIVE level (queue, priority) AS (
-    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value) FROM json_each(:queues)
+    SELECT value, (SELECT max(priority) FROM perdure_work WHERE queue = value AND held = 0) FROM json_each(:queues)
     UNION ALL
     SELECT queue, (SELECT max(work.priority) FROM perdure_work AS work
-                   WHERE work.queue = level.queue AND work.priority < level.priority)
+                   WHERE work.held = 0 AND work.queue = level.queue AND work.priority < level.priority)
     FROM level WHERE priority IS NOT NULL
  )
  SELECT min((SELECT min(available_at_ms) FROM perdure_work AS work
-             WHERE work.queue = level.queue AND work.priority = level.priority))
+             WHERE work.held = 0 AND work.queue = level.queue AND work.priority = level.priority))
  FROM level),
 EXISTS (SELECT 1 FROM perdure_message AS m INDEXED BY perdure_message_due
         WHERE m.state = 'pending' AND m.due_at_ms <= :until_ms
           AND EXISTS (SELECT 1 FROM perdure_hook AS hook CROSS JOIN perdure_run AS run ON run.id = hook.run_id
                       WHERE hook.mailbox = m.run_id AND hook.kind = 'wait' AND run.closed_at_ms IS NULL)),
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure_program),
+(SELECT min(look_at_ms) FROM perdure_schedule INDEXED BY perdure_schedule_due
+ WHERE look_at_ms <= :until_ms AND program IN (SELECT value FROM json_each(:programs))),
 NULL,
 (SELECT value FROM perdure_meta WHERE key = 'schema_version')

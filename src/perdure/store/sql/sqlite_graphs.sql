@@ -105,7 +105,7 @@ ON CONFLICT (run_id, guid) DO NOTHING
 RETURNING run_id, guid, kind, due_at_ms, arrival, step, payload
 
 -- name: take_hooks
--- Commits: hooks that got their message are deleted.
+-- Commits: hooks that got their message, or tags that have other values now, are deleted.
 DELETE FROM perdure_hook WHERE (run_id, step, kind, mailbox) IN (VALUES :rows)
 
 -- name: select_readiness

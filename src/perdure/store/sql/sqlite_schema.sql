@@ -10,6 +10,7 @@
 --   perdure_ledger     the ledger: 15 digits per account, what has committed         key: run, account
 --   perdure_message    messages to a run that it has not recorded yet                key: run, GUID
 --   perdure_work       tasks that any host of the right queue may do                 key: run, step
+--   perdure_parked_step  steps that have failed and wait for an operator              key: run, step
 --   perdure_published  named values that a program lets clients read                 key: run, name
 --   perdure_stream     how long each stream of chunks is                             key: run, name
 --   perdure_chunk      what programs append to streams, in order                     key: run, name, position
@@ -20,6 +21,8 @@
 --   perdure_host       hosts that own runs and do work, and their heartbeats         key: host
 --   perdure_operation  ledgers of operations that several processes carry out together   key: operation
 --   perdure_operation_log  what happened in operations, line by line                 key: operation, number
+--   perdure_schedule   when runs start by themselves                                 key: scope, name
+--   perdure_tick       what became of the ticks of schedules                         key: scope, name, number
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Writers. Only the owner of a run writes its row, its events and its ledger, under the fence (epoch, seq, semaphore),
@@ -63,6 +66,9 @@ CREATE TABLE perdure_meta (
 --                 it is not parked
 -- chain           the first run of the chain that it continues; NULL if it continues none
 -- replaced_by     the run that its start key was handed over to, once it had failed or was cancelled; NULL if none
+-- parent          the run that gets its result; NULL if no run does
+-- forked_from     the run of which it is a fork; NULL if of none
+-- error           fingerprint of the error that it failed with; NULL if it has not failed, or the error can't be read
 CREATE TABLE perdure_run (
     id            TEXT NOT NULL PRIMARY KEY,
     scope         TEXT NOT NULL,
@@ -80,7 +86,10 @@ CREATE TABLE perdure_run (
     closed_at_ms  INTEGER,
     parked        TEXT,
     chain         TEXT,
-    replaced_by   TEXT
+    replaced_by   TEXT,
+    parent        TEXT,
+    forked_from   TEXT,
+    error         TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- Open runs of a host, and unowned runs.
@@ -92,6 +101,18 @@ CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
 -- For which programs there are runs without an owner.
 CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL;
+-- Runs of a scope and program, as lists show them.
+CREATE INDEX perdure_run_place ON perdure_run (scope, program, id);
+-- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
+CREATE INDEX perdure_run_ended ON perdure_run (status, closed_at_ms, id) WHERE closed_at_ms IS NOT NULL;
+-- Child runs.
+CREATE INDEX perdure_run_parent ON perdure_run (parent, id) WHERE parent IS NOT NULL;
+-- Forks.
+CREATE INDEX perdure_run_forks ON perdure_run (forked_from, id) WHERE forked_from IS NOT NULL;
+-- Runs that failed with the same error.
+CREATE INDEX perdure_run_error ON perdure_run (error, id) WHERE error IS NOT NULL;
+-- Parked runs.
+CREATE INDEX perdure_run_parked ON perdure_run (id) WHERE parked IS NOT NULL;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
@@ -157,6 +178,7 @@ CREATE INDEX perdure_message_due ON perdure_message (due_at_ms, arrival) WHERE s
 -- token           proof of the last claim; NULL before the first
 -- host            the host that claimed it last
 -- claims          how many hosts claimed it, one after the other, save those that gave it back before it began
+-- held            1 while its run is paused: no host claims it
 CREATE TABLE perdure_work (
     run_id          TEXT NOT NULL,
     step            TEXT NOT NULL,
@@ -168,13 +190,30 @@ CREATE TABLE perdure_work (
     token           TEXT,
     host            TEXT,
     claims          INTEGER NOT NULL DEFAULT 0,
+    held            INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
     PRIMARY KEY (run_id, step)
 ) STRICT, WITHOUT ROWID;
 
--- The most urgent task of a queue.
-CREATE INDEX perdure_work_queue ON perdure_work (queue, priority DESC, available_at_ms);
 -- Hosts that have claimed tasks.
 CREATE INDEX perdure_work_host ON perdure_work (host) WHERE host IS NOT NULL;
+-- The most urgent task of a queue.
+CREATE INDEX perdure_work_queue ON perdure_work (queue, priority DESC, available_at_ms) WHERE held = 0;
+
+-- run_id, step    a step whose logical attempt has failed: it waits for an operator, who retries or skips it
+-- task            what the step calls
+-- error           fingerprint of its last error
+-- since_ms        when it failed
+CREATE TABLE perdure_parked_step (
+    run_id   TEXT NOT NULL,
+    step     TEXT NOT NULL,
+    task     TEXT NOT NULL,
+    error    TEXT NOT NULL,
+    since_ms INTEGER NOT NULL,
+    PRIMARY KEY (run_id, step)
+) STRICT, WITHOUT ROWID;
+
+-- Runs with steps that failed for the same cause, in the order of lists.
+CREATE INDEX perdure_parked_step_error ON perdure_parked_step (error, run_id);
 
 -- run_id, name    whose value it is, and what the program calls it: the newest of each name is kept
 -- payload         codec bytes
@@ -267,8 +306,8 @@ CREATE TABLE perdure_hook (
 
 -- Steps that wait for a signal, the oldest first; and runs that a search key finds.
 CREATE INDEX perdure_hook_mailbox ON perdure_hook (mailbox, kind, since_ms);
--- How the values of a search key are spread.
-CREATE INDEX perdure_hook_key ON perdure_hook (topic, key) WHERE kind = 'key';
+-- Runs that have a tag or search key, and how its values are spread.
+CREATE INDEX perdure_hook_key ON perdure_hook (topic, key, run_id) WHERE kind = 'key';
 
 -- name, version   a graph that was deployed: what runs of that version execute
 -- digest          of its content: a version means one thing for ever
@@ -328,4 +367,127 @@ CREATE TABLE perdure_operation_log (
     level        TEXT NOT NULL,
     line         TEXT NOT NULL,
     PRIMARY KEY (operation_id, number)
+) STRICT, WITHOUT ROWID;
+
+-- Views for the user's SQL. Columns of a version are added, never changed or removed.
+
+-- The runs. `entries` counts the entries of the journal, `open_obligations` is 0 once the run is over, `error` is the
+-- fingerprint of the error that it failed with.
+CREATE VIEW perdure_v1_runs AS
+SELECT id AS run_id, scope, program, version, key, status, parked, owner, parent, forked_from, chain, error,
+       seq AS entries, semaphore AS open_obligations, created_at_ms, closed_at_ms
+FROM perdure_run;
+
+-- Tags of runs, and search keys of graphs' runs.
+CREATE VIEW perdure_v1_tags AS
+SELECT DISTINCT run_id, topic AS name, key AS value FROM perdure_hook WHERE kind = 'key';
+
+-- The journals: one row per entry. `body` is the event as JSON, without the user's data.
+CREATE VIEW perdure_v1_history AS
+SELECT run_id, seq, at_ms, body ->> '$.type' AS type,
+       coalesce(body ->> '$.promise_id', body ->> '$.step') AS step,
+       coalesce(body ->> '$.attempt', body ->> '$.failed_attempt') AS attempt,
+       body, erased IS NOT NULL AS is_erased
+FROM perdure_event;
+
+-- Steps that journals schedule: tasks, child runs, branches and timers. `attempts` is the number of the last attempt
+-- that started.
+CREATE VIEW perdure_v1_steps AS
+SELECT run_id, step, max(body ->> '$.function_name') AS name,
+       max(CASE type WHEN 'TimerScheduled' THEN 'timer' WHEN 'InvokeScheduled' THEN
+           CASE body ->> '$.place' WHEN 'run' THEN 'run' ELSE coalesce(body ->> '$.kind', 'function') END END) AS kind,
+       max(body ->> '$.queue') AS queue,
+       CASE WHEN count(*) FILTER (WHERE type = 'StepSkipped') > 0 THEN 'skipped'
+            WHEN count(*) FILTER (WHERE type = 'InvokeCompleted' AND coalesce(body ->> '$.ok', 1) = 0) > 0 THEN 'failed'
+            WHEN count(*) FILTER (WHERE type IN ('InvokeCompleted', 'TimerFired')) > 0 THEN 'completed'
+            WHEN coalesce(max(seq) FILTER (WHERE type = 'InvokeRetrying'), -1)
+                 > coalesce(max(seq) FILTER (WHERE type = 'InvokeStarted'), -1) THEN 'retrying'
+            WHEN count(*) FILTER (WHERE type = 'InvokeStarted') > 0 THEN 'running'
+            ELSE 'scheduled' END AS status,
+       coalesce(max(attempt) FILTER (WHERE type = 'InvokeStarted'), 0) AS attempts,
+       min(at_ms) FILTER (WHERE type IN ('InvokeScheduled', 'TimerScheduled')) AS scheduled_at_ms,
+       min(at_ms) FILTER (WHERE type = 'InvokeStarted') AS started_at_ms,
+       max(at_ms) FILTER (WHERE type IN ('InvokeCompleted', 'TimerFired', 'StepSkipped')) AS ended_at_ms
+FROM perdure_v1_history
+WHERE type IN ('InvokeScheduled', 'InvokeStarted', 'InvokeRetrying', 'InvokeCompleted', 'TimerScheduled', 'TimerFired',
+               'StepSkipped')
+GROUP BY run_id, step;
+
+-- The ledgers: the 15 digits of each account.
+CREATE VIEW perdure_v1_accounts AS
+SELECT run_id, account, balance FROM perdure_ledger;
+
+-- What open runs wait for: signals, timers and retries (until a time), and tasks on queues. A signal without a key is
+-- what a blocked workflow awaits.
+CREATE VIEW perdure_v1_waits AS
+SELECT run_id, step, 'signal' AS kind, topic AS name, key, since_ms, NULL AS until_ms, NULL AS host
+FROM perdure_hook WHERE kind = 'wait'
+UNION ALL
+SELECT run.id, awaited.value ->> '$.promise_id', 'signal', awaited.value ->> '$.name', NULL, e.at_ms, NULL, NULL
+FROM perdure_run AS run
+JOIN perdure_event AS e ON e.run_id = run.id AND e.seq = (
+    SELECT last.seq FROM perdure_event AS last
+    WHERE last.run_id = run.id AND last.body LIKE '{"type":"ExecutionAwaiting"%' ORDER BY last.seq DESC LIMIT 1)
+CROSS JOIN json_each(
+    CASE json_type(e.body, '$.signal') WHEN 'array' THEN e.body -> '$.signal'
+                                       WHEN 'object' THEN json_array(e.body -> '$.signal') ELSE '[]' END
+) AS awaited
+WHERE run.closed_at_ms IS NULL AND run.status = 'blocked'
+UNION ALL
+SELECT m.run_id, m.step, m.kind, NULL, NULL, m.arrival, m.due_at_ms, NULL
+FROM perdure_message AS m WHERE m.kind IN ('timer', 'retry') AND m.state = 'pending'
+UNION ALL
+SELECT work.run_id, work.step, 'task', work.queue, NULL, NULL, work.available_at_ms, work.host
+FROM perdure_work AS work;
+
+-- Messages that runs have not recorded yet, or never will: `state` is 'pending', 'stale' or 'dead'.
+CREATE VIEW perdure_v1_messages AS
+SELECT run_id, guid, kind, step, due_at_ms, arrival, state, reason, length(payload) AS payload_bytes
+FROM perdure_message;
+
+-- Hosts. `beat` grows while a host lives; `queues` is a list as JSON.
+CREATE VIEW perdure_v1_hosts AS
+SELECT id AS host, beat, stale_after_ms, queues, started_at_ms FROM perdure_host;
+
+-- Steps that have failed and wait for an operator. `error` is the fingerprint of the last error.
+CREATE VIEW perdure_v1_parked_steps AS
+SELECT run_id, step, task, error, since_ms FROM perdure_parked_step;
+
+-- Operators' acts that journals record, accepted or rejected.
+CREATE VIEW perdure_v1_decisions AS
+SELECT run_id, seq, at_ms, body ->> '$.signal_id' AS signal_id, body ->> '$.signal_type' AS type,
+       coalesce(body ->> '$.by', '') AS actor, coalesce(body ->> '$.role', '') AS role, body ->> '$.step' AS step,
+       body ->> '$.type' = 'SignalAccepted' AS is_accepted, coalesce(body ->> '$.code', '') AS code,
+       coalesce(body ->> '$.reason', '') AS reason
+FROM perdure_event
+WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%';
+-- scope, name     which schedule
+-- program         whose runs it starts
+-- payload         their arguments, as codec bytes
+-- state           timetable, rules, and starts that are decided and not carried out, as JSON
+-- look_at_ms      when a host must look at it; NULL if never
+-- revision        counts the writes; a write that was decided on an older one changes nothing
+CREATE TABLE perdure_schedule (
+    scope      TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    program    TEXT NOT NULL,
+    payload    BLOB NOT NULL,
+    state      TEXT NOT NULL,
+    look_at_ms INTEGER,
+    revision   INTEGER NOT NULL,
+    PRIMARY KEY (scope, name)
+) STRICT, WITHOUT ROWID;
+
+-- Schedules in the order in which hosts must look at them.
+CREATE INDEX perdure_schedule_due ON perdure_schedule (look_at_ms) WHERE look_at_ms IS NOT NULL;
+
+-- scope, name     of which schedule; its row is written by the same commit
+-- number          counts its ticks; old ones are deleted
+-- body            what became of the tick, as JSON
+CREATE TABLE perdure_tick (
+    scope      TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    number     INTEGER NOT NULL,
+    body       TEXT NOT NULL,
+    PRIMARY KEY (scope, name, number)
 ) STRICT, WITHOUT ROWID;

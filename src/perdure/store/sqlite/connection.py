@@ -15,8 +15,10 @@ from perdure.store.commit.row_values import (
     forwarded_rows,
     handed_rows,
     message_rows,
+    parked_step_rows,
     published_again_rows,
     publishing,
+    unparked_step_rows,
     work_rows,
 )
 from perdure.store.sqlite.bulk_statements import GroupStatement, one_row
@@ -41,7 +43,7 @@ MAX_WAL_PAGES = 4000
 ENTRY_POINT = "sqlite3_perdure_init"
 
 WIDTHS: Final = {
-    "create_runs": 15,
+    "create_runs": 17,
     "advance_runs": 8,
     "publish": 4,
     "publish_by": 6,
@@ -49,6 +51,7 @@ WIDTHS: Final = {
     "finish_work": 3,
     "close_runs": 2,
     "park_runs": 2,
+    "blame_runs": 2,
     "append_events": 7,
     "post": 3,
     "enqueue": 8,
@@ -58,6 +61,9 @@ WIDTHS: Final = {
     "mark": 4,
     "drop_work": 2,
     "put_work": 7,
+    "hold_work": 2,
+    "unpark_steps": 2,
+    "park_steps": 5,
     "clear_runs": 1,
     "empty_runs": 1,
     "clear_steps": 2,
@@ -66,6 +72,7 @@ WIDTHS: Final = {
     "deliver": 6,
     "unhook_runs": 1,
     "unhook_steps": 2,
+    "take_hooks": 4,
     "hook": 7,
     "broadcast": 6,
     "scrub": 1,
@@ -184,6 +191,7 @@ _TABLES: Final[dict[str, tuple[str, Callable[[Group], list[Any]], bool]]] = {
     "finish_work": ("finished", lambda group: group.finished, True),
     "close_runs": ("heads", Group.closed_rows, False),
     "park_runs": ("parked", lambda group: list(group.parked.items()), False),
+    "blame_runs": ("blamed", lambda group: list(group.blamed.items()), False),
     "append_events": ("event_rows", lambda group: group.event_rows, False),
     "post": ("postings", Group.posting_rows, False),
     "enqueue": ("messages", message_rows, False),
@@ -193,6 +201,9 @@ _TABLES: Final[dict[str, tuple[str, Callable[[Group], list[Any]], bool]]] = {
     "mark": ("marked", lambda group: group.marked, False),
     "drop_work": ("dropped", lambda group: list(group.dropped), False),
     "put_work": ("work", work_rows, False),
+    "hold_work": ("held", lambda group: list(group.held.items()), False),
+    "unpark_steps": ("parked_steps", unparked_step_rows, False),
+    "park_steps": ("parked_steps", parked_step_rows, False),
 }
 """By statement, in order: the part of a group that it writes, the rows, and whether it must change one row for each."""
 

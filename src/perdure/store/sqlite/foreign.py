@@ -133,7 +133,7 @@ class Descriptors:
             # An editable install may still have the module that was compiled from older sources.
             watch = getattr(compiled, "watch_events", None)
             if watch is None:
-                sys.addaudithook(_Filter(self._on_event))
+                sys.addaudithook(EventFilter(self._on_event))
             else:
                 watch(_WATCHED, self._on_event)
 
@@ -172,7 +172,7 @@ class Descriptors:
             )
 
 
-class _Filter:
+class EventFilter:
     """An audit hook that passes on the watched events."""
 
     __cantrace__ = False

@@ -77,8 +77,8 @@ def scope_values(scope: HostScope) -> dict[str, Any]:
     require_storable_values([scope.host, scope.queues, scope.programs, scope.until_ms])
     return {
         "host": scope.host,
-        "queues": _json(scope.queues),
-        "programs": _json(scope.programs),
+        "queues": json_list(scope.queues),
+        "programs": json_list(scope.programs),
         "until_ms": scope.until_ms,
     }
 
@@ -87,8 +87,9 @@ def claim_values(claims: Sequence[Claim]) -> dict[str, Any]:
     """The argument of `renew_work` and `regain_work`: run, step, token, GUID and number of each claim."""
     rows = [(c.work.run_id, c.work.step, c.token, c.work.guid, c.claims) for c in claims]
     require_storable_values(rows)
-    return {"claims": _json(rows)}
+    return {"claims": json_list(rows)}
 
 
-def _json(values: Sequence[Any]) -> str:
-    return msgspec.json.encode(values).decode()
+def json_list(values: Sequence[Any]) -> str:
+    """A list as one argument, for `json_each`."""
+    return msgspec.json.encode(list(values)).decode()

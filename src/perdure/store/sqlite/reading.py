@@ -33,7 +33,7 @@ _SQL = statements("sqlite") | statements("sqlite_graphs")
 def load(connection: apsw.Connection, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
     """Rows and journals of the runs that exist, in the order of ids."""
     ids = json.dumps(list(run_ids))
-    with _snapshot(connection):
+    with snapshot(connection):
         runs = _read(connection, "select_runs", ids=ids)
         entries = _read(connection, "select_journals", ids=ids)
     return loaded_from(runs, entries)
@@ -42,7 +42,7 @@ def load(connection: apsw.Connection, run_ids: Sequence[RunId]) -> list[tuple[Ru
 def load_all(connection: apsw.Connection, run_ids: Sequence[RunId]) -> list[StoredRun]:
     """As `load`, with ledgers, messages, work and graph rows."""
     ids = json.dumps(list(run_ids))
-    with _snapshot(connection):
+    with snapshot(connection):
         runs = _read(connection, "select_runs", ids=ids)
         loaded = loaded_from(runs, _read(connection, "select_journals", ids=ids))
         rows: RowBatch = {name: _read(connection, name, ids=ids) for name in ROWS_OF_RUNS}
@@ -55,7 +55,7 @@ def load_all(connection: apsw.Connection, run_ids: Sequence[RunId]) -> list[Stor
 
 def next_books(connection: apsw.Connection, *, after: str) -> Books | None:
     """Both books of the run that follows `after`. Damage in its rows is reported in its books."""
-    with _snapshot(connection):
+    with snapshot(connection):
         run_id = _read(connection, "select_next_run_id", after=after)[0][0]
         if run_id is None:
             return None
@@ -89,11 +89,13 @@ def _outstanding(
             step: next(iter(_read(connection, "select_chain_end", first=child)), None)
             for step, child in open_child_runs(run_id, entries).items()
         },
+        _read(connection, "select_sent_messages", run_id=run_id),
     )
 
 
 @contextmanager
-def _snapshot(connection: apsw.Connection) -> Iterator[None]:
+def snapshot(connection: apsw.Connection) -> Iterator[None]:
+    """What the block reads is from one snapshot."""
     if connection.in_transaction:
         # A store in memory has one connection, on which a user's transaction is open.
         yield

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import apsw
-import msgspec
 
 from perdure.core.books import Books
 from perdure.core.errors import InputError, StoreClosed
@@ -27,12 +26,21 @@ from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.hints import OnHint
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
-from perdure.store.rows.records import Claim, Progress, Run, SentMessage, StoredRun
+from perdure.store.rows.records import (
+    ActMessage,
+    Claim,
+    JournalPart,
+    Progress,
+    Run,
+    SentMessage,
+    StoredRun,
+)
 from perdure.store.rows.runs import (
     chunk_from,
     claim_from,
     claims_in,
     entry_from,
+    journals_from,
     message_from,
     progress_from,
     run_from,
@@ -53,14 +61,17 @@ from perdure.store.sqlite.group_writer import GroupWriter
 from perdure.store.sqlite.heartbeat_connection import (
     SqliteHeartbeatConnection,
     claim_values,
+    json_list,
     scope_values,
 )
 from perdure.store.sqlite.hint_sockets import SqliteHints
 from perdure.store.sqlite.inline import InlineConnection
+from perdure.store.sqlite.lists import SqliteLists
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, retry_while_locked
 from perdure.store.sqlite.operations import SqliteOperations
 from perdure.store.sqlite.reading import load, load_all, next_books
 from perdure.store.sqlite.run_rows import select_run, take_runs
+from perdure.store.sqlite.schedules import SqliteSchedules
 from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.sqlite.transaction import SqliteTransaction
 from perdure.store.sqlite.work import claim_work
@@ -73,7 +84,7 @@ T = TypeVar("T")
 _SQL = statements("sqlite")
 
 
-class SqliteStore(SqliteGraphs):
+class SqliteStore(SqliteGraphs, SqliteLists):
     """Open with `SqliteStore.open`."""
 
     def __init__(self, path: str, writer: ConnectionWorker, reader: ConnectionWorker) -> None:
@@ -110,6 +121,10 @@ class SqliteStore(SqliteGraphs):
     def name(self) -> str:
         return f"sqlite:///{self._path}"
 
+    @property
+    def schedules(self) -> SqliteSchedules:
+        return SqliteSchedules(self._change_by, self._read)
+
     def operations(self, lock_timeout_s: float) -> SqliteOperations:
         return SqliteOperations(self._change_by, self._read, lock_timeout_s)
 
@@ -138,7 +153,7 @@ class SqliteStore(SqliteGraphs):
         self, owner: HostId, limit: int, programs: Sequence[str] | None = None
     ) -> list[Run]:
         require_storable_values(programs or ())
-        named = None if programs is None else _json(programs)
+        named = None if programs is None else json_list(programs)
         return await self._take("claim_runs", owner=owner, limit=limit, programs=named)
 
     async def take_over(self, from_owner: HostId, owner: HostId, limit: int) -> list[Run]:
@@ -168,7 +183,7 @@ class SqliteStore(SqliteGraphs):
 
     async def count_open_of(self, owners: Sequence[HostId], most: int) -> dict[HostId, int]:
         require_storable_values(owners)
-        rows = await self._select("count_open_of", owners=_json(owners), most=most)
+        rows = await self._select("count_open_of", owners=json_list(owners), most=most)
         return {HostId(owner): count for owner, count in rows}
 
     async def register_host(self, host: NewHost) -> None:
@@ -177,7 +192,7 @@ class SqliteStore(SqliteGraphs):
             "register_host",
             host=host.host,
             stale_after_ms=host.stale_after_ms,
-            queues=_json(host.queues),
+            queues=json_list(host.queues),
             started_at_ms=host.started_at_ms,
         )
 
@@ -263,7 +278,7 @@ class SqliteStore(SqliteGraphs):
 
     async def next_work(self, queues: Sequence[str]) -> int | None:
         require_storable_values(queues)
-        ((at_ms,),) = await self._select("select_next_work", queues=_json(queues))
+        ((at_ms,),) = await self._select("select_next_work", queues=json_list(queues))
         return cast("int | None", at_ms)
 
     async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
@@ -298,7 +313,7 @@ class SqliteStore(SqliteGraphs):
         self, places: Sequence[tuple[str, str, str]]
     ) -> dict[tuple[str, str, str], RunId]:
         require_storable_values(places)
-        rows = await self._select("select_key_holders", places=_json(places))
+        rows = await self._select("select_key_holders", places=json_list(places))
         return {(scope, program, key): RunId(run_id) for scope, program, key, run_id in rows}
 
     async def chain_end(self, first: RunId) -> Run | None:
@@ -311,7 +326,7 @@ class SqliteStore(SqliteGraphs):
     async def taken_in_chain(self, first: RunId, guids: Sequence[Guid]) -> set[Guid]:
         accounts = {message_account(guid): guid for guid in guids}
         rows = await self._select(
-            "select_chain_accounts", first=first, accounts=_json(list(accounts))
+            "select_chain_accounts", first=first, accounts=json_list(list(accounts))
         )
         return {accounts[row[0]] for row in rows}
 
@@ -333,7 +348,7 @@ class SqliteStore(SqliteGraphs):
         self, after: RunId | None, limit: int, programs: Sequence[str] | None = None
     ) -> list[RunId]:
         require_storable_values(programs or ())
-        named = None if programs is None else _json(programs)
+        named = None if programs is None else json_list(programs)
         rows = await self._select("select_open_ids", after=after or "", limit=limit, programs=named)
         return [RunId(run_id) for (run_id,) in rows]
 
@@ -342,17 +357,21 @@ class SqliteStore(SqliteGraphs):
         rows = await self._select("select_entries", run_id=run_id, first=first, end=end)
         return [entry_from(row) for row in rows]
 
+    async def grown(self, parts: Sequence[JournalPart]) -> dict[RunId, list[Entry]]:
+        require_storable_values(part.run_id for part in parts)
+        return journals_from(await self._select("select_grown", parts=json_list(parts)))
+
     async def load(self, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
         require_storable_values(run_ids)
         return await self._read(lambda c: retry_while_locked(lambda: load(c, run_ids)))
 
     async def runs(self, run_ids: Sequence[RunId]) -> list[Run]:
         require_storable_values(run_ids)
-        return [run_from(row) for row in await self._select("select_runs", ids=_json(run_ids))]
+        return [run_from(row) for row in await self._select("select_runs", ids=json_list(run_ids))]
 
     async def progress(self, run_ids: Sequence[RunId]) -> list[Progress]:
         require_storable_values(run_ids)
-        rows = await self._select("select_progress", ids=_json(run_ids))
+        rows = await self._select("select_progress", ids=json_list(run_ids))
         return [progress_from(row) for row in rows]
 
     async def load_all(self, run_ids: Sequence[RunId]) -> list[StoredRun]:
@@ -372,7 +391,7 @@ class SqliteStore(SqliteGraphs):
         return [message_from(row) for row in rows]
 
     async def pending(self, owner: HostId, origins: Sequence[RunId], limit: int) -> list[Message]:
-        names = _json([guid_prefix(origin) for origin in origins])
+        names = json_list([guid_prefix(origin) for origin in origins])
         rows = await self._select("select_pending", owner=owner, origins=names, limit=limit)
         return [message_from(row) for row in rows]
 
@@ -384,12 +403,15 @@ class SqliteStore(SqliteGraphs):
         rows = await self._select("select_messages", run_id=run_id)
         return [(message_from(row[:7]), row[7], row[8]) for row in rows]
 
+    async def act_messages(self, run_id: RunId) -> list[ActMessage]:
+        return [ActMessage(*row) for row in await self._select("select_acts", run_id=run_id)]
+
     async def queued_work(self, run_id: RunId) -> list[QueuedWork]:
         return [QueuedWork(*row) for row in await self._select("select_queued_work", run_id=run_id)]
 
     async def statuses(self, run_ids: Sequence[RunId]) -> dict[RunId, Status]:
         require_storable_values(run_ids)
-        rows = await self._select("select_statuses", run_ids=_json(run_ids))
+        rows = await self._select("select_statuses", run_ids=json_list(run_ids))
         return {RunId(run_id): Status(status) for run_id, status in rows}
 
     async def published(self, run_id: RunId) -> dict[str, bytes]:
@@ -473,8 +495,3 @@ async def _close(*workers: ConnectionWorker) -> None:
     for worker in workers:
         await worker.close()
     descriptors.forget_closed()
-
-
-def _json(values: Sequence[Any]) -> str:
-    """A list as one argument, for `json_each`."""
-    return msgspec.json.encode(list(values)).decode()

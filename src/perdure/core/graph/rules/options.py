@@ -41,6 +41,8 @@ def _worker(node: m.WorkerNode) -> Iterator[OptionProblem]:
         yield from _seconds("timeout", node.timeout)
     if node.retry is not None:
         yield from _retry(node.retry)
+    if node.on_failure not in (None, "fail", "park"):
+        yield "on_failure", f"{node.on_failure!r}", "use 'fail' or 'park'"
 
 
 def _await(node: m.AwaitNode) -> Iterator[OptionProblem]:

@@ -1,0 +1,39 @@
+"""The options of an engine that connect it with other parts of a program."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from perdure.client.artifacts import artifacts_from
+from perdure.client.engine_arguments import require_authorizer, require_secret_providers
+from perdure.core.runs.authority import Authorizer
+from perdure.host.alerts import OnAlert
+from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.store import ArtifactStore
+from perdure.host.secrets import SecretProvider
+from perdure.host.services import Services
+
+
+class EngineServices(TypedDict, total=False):
+    """More options of an engine, by keyword.
+
+    `artifacts` is a place for large results: a directory, or an `ArtifactStore`. `secrets` are asked for the secrets
+    that tasks read. The `authorizer` decides who may act on runs as an operator. `on_alert` is called with each alert
+    in the engine's event loop; it may be a coroutine function.
+    """
+
+    artifacts: Artifacts | ArtifactStore | str | None
+    secrets: Sequence[SecretProvider]
+    authorizer: Authorizer | None
+    on_alert: OnAlert | None
+
+
+def services_from(given: EngineServices) -> Services:
+    """Validate the options. Raises `TypeError` for one that does not exist."""
+    unknown = sorted(given.keys() - EngineServices.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"Engine() got an unexpected keyword argument {unknown[0]!r}")
+    return Services(
+        artifacts_from(given.get("artifacts")),
+        require_secret_providers(given.get("secrets", ())),
+        require_authorizer(given.get("authorizer")),
+    )

@@ -1,0 +1,1 @@
+"""Schedules: when runs start by themselves, and what becomes of each tick."""

@@ -1,0 +1,27 @@
+"""What an engine was given beside its store: places for artifacts, and sources of secrets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from perdure.core.codec import Codec
+from perdure.core.runs.authority import AllowAll, Authorizer
+from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.payloads import LargePayloads, reading_large
+from perdure.host.secrets import SecretProvider
+
+
+@dataclass(frozen=True)
+class Services:
+    artifacts: Artifacts | None = None
+    secrets: Sequence[SecretProvider] = ()
+    authorizer: Authorizer = field(default_factory=AllowAll)
+
+
+def reading_codec(codec: Codec, services: Services) -> Codec:
+    """A codec for replays that store nothing: large payloads can be read."""
+    if services.artifacts is None:
+        return codec
+    return reading_large(codec, LargePayloads(services.artifacts, stores=False))
+
+
+NO_SERVICES = Services()

@@ -1,0 +1,277 @@
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Engine, InputError, PerdureError, Retry, Signal, load_graph, task, workflow
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.core.errors import Denied, ForkDiverged, UnknownStep
+from perdure.core.journal import events as e
+from perdure.core.runs import forking
+from perdure.core.runs.acts import Actor
+from perdure.core.runs.authority import Roles
+from perdure.testing import simulated
+from tests.client.engines import journal, opened
+from tests.client.forks.forking import forked
+
+calls: Counter[str] = Counter()
+go = Signal("go", int)
+
+
+@task
+async def priced(item: str) -> int:
+    calls[f"priced {item}"] += 1
+    return len(item)
+
+
+@task
+async def charged(total: int) -> str:
+    calls["charged"] += 1
+    return f"charged {total}"
+
+
+@workflow
+async def order(items: list[str]) -> str:
+    prices = await perdure.gather(*(priced(item) for item in items))
+    receipt = await charged(sum(prices))
+    return f"{receipt} {perdure.info().key}"
+
+
+@task(retry=Retry(attempts=1))
+async def fragile(n: int) -> int:
+    if calls["mended"] == 0:
+        raise LookupError("not mended yet")
+    return n
+
+
+@workflow
+async def breaks(n: int) -> int:
+    return await fragile(n) + 1
+
+
+@workflow
+async def asks(n: int) -> int:
+    first = await priced("one")
+    return first + n + await go.receive()
+
+
+SPREAD = """
+graph: priced_order
+input: {items: list}
+activities:
+  each: {spread: items, item: item}
+  price: {worker: priced, input: {item: item}, output: {price: result}}
+  all: {aggregate: each, collect: price, into: prices}
+  charge: {worker: charged, input: {total: sum(prices)}, output: {receipt: result}}
+  done: {output: receipt}
+transitions:
+  - each -> price -> all -> charge -> done
+"""
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    calls.clear()
+
+
+async def test_a_fork_executes_its_step_again_and_keeps_what_else_was_done() -> None:
+    async with forked(order(["a", "bb", "ccc"])) as found:
+        before = Counter(calls)
+        fork = await found.run.fork("root.1")
+        assert (await found.ending(fork)).startswith("completed")
+        assert calls - before == Counter({"priced bb": 1, "charged": 1})
+
+
+async def test_the_count_of_executions_finds_a_fork_that_runs_finished_work_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A seeded bug: the fork carries no outcomes over."""
+    monkeypatch.setattr(forking, "_outcomes", lambda *_: {})
+    async with forked(order(["a", "bb", "ccc"])) as found:
+        before = Counter(calls)
+        fork = await found.run.fork("root.1")
+        assert (await found.ending(fork)).startswith("completed")
+        assert calls - before > Counter({"priced bb": 1, "charged": 1})
+
+
+async def test_a_preview_says_what_a_fork_would_do_and_stores_nothing() -> None:
+    async with forked(order(["a", "bb", "ccc"])) as found:
+        preview = await found.run.preview_fork("root.1")
+        assert [step.step for step in preview.repeated] == ["root.1"]
+        assert [step.step for step in preview.kept] == ["root.2"]
+        assert preview.entries == 9  # the first call had ended before
+        assert preview.doubted == ()
+        assert len(await all_runs(found.engine)) == 1
+
+
+async def test_a_fork_with_another_outcome_ends_as_if_the_task_had_returned_it() -> None:
+    async with forked(order(["a", "bb"])) as found:
+        fork = await found.run.fork("root.0", set={"root.0": 100})
+        assert await fork.result() == "charged 102 None"
+        assert calls["priced a"] == 1
+        diff = await found.engine.diff(found.run.run_id, fork.run_id)
+        changed = {step.step: step.change.value for step in diff.changes}
+        assert changed == {"root.0": "status differs", "root.2": "input differs"}
+
+
+async def test_a_step_may_be_named_by_the_task_that_it_calls() -> None:
+    async with forked(order(["a", "bb"])) as found:
+        fork = await found.run.fork("charged", set={"charged": "gift"})
+        assert await fork.result() == "gift None"
+        with pytest.raises(UnknownStep, match="2 steps that call 'priced'"):
+            await found.run.fork("priced")
+        with pytest.raises(UnknownStep, match="has no step 'shipped'"):
+            await found.run.fork("shipped")
+
+
+async def test_a_fork_at_the_start_may_change_the_input() -> None:
+    async with forked(order(["a"])) as found:
+        fork = await found.run.fork(input={"items": ["four", "five"]})
+        assert await fork.result() == "charged 8 None"
+        with pytest.raises(InputError, match="fork at 'root'"):
+            await found.run.fork("root.0", input={"items": []})
+        with pytest.raises(InputError, match="can't begin with these arguments"):
+            await found.run.fork(input={"items": 5})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ({"root.0": "many"}, "no result of 'priced'"),
+        ({"root.2": "x"}, "can't be set"),
+        ({"root": 1}, "the start of a run has no result"),
+    ],
+)
+async def test_a_value_that_does_not_fit_makes_no_fork(wanted: dict[str, Any], text: str) -> None:
+    async with forked(order(["a", "bb"])) as found:
+        with pytest.raises(InputError, match=text):
+            await found.run.fork("root.0", set=wanted)
+        assert len(await all_runs(found.engine)) == 1
+
+
+async def test_a_failed_run_goes_on_in_a_fork_once_its_cause_is_mended() -> None:
+    async with forked(breaks(4)) as found:
+        assert await found.ending(found.run) == "failed 'LookupError'"
+        calls["mended"] += 1
+        fork = await found.run.fork("fragile")
+        assert await fork.result() == 5
+        again = await found.run.retry()
+        assert await again.result() == 5
+        assert await found.ending(found.run) == "failed 'LookupError'"
+
+
+async def test_forks_of_one_id_are_one_run() -> None:
+    async with forked(order(["a"])) as found:
+        one = await found.run.fork("root.0", id="ticket-1")
+        other = await found.run.fork("root.0", id="ticket-1")
+        assert one.run_id == other.run_id
+        assert (await found.run.fork("root.0")).run_id != one.run_id
+
+
+async def test_an_open_run_is_forked_and_goes_on() -> None:
+    async with opened("sqlite:///:memory:") as engine:
+        run = await engine.start(asks(10))
+        await run.signal(go, 1)
+        assert await run.result() == 14
+        waiting = await engine.start(asks(20))
+        fork = await waiting.fork("root.0", set={"root.0": 5}, by=Actor("ann", "engineer"), id="f")
+        await fork.signal(go, 1)
+        assert await fork.result() == 26
+        await waiting.signal(go, 2)
+        assert await waiting.result() == 25
+        decided = [x for x in await journal(engine, waiting) if isinstance(x, e.SignalAccepted)]
+        assert [(x.signal_type, x.by, x.signal_id) for x in decided] == [("FORK", "ann", "f")]
+
+
+async def test_later_signals_are_sent_to_a_fork_unless_they_are_left_out() -> None:
+    async with opened("sqlite:///:memory:") as engine:
+        run = await engine.start(asks(10))
+        await run.signal(go, 7)
+        assert await run.result() == 20
+        fork = await run.fork("root.0")
+        assert await fork.result() == 20
+        silent = await run.fork("root.0", signals=False)
+        await silent.signal(go, 1)
+        assert await silent.result() == 14
+
+
+async def test_a_denied_fork_is_recorded_and_makes_no_run() -> None:
+    async with Engine("sqlite:///:memory:", authorizer=Roles()) as engine:
+        run = await engine.start(asks(1))
+        with pytest.raises(Denied, match="AUTHZ_DENIED"):
+            await run.fork(by=Actor("eve", "operator"), id="no")
+        await run.signal(go, 1)
+        assert await run.result() == 5
+        rejected = [x for x in await journal(engine, run) if isinstance(x, e.SignalRejected)]
+        assert [(x.signal_id, x.code) for x in rejected] == [("no", "AUTHZ_DENIED")]
+        assert len(await all_runs(engine)) == 1
+
+
+async def test_code_that_does_not_repeat_what_a_fork_keeps_refuses_it() -> None:
+    @workflow(name="fork_changes")
+    async def before() -> int:
+        return await priced("a") + await priced("bb")
+
+    async with forked(before()) as found:
+
+        @workflow(name="fork_changes")
+        async def after() -> int:
+            return await priced("other") + await priced("bb")
+
+        with pytest.raises(ForkDiverged, match="would not repeat"):
+            await found.run.fork("root.1")
+        assert len(await all_runs(found.engine)) == 1
+        assert await (await found.run.fork()).result() == 7
+        assert after.name == before.name
+
+
+async def test_an_item_of_a_spread_is_executed_again_alone() -> None:
+    program = GraphProgram[..., Any](load_graph(SPREAD))
+    async with forked(program(items=["a", "bb", "ccc"])) as found:
+        before = Counter(calls)
+        steps = [step for step in await found.steps() if step.startswith("price")]
+        fork = await found.run.fork(steps[1], set={steps[1]: 50})
+        assert await fork.result() == "charged 54"
+        assert calls - before == Counter({"charged": 1})
+
+
+async def test_a_fork_is_found_by_its_source_and_by_the_tags_that_it_had() -> None:
+    @workflow
+    async def tagged() -> str:
+        perdure.tag(stage="begun")
+        await priced("a")
+        perdure.tag(stage="priced")
+        return await charged(1)
+
+    engine = Engine("sqlite:///:memory:")
+    async with simulated(engine) as clock:
+        run = await engine.start(tagged(), tags={"customer": "acme"})
+        await clock.run(run.result())
+        fork = await run.fork("charged", set={"charged": "later"})
+        await clock.run(fork.result())
+        page = await engine.runs(forked_from=run.run_id)
+        assert [found.run_id for found in page.runs] == [fork.run_id]
+        both = await engine.runs(tags={"customer": "acme", "stage": "priced"})
+        assert {found.run_id for found in both.runs} == {run.run_id, fork.run_id}
+
+
+async def test_a_fork_on_another_host_survives_its_kill(shared_url: str) -> None:
+    async with opened(shared_url) as engine:
+        run = await engine.start(order(["a", "bb"]))
+        await run.result()
+    front = Engine(shared_url, hosts=False)
+    async with front:
+        fork = await front.handle(run.run_id).fork("root.0", set={"root.0": 9})
+    async with opened(shared_url) as engine:
+        assert await engine.handle(fork.run_id).result() == "charged 11 None"
+
+
+async def all_runs(engine: Engine) -> list[str]:
+    report = await engine.audit()
+    assert report.is_clean, str(report)
+    return [""] * report.runs
+
+
+def test_errors_of_forks_are_perdures() -> None:
+    assert issubclass(ForkDiverged, PerdureError)
