@@ -15,7 +15,7 @@ word = Signal("word", str)
 
 
 @task
-async def bill(order: int) -> str:
+async def settle_bill(order: int) -> str:
     return f"paid {order}"
 
 
@@ -26,8 +26,8 @@ async def failing() -> None:
 @workflow
 async def forgets_a_task() -> str:
     lost = asyncio.create_task(failing())
-    await bill(1)
-    return f"{await bill(2)}, {lost.done()}"
+    await settle_bill(1)
+    return f"{await settle_bill(2)}, {lost.done()}"
 
 
 @pytest.mark.parametrize("warm_memory", [0, 1 << 20])
@@ -54,7 +54,7 @@ async def hears_and_pays(order: int) -> None:
     lock = asyncio.Lock()
     async with asyncio.timeout(3600), lock:
         await word.receive()
-        await bill(order)
+        await settle_bill(order)
 
 
 async def test_cancel_and_eviction_of_waiting_tasks_leave_nothing_behind(
@@ -95,7 +95,7 @@ async def test_a_generator_whose_clean_up_waits_fails_the_run() -> None:
 @workflow
 async def continues_with_a_task() -> None:
     waiting = asyncio.create_task(hears_and_pays(1))
-    await bill(1)
+    await settle_bill(1)
     if not waiting.done():
         await perdure.continue_as_new(continues_with_a_task())
 
@@ -113,7 +113,7 @@ async def runs_for_ever_in_callbacks() -> None:
         asyncio.get_running_loop().call_soon(again)
 
     again()
-    await bill(1)
+    await settle_bill(1)
 
 
 async def test_callbacks_that_schedule_each_other_for_ever_do_not_block_the_host() -> None:

@@ -20,12 +20,12 @@ word = Signal("word", str)
 
 
 @task
-async def doubled(n: int) -> int:
+async def doubled_for_tasks(n: int) -> int:
     return 2 * n
 
 
 @task(queue="elsewhere")
-async def elsewhere(n: int) -> int:
+async def elsewhere_for_tasks(n: int) -> int:
     return n + 100
 
 
@@ -39,20 +39,20 @@ async def mixes_verbs(n: int) -> list[Any]:
     async with asyncio.TaskGroup() as group:
         said = started(group, word.receive())
         slept = started(group, perdure.sleep(1))
-        two = started(group, perdure.gather(doubled(n), elsewhere(n)))
+        two = started(group, perdure.gather(doubled_for_tasks(n), elsewhere_for_tasks(n)))
     members: perdure.JoinSet[int] = perdure.join_set()
-    members.submit(doubled(n + 1))
+    members.submit(doubled_for_tasks(n + 1))
     return [
         said.result(),
         slept.result(),
         two.result(),
-        await asyncio.gather(doubled(3), _first(n), members.next()),
-        await perdure.gather(asyncio.create_task(_first(n)), doubled(4)),
+        await asyncio.gather(doubled_for_tasks(3), _first(n), members.next()),
+        await perdure.gather(asyncio.create_task(_first(n)), doubled_for_tasks(4)),
     ]
 
 
 async def _first(n: int) -> int:
-    return await perdure.first(perdure.sleep(50), doubled(n)) or 0
+    return await perdure.first(perdure.sleep(50), doubled_for_tasks(n)) or 0
 
 
 @workflow
@@ -69,7 +69,7 @@ async def elsewhere_for_ever() -> None:
     try:
         await perdure.sleep(1000)
     finally:
-        await doubled(7)
+        await doubled_for_tasks(7)
 
 
 @workflow
@@ -78,7 +78,7 @@ async def cleans_up_its_tasks() -> None:
         try:
             await perdure.sleep(1000 + n)
         finally:
-            await doubled(n)
+            await doubled_for_tasks(n)
 
     remaining = asyncio.create_task(worker(3))
     async with asyncio.TaskGroup() as group:
@@ -91,7 +91,7 @@ async def cleans_up_its_tasks() -> None:
 async def counts_up(n: int) -> int:
     async with asyncio.timeout(100):
         async with asyncio.TaskGroup() as group:
-            _ = started(group, doubled(n))
+            _ = started(group, doubled_for_tasks(n))
         if n < 3:
             await perdure.continue_as_new(counts_up(n + 1))
     return n
@@ -104,7 +104,7 @@ async def with_anyio() -> list[Any]:
     async def naps(n: int) -> None:
         try:
             await anyio.sleep(n)
-            log.append(await doubled(n))
+            log.append(await doubled_for_tasks(n))
         except anyio.get_cancelled_exc_class():
             log.append(-n)
             raise
@@ -112,7 +112,7 @@ async def with_anyio() -> list[Any]:
     async def produces() -> None:
         async with send:
             for n in range(3):
-                await send.send(await doubled(n))
+                await send.send(await doubled_for_tasks(n))
 
     async with anyio.create_task_group() as group:
         group.start_soon(naps, 2)
@@ -129,7 +129,7 @@ async def with_anyio() -> list[Any]:
     with anyio.CancelScope() as scope:
         scope.cancel()
         with anyio.CancelScope(shield=True):
-            log.append(await doubled(8))
+            log.append(await doubled_for_tasks(8))
         await anyio.sleep(9)
     log.append(scope.cancelled_caught)
     return log
@@ -191,30 +191,30 @@ async def cancels_a_group(n: int) -> list[int]:
         async with asyncio.TaskGroup() as group:
             for each in range(n):
                 group.create_task(naps_and_cleans(each))
-            await doubled(1)
+            await doubled_for_tasks(1)
             raise LookupError
     except* LookupError:
         pass
-    return [n, await doubled(2)]
+    return [n, await doubled_for_tasks(2)]
 
 
 async def naps_and_cleans(n: int) -> None:
     try:
         await asyncio.sleep(100 + n)
     finally:
-        await doubled(n)
+        await doubled_for_tasks(n)
 
 
 @workflow
 async def hears_in_a_task() -> str:
     heard = asyncio.create_task(hears())
-    await asyncio.gather(doubled(1), doubled(2))
+    await asyncio.gather(doubled_for_tasks(1), doubled_for_tasks(2))
     return await heard
 
 
 async def hears() -> str:
     await asyncio.sleep(0)
-    await doubled(3)
+    await doubled_for_tasks(3)
     return await word.receive()
 
 

@@ -55,13 +55,13 @@ def on_asyncios_loop(name: str) -> Any:
 
 
 @task
-async def same(n: int) -> int:
+async def same_nap(n: int) -> int:
     return n
 
 
 async def nap_in_a_workflow(n: int) -> int:
     await asyncio.sleep(n)
-    return await same(n)
+    return await same_nap(n)
 
 
 @workflow
