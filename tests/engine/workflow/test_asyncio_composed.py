@@ -13,8 +13,9 @@ from perdure.engine.workflow.event_loop import WorkflowLoop
 from perdure.engine.workflow.loop_tasks import LoopTask
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.script import After
-from perdure.testing.workflows import explore_workflow
+from perdure.testing.workflows import Ended, Race, explore_workflow
 from tests.engine.catching import Record
+from tests.engine.workflow.acting import pause_all
 
 word = Signal("word", str)
 
@@ -248,3 +249,21 @@ async def test_programs_of_the_seeded_bugs_are_sound(record_property: Record) ->
     for call, script in ((lambda: cancels_a_group(3), None), (hears_in_a_task, After(2, says))):
         found = await explore_workflow(call, script=script, max_faults=0)
         record_property("explored", f"asyncio without the seeded bugs: {found}")
+
+
+async def resume(run: Handle[Any]) -> None:
+    await run.resume(id="resume", descends=True)
+
+
+@pytest.mark.parametrize("moment", [1, 2, 4])
+@pytest.mark.parametrize("name", ["timeout", "chain", "anyio"])
+async def test_program_ends_the_same_with_a_pause_anywhere(name: str, moment: int) -> None:
+    program = PROGRAMS[name]
+    script = After(moment, pause_all, at_once=True, then=resume)
+    await explore_workflow(
+        program.call, script=script, queues=["elsewhere"], max_faults=0, check=Race(ended_well)
+    )
+
+
+def ended_well(ended: Ended) -> None:
+    assert ended.status == "completed"
