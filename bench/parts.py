@@ -182,16 +182,23 @@ def measure_fanout(bench: Bench, report: Report) -> None:
     report.table(
         f"fan-out of {tasks:,} tasks and their sum; the floor writes as many rows in as many commits",
         *("store", "entries", "accounts", "commits", "floor", "ours", "ratio"),
+        *("asyncio.gather", "ratio to ours"),
     )
     for store in STORES:
         # Only ours can tell how much there is to write.
         seen = bench.ours(store, "fanout", tasks)
         rows = [round(seen[name]) for name in ("entries", "accounts", "commits")]
-        floor, ours = in_turns(
-            partial(bench.floor, store, "rows", *rows), partial(bench.ours, store, "fanout", tasks)
+        floor, ours, asyncios = in_turns(
+            partial(bench.floor, store, "rows", *rows),
+            partial(bench.ours, store, "fanout", tasks),
+            partial(bench.ours, store, "fanout", tasks, "asyncio"),
         )
-        ratio = ours["ms"] / floor["ms"]
-        report.row(store, *map(_count, rows), _ms(floor["ms"]), _ms(ours["ms"]), _ratio(ratio))
+        ratio, asyncio_ratio = ours["ms"] / floor["ms"], asyncios["ms"] / ours["ms"]
+        report.row(
+            *(store, *map(_count, rows), _ms(floor["ms"]), _ms(ours["ms"]), _ratio(ratio)),
+            *(_ms(asyncios["ms"]), _ratio(asyncio_ratio)),
+        )
+        report.at_most("fan-out by asyncio.gather, of perdure.gather", store, asyncio_ratio, 1.3)
         report.at_most("fan-out, of the floor", store, ratio, 4)
 
 

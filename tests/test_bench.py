@@ -23,6 +23,7 @@ PROGRAMS = {
     "chain-single": ["-m", "bench.chain", "URL", "single", "5", "1"],
     "committer": ["-m", "bench.committer", "URL", "4", "5"],
     "fanout": ["-m", "bench.fanout", "URL", "20"],
+    "fanout-asyncio": ["-m", "bench.fanout", "URL", "20", "asyncio"],
     "floor-rows": ["bench/floor.py", "URL", "rows", "30", "10", "3"],
     "floor-steps": ["bench/floor.py", "URL", "steps", "4", "5"],
     "hops-local": ["-m", "bench.hops", "URL", "local", "2", "0"],
@@ -66,8 +67,9 @@ def test_every_program_measures_something(program: str, tmp_path: Path) -> None:
     assert all(value > 0 for name, value in figures.items() if name != "kb_per_run"), figures
 
 
-def test_the_fan_out_counts_what_it_writes(tmp_path: Path) -> None:
-    figures = figures_of(PROGRAMS["fanout"], tmp_path)
+@pytest.mark.parametrize("gather", ["fanout", "fanout-asyncio"])
+def test_the_fan_out_counts_what_it_writes(gather: str, tmp_path: Path) -> None:
+    figures = figures_of(PROGRAMS[gather], tmp_path)
     # Scheduled, started and completed for each task; start, wait, resume and end once.
     assert figures["entries"] == 3 * 20 + 4
     assert figures["accounts"] == 20

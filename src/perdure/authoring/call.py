@@ -2,6 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
+from asyncio import isfuture
 from collections.abc import Awaitable, Coroutine, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -125,10 +126,17 @@ def operation(given: Awaitable[R], verb: str) -> DurableOperation[R]:
         return given.branched() if isinstance(given, Composite) else given
     if isinstance(given, CoroutineType):
         return BranchOperation(given)
+    if isfuture(given):
+        return BranchOperation(future(given))
     raise ForeignAwait(
         f"{verb} was given {given!r}",
         "pass calls of tasks and workflows, perdure's verbs, or coroutines of the workflow",
     )
+
+
+async def future(awaited: Awaitable[R]) -> R:
+    """A future or task of asyncio, as a branch; the function's name is the branch's."""
+    return await awaited
 
 
 def made(operation: DurableOperation[R]) -> DurableOperation[R]:

@@ -40,6 +40,7 @@ from perdure.core.errors import (
     PayloadTooLarge,
     PerdureError,
     StoreClosed,
+    TurnTooLong,
 )
 from perdure.core.limits import MAX_DEPTH, MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES
 
@@ -120,27 +121,62 @@ async def refusal_of(
 # What a workflow may not await
 
 
-async def test_awaiting_asyncio_sleep_suggests_perdure_sleep(
-    engine: Engine,
+@pytest.mark.parametrize(
+    ("wrong", "what", "remedy"),
+    [
+        (lambda: asyncio.to_thread(print), "loop.run_in_executor", "@task that is a plain `def`"),
+        (lambda: asyncio.open_connection("127.0.0.1", 1), "loop.create_connection", "in a @task"),
+        (lambda: asyncio.create_subprocess_exec("true"), "loop.subprocess_exec", "in a @task"),
+    ],
+)
+async def test_asyncio_that_reaches_outside_is_refused_with_its_line(
+    engine: Engine, wrong: Callable[[], Awaitable[Any]], what: str, remedy: str
 ) -> None:
     @workflow(lint="off")
-    async def naps() -> None:
-        await asyncio.sleep(0.01)
+    async def reaches_out() -> None:
+        await wrong()
 
-    refusal = await refusal_of(engine, naps(), ForeignAwait)
-    assert "workflow 'naps' awaits something that is not durable" in refusal.what
-    assert "<Future pending" in refusal.what
+    refusal = await refusal_of(engine, reaches_out(), ForeignAwait)
+    assert f"workflow 'reaches_out' calls {what}" in refusal.what
     assert "test_wrong_use.py" in refusal.what
-    assert "perdure.sleep" in refusal.remedy
+    assert remedy in refusal.remedy
 
 
-async def test_workflow_that_yields_to_the_loop_is_refused(engine: Engine) -> None:
+async def test_asyncio_run_in_a_workflow_is_refused(engine: Engine) -> None:
+    async def nothing() -> None: ...
+
     @workflow(lint="off")
-    async def yields() -> None:
-        await asyncio.sleep(0)
+    async def runs() -> None:
+        inner = nothing()
+        try:
+            asyncio.run(inner)
+        finally:
+            inner.close()
 
-    refusal = await refusal_of(engine, yields(), ForeignAwait)
-    assert "asyncio.sleep(0)" in refusal.what
+    refusal = await refusal_of(engine, runs(), ForeignAwait)
+    assert "cannot be called from a running event loop" in refusal.what
+    assert "await the coroutine" in refusal.remedy
+
+
+async def test_a_wait_that_nothing_can_end_is_refused_with_its_line(engine: Engine) -> None:
+    @workflow
+    async def waits_for_ever() -> None:
+        await asyncio.Event().wait()
+
+    refusal = await refusal_of(engine, waits_for_ever(), ForeignAwait)
+    assert "waits for what nothing in it will set" in refusal.what
+    assert "test_wrong_use.py" in refusal.what
+    assert "await a Signal" in refusal.remedy
+
+
+async def test_coroutines_that_resume_each_other_for_ever_are_refused(memory: Engine) -> None:
+    @workflow
+    async def spins() -> None:
+        while True:  # noqa: ASYNC110 - that is the mistake
+            await asyncio.sleep(0)
+
+    refusal = await refusal_of(memory, spins(), TurnTooLong)
+    assert "never waited" in refusal.what
 
 
 async def test_io_in_a_workflow_suggests_tasks_and_cancels_its_future(
@@ -165,7 +201,7 @@ async def test_workflow_may_continue_after_a_refusal(engine: Engine) -> None:
     @workflow(lint="off")
     async def learns() -> str:
         try:
-            await asyncio.sleep(0.01)
+            await asyncio.to_thread(print)
         except ForeignAwait:
             return await bill(1)
         return "awaited"
@@ -174,42 +210,16 @@ async def test_workflow_may_continue_after_a_refusal(engine: Engine) -> None:
     assert await run.result(timeout=60) == "paid 1"
 
 
-async def test_asyncio_calls_that_need_a_task_are_refused_with_the_alternative(
-    engine: Engine,
-) -> None:
-    @workflow(lint="off")
-    async def groups() -> None:
-        async with asyncio.TaskGroup():
-            await bill(1)
+async def test_library_may_keep_state_for_the_current_task(engine: Engine) -> None:
+    """As anyio and httpx do."""
 
     @workflow(lint="off")
-    async def hurries() -> None:
-        async def branch() -> None:
-            async with asyncio.timeout(1):
-                await bill(1)
-
-        await perdure.gather(branch())
-
-    for wrong in (groups, hurries):
-        refusal = await refusal_of(engine, wrong(), ForeignAwait)
-        assert f"workflow {wrong.name!r} uses asyncio, which says: T" in refusal.what
-        assert "perdure.gather and perdure.first" in refusal.remedy
-
-
-async def test_library_that_keeps_state_for_a_task_of_asyncio_is_refused_by_its_place(
-    engine: Engine,
-) -> None:
-    """As anyio and httpx do; without this check the error would be about a weak reference to None."""
-
-    @workflow(lint="off")
-    async def asks() -> None:
+    async def asks() -> str:
         states: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
-        states[asyncio.current_task()] = "state"
+        states[asyncio.current_task()] = await bill(1)
+        return states[asyncio.current_task()]
 
-    refusal = await refusal_of(engine, asks(), ForeignAwait)
-    assert "workflow 'asks' uses a library that needs a running asyncio task" in refusal.what
-    assert "weakref.py:" in refusal.what
-    assert "do I/O such as HTTP in a @task" in refusal.remedy
+    assert await (await engine.start(asks())).result(timeout=60) == "paid 1"
 
 
 async def test_a_runtime_error_of_the_program_is_its_own(engine: Engine) -> None:
@@ -222,40 +232,19 @@ async def test_a_runtime_error_of_the_program_is_its_own(engine: Engine) -> None
         await run.result(60)
 
 
-async def test_asyncio_gather_in_a_workflow_is_refused_and_leaves_nothing_behind(
-    engine: Engine,
-) -> None:
+async def test_tasks_of_a_workflow_are_not_on_the_hosts_loop(engine: Engine) -> None:
     before = asyncio.all_tasks()
 
     @workflow(lint="off")
-    async def gathers() -> None:
-        async def branch() -> None:
-            await bill(3)
+    async def gathers() -> list[str]:
+        async def branch() -> str:
+            return await bill(3)
 
-        await asyncio.gather(bill(1), bill(2), branch())
+        return list(await asyncio.gather(bill(1), branch()))
 
-    refusal = await refusal_of(engine, gathers(), ForeignAwait)
-    assert "perdure.gather" in refusal.remedy
-    made = {each for each in asyncio.all_tasks() - before if "branch" in repr(each)}
-    assert made == set()
-
-
-async def test_a_task_of_asyncio_can_use_no_verb_of_the_workflow_that_made_it(
-    engine: Engine,
-) -> None:
-    made: list[asyncio.Task[str]] = []
-
-    @workflow(lint="off")
-    async def spawns() -> None:
-        async def aside() -> str:
-            return await bill(1)
-
-        made.append(asyncio.create_task(aside()))
-        await perdure.sleep(0.01)
-
-    await (await engine.start(spawns())).result(timeout=60)
-    with pytest.raises(ForeignAwait, match=r"outside the workflow's turn.*perdure.gather"):
-        await made[0]
+    run = await engine.start(gathers())
+    assert await run.result(timeout=60) == ["paid 1", "paid 3"]
+    assert not {each for each in asyncio.all_tasks() - before if "branch" in repr(each)}
 
 
 async def test_a_workflow_that_raises_asyncios_cancelled_error_fails(engine: Engine) -> None:
@@ -268,16 +257,17 @@ async def test_a_workflow_that_raises_asyncios_cancelled_error_fails(engine: Eng
 
 
 @pytest.mark.parametrize("verb", [perdure.gather, perdure.first])
-async def test_a_verb_that_is_given_a_future_of_asyncio_refuses_it(
+async def test_a_verb_that_is_given_a_future_of_another_loop_refuses_it(
     memory: Engine, verb: Any
 ) -> None:
+    response: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
     @workflow(lint="off")
     async def mixes() -> None:
-        await verb(bill(1), asyncio.get_running_loop().create_future())
+        await verb(response, perdure.sleep(0.01))
 
     refusal = await refusal_of(memory, mixes(), ForeignAwait)
-    assert "was given <Future pending" in refusal.what
-    assert "calls of tasks and workflows" in refusal.remedy
+    assert "awaits something that is not durable: <Future" in refusal.what
 
 
 # Calls

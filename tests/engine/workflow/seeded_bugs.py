@@ -225,7 +225,7 @@ def clean_up_repeated() -> Iterator[None]:
         warm = await revive(self, stored)
         machine = warm.machine
         if isinstance(machine, WorkflowMachine) and machine.cancel_reason is not None:
-            for fiber in list(machine._fibers):
+            for fiber in list(machine.fibers.values()):
                 fiber.is_interrupted = False
                 interrupt_fiber(machine, fiber)
         return warm

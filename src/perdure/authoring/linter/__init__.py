@@ -1,4 +1,4 @@
-"""Finds code in a workflow that would not replay: clocks, randomness, I/O, asyncio, the order of a set.
+"""Finds code in a workflow that would not replay: clocks, randomness, I/O, threads, the order of a set.
 
 A host replays a workflow after a crash, so the same code must take the same path each time. The linter parses the
 source and resolves every name as Python would: in the function's own scopes, its closure, its globals, the builtins. So

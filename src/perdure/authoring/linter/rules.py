@@ -7,8 +7,7 @@ NOW = "perdure.now()"
 SLEEP = "await perdure.sleep(...)"
 RANDOM = "perdure.random()"
 UUID = "perdure.uuid4()"
-TOGETHER = "perdure.gather, perdure.first or perdure.join_set"
-DEADLINE = "a timeout= option, or perdure.first with perdure.sleep"
+AWAIT = "`await`: the workflow's own event loop runs already"
 TASK = "a @task"
 ARGUMENT = "an argument, or a @task that reads it"
 SORTED = "sorted(...)"
@@ -41,14 +40,15 @@ _CALLS: tuple[tuple[str, str, str], ...] = (
     (NOW, "datetime.datetime", "now utcnow today"),
     (NOW, "datetime.date", "today"),
     (SLEEP, "time", "sleep"),
-    (SLEEP, "asyncio", "sleep"),
     (RANDOM, "os", "urandom getrandom"),
     (UUID, "uuid", "uuid1 uuid4 uuid6 uuid7 uuid8"),
-    (TOGETHER, "asyncio", "gather wait as_completed TaskGroup create_task ensure_future shield"),
-    (DEADLINE, "asyncio", "wait_for timeout timeout_at"),
-    (TASK, "asyncio", "to_thread run Runner get_running_loop get_event_loop new_event_loop"),
+    (AWAIT, "asyncio", "run Runner new_event_loop set_event_loop"),
+    (TASK, "asyncio", "to_thread"),
     (TASK, "asyncio", "run_coroutine_threadsafe create_subprocess_exec create_subprocess_shell"),
     (TASK, "asyncio", "open_connection start_server open_unix_connection start_unix_server"),
+    (TASK, "anyio", "open_file run_process open_process connect_tcp connect_unix Path"),
+    (TASK, "anyio", "create_tcp_listener create_udp_socket getaddrinfo open_signal_receiver"),
+    (AWAIT, "anyio", "run"),
     (TASK, "threading", "Lock RLock"),
     (TASK, "builtins", "open input eval exec"),
     (TASK, "io", "open open_code FileIO"),
@@ -66,6 +66,7 @@ _MODULES: tuple[tuple[str, str], ...] = (
     (RANDOM, "random secrets numpy.random"),
     (TASK, "threading _thread multiprocessing concurrent.futures subprocess queue"),
     (TASK, "socket _socket ssl select selectors tempfile shutil glob fileinput aiofiles"),
+    (TASK, "anyio.to_thread anyio.from_thread anyio.to_process anyio.to_interpreter"),
     (TASK, "urllib.request http.client ftplib imaplib poplib smtplib xmlrpc.client paramiko"),
     (TASK, "requests httpx aiohttp urllib3 websockets grpc"),
     (TASK, "sqlite3 _sqlite3 apsw aiosqlite psycopg psycopg2 asyncpg pymysql MySQLdb aiomysql"),

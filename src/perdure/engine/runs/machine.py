@@ -101,6 +101,10 @@ class RunMachine(ABC):
     def feed(self, event: e.Event, *effects: RunEffect) -> None:
         """Record a fact with its effects, and decide what follows from it."""
 
+    def feed_together(self, feed_all: Callable[[], None]) -> None:
+        """Call `feed_all`, which feeds several facts. A machine may prepare once for all of them."""
+        feed_all()
+
     @abstractmethod
     def close(self) -> None:
         """Release the run from memory."""

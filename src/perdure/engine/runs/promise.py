@@ -9,6 +9,7 @@ import msgspec
 from perdure.authoring.call import Call, DurableOperation
 from perdure.authoring.context import WORKFLOW
 from perdure.authoring.failures import decode_failure
+from perdure.authoring.interruption import PayloadUnavailable
 from perdure.authoring.result_types import unreadable_result
 from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Receive
@@ -136,24 +137,30 @@ class DurablePromise(msgspec.Struct, eq=False):
 
     def outcome(self) -> Any:
         """The value, decoded anew for each caller; or raises the failure."""
-        if self.failure is not None:
-            # A cancellation may have settled it whose `Cancelled` the coroutine has not got yet.
-            pending = self.owner.take_pending()
-            raise self.failure if pending is None else pending
-        if self.kind is PromiseKind.BRANCH or self.kind is PromiseKind.TIMER:
-            return self.value
-        operation = self.operation
-        if isinstance(operation, Receive):
-            return self.codec.decode(self.payload or b"null", operation.signal.of)
-        if not self.ok:
-            context = WORKFLOW.get()
-            home = None if context is None else context.home
-            raise decode_failure(self.codec, self.payload, what=self._what, home=home)
-        assert isinstance(operation, Call)  # noqa: S101 - the kind implies it
         try:
-            return operation.definition.signature.unpack_result(self.codec, self.payload or b"null")
-        except NotDecodable as error:
-            raise unreadable_result(self._what, error) from error
+            if self.failure is not None:
+                # A cancellation may have settled it whose `Cancelled` the coroutine has not got yet.
+                pending = self.owner.take_pending()
+                raise self.failure if pending is None else pending
+            if self.kind is PromiseKind.BRANCH or self.kind is PromiseKind.TIMER:
+                return self.value
+            operation = self.operation
+            if isinstance(operation, Receive):
+                return self.codec.decode(self.payload or b"null", operation.signal.of)
+            if not self.ok:
+                context = WORKFLOW.get()
+                home = None if context is None else context.home
+                raise decode_failure(self.codec, self.payload, what=self._what, home=home)
+            assert isinstance(operation, Call)  # noqa: S101 - the kind implies it
+            try:
+                return operation.definition.signature.unpack_result(
+                    self.codec, self.payload or b"null"
+                )
+            except NotDecodable as error:
+                raise unreadable_result(self._what, error) from error
+        except PayloadUnavailable as error:
+            self.owner.machine.interrupted = error
+            raise
 
     @property
     def _what(self) -> str:

@@ -50,6 +50,11 @@ class Record:
         return self._position < len(self._recorded)
 
     @property
+    def has_effects(self) -> bool:
+        """Whether effects wait for the next decision."""
+        return bool(self._effects)
+
+    @property
     def seq(self) -> int:
         """The number of the next entry, patch markers included."""
         return self._position + sum(place <= self._position for place in self._markers.values())

@@ -29,7 +29,7 @@ def begin_operation(
     if isinstance(operation, Call):
         return _begin_call(machine, fiber, operation)
     if isinstance(operation, Sleep):
-        return _begin_timer(machine, fiber, operation)
+        return begin_timer(machine, fiber, operation)[0]
     if isinstance(operation, Receive):
         return _begin_receive(machine, fiber, operation)
     if isinstance(operation, BranchOperation):
@@ -132,19 +132,24 @@ def _begin_branch(
     promise.attempt = 1
     # A copy of the current context: that of the fiber that begins the branch.
     depth = fiber.depth + 1
-    promise.fiber = Fiber(branch.coroutine, promise.step, depth, promise, copy_context())
+    promise.fiber = Fiber(machine, branch.coroutine, promise.step, depth, promise, copy_context())
     machine.add_fiber(promise.fiber)
     return promise
 
 
-def _begin_timer(machine: "WorkflowMachine", fiber: Fiber, sleep: Sleep) -> DurablePromise:
+def begin_timer(
+    machine: "WorkflowMachine", fiber: Fiber, sleep: Sleep
+) -> tuple[DurablePromise, e.TimerScheduled]:
+    """Begin a timer. Returns its event too, which says when it fires."""
     machine.used(sleep)
     promise = machine.promise(fiber, PromiseKind.TIMER, sleep)
     run_id, step = machine.info.run_id, promise.step
     fire_at = machine.sources.now_ms() + sleep.duration_ms
     message = Message(run_id, timer_guid(run_id, step), "timer", fire_at, fire_at, step)
-    machine.record.emit(e.TimerScheduled(step, sleep.duration_ms, fire_at), Enqueue(message))
-    return promise
+    event = machine.record.emit(
+        e.TimerScheduled(step, sleep.duration_ms, fire_at), Enqueue(message)
+    )
+    return promise, event
 
 
 def _begin_receive(

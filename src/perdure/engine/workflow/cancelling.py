@@ -88,11 +88,18 @@ def waits_for_ends(machine: "WorkflowMachine", fiber: Fiber) -> bool:
 
 def throw_cancelled(machine: "WorkflowMachine", fiber: Fiber) -> None:
     """Abandon what the coroutine waits for; it resumes with `Cancelled` once all of it has ended."""
-    fiber.thrown = fiber.take_pending()
+    pending = fiber.take_pending()
+    fiber.thrown = None if pending is None else fiber.interrupt(pending)
     if fiber.wait is not None:
-        open_ones = [promise for promise in fiber.wait.promises if not promise.is_settled]
-        fiber.missing = len(open_ones)
-        abandon_promises(machine, open_ones)
+        give_up_wait(machine, fiber)
+
+
+def give_up_wait(machine: "WorkflowMachine", fiber: Fiber) -> None:
+    """Abandon the steps that the coroutine waits for; it resumes once all of them have ended."""
+    assert fiber.wait is not None  # noqa: S101 - for the type checker
+    open_ones = [promise for promise in fiber.wait.promises if not promise.is_settled]
+    fiber.missing = len(open_ones)
+    abandon_promises(machine, open_ones)
 
 
 def _ends_by_itself(machine: "WorkflowMachine", promise: DurablePromise) -> bool:

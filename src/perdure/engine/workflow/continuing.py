@@ -10,7 +10,7 @@ from perdure.core.errors import InputError
 from perdure.core.journal import events as e
 from perdure.core.replay.identity import next_run_id
 from perdure.engine.runs.effects import ContinueAsNew
-from perdure.engine.workflow.fiber import Fiber
+from perdure.engine.workflow.fiber import MAIN, Fiber
 
 if TYPE_CHECKING:
     from perdure.engine.workflow.machine import WorkflowMachine
@@ -25,13 +25,18 @@ def prepare_continuation(machine: "WorkflowMachine", fiber: Fiber, call: Call[An
     if machine.cancel_reason is not None:
         # To continue would lose the cancellation.
         raise Cancelled(machine.cancel_reason)
-    if fiber.promise is not None:
+    if fiber.number != MAIN:
         raise InputError(
             f"branch {fiber.prefix} of run {machine.info.run_id!r} can't continue as new",
             "await perdure.continue_as_new(...) in the body of the workflow",
         )
-    if machine.promises:
-        opened = [f"{each.step} ({each.name})" for each in machine.promises.values()]
+    opened = [
+        f"{each.step} ({each.name})"
+        for each in machine.promises.values()
+        if each.step not in machine.loop.timers
+    ]
+    opened += [f"task {each.get_name()!r}" for each in machine.loop.tasks()]
+    if opened:
         more = f" and {len(opened) - _NAMED} more" if len(opened) > _NAMED else ""
         raise InputError(
             f"run {machine.info.run_id!r} can't continue as new while it has open steps: "
@@ -67,3 +72,11 @@ def end_as_continued(machine: "WorkflowMachine", continued: Continued) -> None:
     )
     # The input is in the next run's first entry and need not be stored here as well.
     machine.record.emit(e.RunContinued(next_run, released=1), continuing)
+
+
+def continued_in(error: BaseException | None) -> BaseException | None:
+    """The `Continued` that a task group has put into an exception group, if that has nothing else; or `error`."""
+    inner = error
+    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+        inner = inner.exceptions[0]
+    return inner if isinstance(inner, Continued) else error

@@ -4,33 +4,46 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from perdure.authoring.call import DurableOperation
 from perdure.core.errors import ForeignAwait
 
-_NO_TASK = "cannot create weak reference to 'NoneType' object"
+_INSTEAD = "await calls, perdure's verbs, or what asyncio makes in the workflow; do I/O such as HTTP in a @task"
 
-_INSTEAD = "use perdure.sleep, perdure.gather and perdure.first; do I/O such as HTTP in a @task"
+_OTHER_LOOPS = (
+    ("from a running event loop", "await the coroutine: the workflow's own loop runs already"),
+    ("different event loop", "make it in the workflow; each run has a loop of its own"),
+    ("different loop", "make it in the workflow; each run has a loop of its own"),
+)
+"""What asyncio says of another loop, and the remedy."""
+
+
+_ONE_TASK_PER_THREAD: Final = sys.version_info >= (3, 14)
+"""Whether a thread has one current task. Before, each loop has one, and the host's does not hinder the run's."""
 
 
 def drive_alone(
-    drive: Callable[[], None], left: Callable[[AsyncGenerator[Any, Any]], None]
+    drive: Callable[[], None],
+    loop: asyncio.AbstractEventLoop,
+    left: Callable[[AsyncGenerator[Any, Any]], None],
 ) -> None:
-    """Call `drive` as if no asyncio task were running.
+    """Call `drive` as if `loop` were running and not the host's loop.
 
-    So what attaches itself to the current task, such as `asyncio.timeout`, raises and does not attach to the host's
-    task. An async generator that the program abandons before its end is passed to `left`, not to the event loop.
+    So what attaches itself to the current task or the running loop, such as `asyncio.timeout`, attaches to the run's
+    own. An async generator that the program abandons before its end is passed to `left`, not to the event loop.
     """
-    loop = asyncio._get_running_loop()
-    task = None if loop is None else asyncio.current_task(loop)
+    hosts = asyncio._get_running_loop()
+    task = asyncio.current_task(hosts) if _ONE_TASK_PER_THREAD and hosts is not None else None
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, left)
     if task is not None:
         asyncio.tasks._leave_task(task.get_loop(), task)
+    asyncio._set_running_loop(loop)
     try:
         drive()
     finally:
+        asyncio._set_running_loop(hosts)
         if task is not None:
             asyncio.tasks._enter_task(task.get_loop(), task)
         sys.set_asyncgen_hooks(*hooks)
@@ -53,7 +66,7 @@ async def wait_for(operation: DurableOperation[Any]) -> Any:
 
 def foreign_await(name: str, line: str, awaited: object) -> ForeignAwait:
     """The error for a program that awaits something of the event loop. Cancels what it awaited."""
-    what = "asyncio.sleep(0) or a bare yield" if awaited is None else repr(awaited)[:200]
+    what = repr(awaited)[:200]
     cancel = getattr(awaited, "cancel", None)
     if callable(cancel):
         cancel()
@@ -66,18 +79,17 @@ def foreign_await(name: str, line: str, awaited: object) -> ForeignAwait:
 
 
 def refused_by_asyncio(name: str, error: BaseException) -> BaseException:
-    """Replace an error that asyncio raises for lack of a current task by one that names what to use instead.
+    """Replace an error by which asyncio refuses another loop by one that names what to use instead.
 
     Returns any other error as it is.
     """
-    if type(error) is RuntimeError and _is_raised_in_asyncio(error):
-        what = f"workflow {name!r} uses asyncio, which says: {error}"
-    elif type(error) is TypeError and str(error) == _NO_TASK:
-        # anyio, and so httpx, keeps a weak reference to the current task.
-        what = f"workflow {name!r} uses a library that needs a running asyncio task ({_file_of(error)})"
-    else:
+    if type(error) is not RuntimeError or not _is_raised_in_asyncio(error):
         return error
-    explained = ForeignAwait(what, _INSTEAD)
+    remedy = next((remedy for text, remedy in _OTHER_LOOPS if text in str(error)), None)
+    if remedy is None:
+        return error
+    what = f"workflow {name!r} uses asyncio, which says: {error}"
+    explained = ForeignAwait(what, remedy)
     explained.__cause__ = error
     return explained.with_traceback(error.__traceback__)
 
@@ -85,11 +97,6 @@ def refused_by_asyncio(name: str, error: BaseException) -> BaseException:
 def _is_raised_in_asyncio(error: BaseException) -> bool:
     frame = _last_frame(error)
     return frame is not None and frame.f_globals.get("__package__") == "asyncio"
-
-
-def _file_of(error: BaseException) -> str:
-    frame = _last_frame(error)
-    return "unknown file" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _last_frame(error: BaseException) -> FrameType | None:

@@ -1,5 +1,6 @@
 """Ends a workflow run: the terminal event, and the message to its parent."""
 
+from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from perdure.authoring.failures import encode_failure
@@ -10,7 +11,7 @@ from perdure.engine.runs.abandoning import undo_effect
 from perdure.engine.runs.effects import RunEffect
 from perdure.engine.runs.parent_result import result_for_parent
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
-from perdure.engine.workflow.continuing import end_as_continued
+from perdure.engine.workflow.continuing import continued_in, end_as_continued
 
 if TYPE_CHECKING:
     from perdure.engine.workflow.machine import WorkflowMachine
@@ -63,6 +64,7 @@ def end_at_once(machine: "WorkflowMachine", accepted: e.SignalAccepted) -> None:
 
 def end_run(machine: "WorkflowMachine", value: Any, error: BaseException | None) -> None:
     """End the run with the body's outcome, once no step of it is open."""
+    error = continued_in(error)
     forgotten = machine.unawaited.disown()
     result = b""
     is_well = error is None or isinstance(error, Continued)
@@ -93,7 +95,7 @@ def end_run(machine: "WorkflowMachine", value: Any, error: BaseException | None)
         machine.record.emit(e.ExecutionCompleted(payload=result, released=1), *result_message)
     elif isinstance(error, Continued):
         end_as_continued(machine, error)
-    elif isinstance(error, Cancelled) and machine.cancel_reason is not None:
+    elif isinstance(error, CancelledError) and machine.cancel_reason is not None:
         reason = machine.cancel_reason
         cancelled = RunCancelled.of(machine.info.run_id, reason)
         result_message = result_for_parent(

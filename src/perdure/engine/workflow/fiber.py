@@ -1,9 +1,9 @@
 """Fibers: the coroutines of a run. The body is one; every branch is another, with step ids of its own."""
 
+from asyncio import CancelledError
 from collections.abc import Coroutine
-from contextlib import suppress
 from contextvars import Context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.authoring.call import BranchOperation
 from perdure.authoring.context import Suspension
@@ -11,6 +11,10 @@ from perdure.authoring.failures import OUR_FILES
 from perdure.authoring.interruption import Cancelled
 from perdure.core.ids import StepId
 from perdure.engine.runs.promise import DurablePromise
+from perdure.engine.workflow.current_task import CurrentTask
+
+if TYPE_CHECKING:
+    from perdure.engine.workflow.machine import WorkflowMachine
 
 
 async def _nothing() -> None:
@@ -20,8 +24,22 @@ async def _nothing() -> None:
 _NOTHING = _nothing()
 _NOTHING.close()
 
+_NO_MACHINE: Any = None
 
-class Fiber:
+
+def no_coroutine() -> Coroutine[Any, Any, Any]:
+    """A closed coroutine, for a fiber that only owns promises."""
+    return _NOTHING
+
+
+MAIN = 1
+"""The number of the body among the fibers and tasks of a run."""
+
+MAX_CLOSES = 20
+"""Attempts to close a coroutine that awaits something in its clean-up."""
+
+
+class Fiber(CurrentTask):
     """A coroutine, the prefix of its step ids, and what it waits for.
 
     `missing` counts the promises that must settle before it resumes. `thrown` is the exception that it resumes with, if
@@ -31,7 +49,6 @@ class Fiber:
 
     __slots__ = (
         "context",
-        "coroutine",
         "depth",
         "ending",
         "is_interrupted",
@@ -47,12 +64,14 @@ class Fiber:
 
     def __init__(
         self,
+        machine: "WorkflowMachine",
         coroutine: Coroutine[Any, Any, Any],
         prefix: str,
         depth: int,
         promise: DurablePromise | None = None,
         context: Context | None = None,
     ) -> None:
+        self.machine = machine
         self.coroutine = coroutine
         self.prefix = prefix
         self.depth = depth
@@ -67,6 +86,22 @@ class Fiber:
         self.open: dict[StepId, DurablePromise] = {}
         self.thrown: BaseException | None = None
         self.ending: tuple[Any, BaseException | None] | None = None
+        self.number = 0
+        self.name = ""
+        self.future: Any = None
+        self.cancels = 0
+        self.is_cancel_due = False
+
+    def cancel_wait(self, error: CancelledError) -> None:
+        self.thrown = error
+        self.machine.give_up_wait(self)
+
+    @property
+    def waits_for_steps(self) -> bool:
+        return self.wait is not None
+
+    def done(self) -> bool:
+        return self.ending is not None or self.coroutine is _NOTHING or self.machine.is_closing
 
     def close_coroutine(self) -> None:
         """Close the coroutine in its own context, and release both.
@@ -80,10 +115,18 @@ class Fiber:
             context.run(self._close_coroutine)
 
     def _close_coroutine(self) -> None:
-        # An exception during the close is not an outcome of the run.
-        with suppress(BaseException):
-            self.coroutine.close()
+        for _ in range(MAX_CLOSES):
+            # An exception during the close is not an outcome of the run. A RuntimeError may say that the coroutine
+            # awaits something in a clean-up, as a task group does; then the next attempt closes it there.
+            try:
+                self.coroutine.close()
+            except RuntimeError:
+                continue
+            except BaseException:  # noqa: S110 - as above
+                pass
+            break
         self.coroutine = _NOTHING
+        self.machine = _NO_MACHINE
         if self.promise is not None and isinstance(self.promise.operation, BranchOperation):
             self.promise.operation.coroutine = _NOTHING
 

@@ -8,26 +8,24 @@ Replay does the same: the machine feeds the journal's facts in their order and c
 that the journal has at that place. So the program takes the same path, in the same order, or diverges.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextvars import Context
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from perdure.authoring.call import BranchOperation, Call, DurableOperation, discard
+from perdure.authoring.call import Call, DurableOperation, discard
 from perdure.authoring.context import WORKFLOW, Info, Promise, Suspension
-from perdure.authoring.definition import Definition
 from perdure.authoring.interruption import Continued, Evicted, PayloadUnavailable
-from perdure.authoring.signal import Signal
 from perdure.authoring.workflow import Workflow
-from perdure.core.codec import Codec, encode_named
+from perdure.core.codec import Codec
 from perdure.core.errors import ForeignAwait, PerdureError, TurnTooLong
-from perdure.core.ids import SetId, StepId
+from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 from perdure.core.limits import MAX_DECISIONS
-from perdure.engine.runs.effects import AppendChunk, Enqueue, Publish, RunEffect
-from perdure.engine.runs.machine import COMMON_FACTS, HELD, Handlers, HeldOutcome, RunMachine
+from perdure.engine.runs.effects import RunEffect
+from perdure.engine.runs.machine import COMMON_FACTS, HELD, Handlers, HeldOutcome
 from perdure.engine.runs.prefetched import NO_MESSAGES, next_prefetched_signal
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.runs.record import Diverged
@@ -37,30 +35,36 @@ from perdure.engine.workflow.beginning import begin_operation
 from perdure.engine.workflow.cancelling import (
     abandon_promises,
     cancel_fibers,
+    give_up_wait,
     throw_cancelled,
     waits_for_ends,
 )
 from perdure.engine.workflow.continuing import prepare_continuation
 from perdure.engine.workflow.coroutines import (
     drive_alone,
-    foreign_await,
     refuse,
     refused_by_asyncio,
     send_or_throw,
-    wait_for,
 )
+from perdure.engine.workflow.current_task import cancelled_error
 from perdure.engine.workflow.ending import detach_steps, end_at_once, end_branch, end_run
+from perdure.engine.workflow.event_loop import WorkflowLoop
 from perdure.engine.workflow.fiber import Fiber
-from perdure.engine.workflow.signals import WorkflowSignals, signal_to_child
+from perdure.engine.workflow.signals import WorkflowSignals
 from perdure.engine.workflow.turn_limit import refuse_more
 from perdure.engine.workflow.unawaited import Unawaited
 from perdure.engine.workflow.upcasting import is_upcast
+from perdure.engine.workflow.verbs import VerbMachine
 
 MAX_REFUSALS = 100
 """Calls of verbs that a coroutine may make while it is closed or unwound; each is refused."""
 
+# A fiber is asyncio's current task while it is driven.
+_enter_task: Callable[[Any, Any], None] = asyncio.tasks._enter_task
+_leave_task: Callable[[Any, Any], None] = asyncio.tasks._leave_task
 
-class WorkflowMachine(RunMachine):
+
+class WorkflowMachine(VerbMachine):
     """One workflow's coroutines and promises. Implements `WorkflowContext` for the verbs."""
 
     def __init__(
@@ -74,17 +78,25 @@ class WorkflowMachine(RunMachine):
         super().__init__(workflow, info, codec, sources, recorded, partial(is_upcast, self))
         self.workflow = workflow
         self.signals = WorkflowSignals(self.record)
-        self._context = Context()
+        self.context = Context()
         """The body's context. Variables that the body sets keep their values in its later turns and new branches."""
-        self._context.run(WORKFLOW.set, self)
-        self._fibers: dict[Fiber, None] = {}
-        self._ready: deque[Fiber] = deque()
-        self._current: Fiber | None = None
+        self.context.run(WORKFLOW.set, self)
+        self.loop = WorkflowLoop(self)  # type: ignore[abstract]
+        self.fibers: dict[int, Fiber] = {}
+        """The body, branches and tasks that have not ended, by number."""
+        self._created = 0
+        self.ready: deque[Any] = deque()
+        """Fibers to drive and callbacks of the loop, in the order in which they became ready."""
+        self.current: Fiber | None = None
         self._inherits = 0
         """Facts inherited from the previous run of the chain and not fed yet; the body begins after them."""
         self._is_waiting = False
-        self._is_closing = False
-        self._decisions = 0
+        self.interrupted: PayloadUnavailable | None = None
+        """Set where a payload can't be read. asyncio may keep the exception as the outcome of a task."""
+        self._is_alone = False
+        """Whether the host's event loop is replaced by the run's."""
+        self.is_closing = False
+        self.decisions = 0
         """Verbs called in this turn."""
         self._settlements = 0
         self._refusals = 0
@@ -93,7 +105,6 @@ class WorkflowMachine(RunMachine):
         self.unawaited = Unawaited()
         self._last_place = StepId("root")
         self._appended: dict[str, int] = {}
-        """The number of the last chunk that the workflow itself has appended, by stream."""
 
     # Facts
 
@@ -123,7 +134,7 @@ class WorkflowMachine(RunMachine):
 
     @property
     def is_replaying(self) -> bool:
-        return self.record.is_replaying or self._is_closing
+        return self.record.is_replaying or self.is_closing
 
     def _learn(self, event: e.Event) -> bool:
         """Handle a fact. Returns whether a coroutine can resume."""
@@ -133,17 +144,31 @@ class WorkflowMachine(RunMachine):
             self._hold(event)
             return False
         _FACTS[type(event)](self, event)
-        return bool(self._ready) and not self._inherits
+        return bool(self.ready) and not self._inherits
+
+    def feed_together(self, feed_all: Callable[[], None]) -> None:
+        if self.loop.is_used:
+            self._drive_alone(feed_all)
+        else:
+            feed_all()
 
     def _drive_alone(self, drive: Callable[[], None]) -> None:
-        self._context.run(drive_alone, drive, self._left)
+        if self._is_alone:
+            drive()
+            return
+        self._is_alone = True
+        try:
+            self.context.run(drive_alone, drive, self.loop, self._left)
+        finally:
+            self._is_alone = False
         if self.is_over:
-            # The context refers to this machine; a reference cycle would keep both in memory.
-            self._context = Context()
+            # They refer to this machine; a reference cycle would keep both in memory.
+            self.context = Context()
+            self.loop.release()
 
     def _place(self) -> str:
         """The program's current line, for error texts."""
-        fiber = self._current or next(iter(self._fibers), None)
+        fiber = self.current or next(iter(self.fibers.values()), None)
         while fiber is not None and fiber.is_ours:
             fiber = None if fiber.promise is None else fiber.promise.owner
         where = f"{self.workflow.place} in {self.workflow.fn.__name__}"
@@ -151,16 +176,18 @@ class WorkflowMachine(RunMachine):
 
     def _left(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Close an async generator that the program abandoned. What it does in `finally` can't be durable any more."""
-        is_closing, self._is_closing = self._is_closing, True
+        is_closing, self.is_closing = self.is_closing, True
         try:
             generator.aclose().__await__().send(None)
+            if not is_closing:
+                self.left.append(getattr(generator, "__qualname__", "generator"))
         except Evicted:
             if not is_closing:
                 self.left.append(getattr(generator, "__qualname__", "generator"))
         except BaseException:  # noqa: S110 - its errors can't affect the run any more
             pass
         finally:
-            self._is_closing = is_closing
+            self.is_closing = is_closing
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
         self.begin_as(event)
@@ -170,7 +197,7 @@ class WorkflowMachine(RunMachine):
             coroutine = self.workflow.fn(*args, **kwargs)
         except (PerdureError, TypeError) as error:
             coroutine = refuse(error)
-        self.add_fiber(Fiber(coroutine, "root", 0))
+        self.add_fiber(Fiber(self, coroutine, "root", 0))
         self._inherits = event.inherited
 
     def _on_completed(self, event: HeldOutcome) -> None:
@@ -207,8 +234,10 @@ class WorkflowMachine(RunMachine):
             # The program hears of the cancellation first, and of the outcomes only where it looks at them.
             for held in self._release():
                 _FACTS[type(held)](self, held)
-        cancel_fibers(self, list(self._fibers), event)
-        if not self._ready and any(fiber.pending for fiber in self._fibers):
+        # A task of asyncio is cancelled by what waits for it, or when the body has ended.
+        fibers = [fiber for fiber in self.fibers.values() if type(fiber) is Fiber]
+        cancel_fibers(self, fibers, event)
+        if not self.ready and (self.loop.is_used or any(fiber.pending for fiber in fibers)):
             # All that the run waits for ends by itself, so it keeps waiting.
             self._block()
 
@@ -227,30 +256,59 @@ class WorkflowMachine(RunMachine):
 
     # Driving
 
+    def register(self, fiber: Fiber) -> None:
+        """Number a fiber in the order of creation."""
+        self._created += 1
+        fiber.number = self._created
+        self.fibers[fiber.number] = fiber
+
     def add_fiber(self, fiber: Fiber) -> None:
-        self._fibers[fiber] = None
-        self._ready.append(fiber)
+        self.register(fiber)
+        self.ready.append(fiber)
 
     def _advance(self) -> None:
-        self._decisions = 0
-        if self._is_waiting:
+        self.decisions = 0
+        is_used = self.loop.is_used
+        if is_used:
+            self._is_waiting = self.loop.begin_turn(is_waiting=self._is_waiting)
+        elif self._is_waiting:
             self._is_waiting = False
             self.record.emit(e.ExecutionResumed())
-        while self._ready:
-            fiber = self._ready.popleft()
-            self._current = fiber
-            try:
-                self._drive(fiber)
-            finally:
-                self._current = None
-        if not self.is_over:
+        self._drive_ready()
+        if is_used and self.loop.end_turn():
+            self._is_waiting = True
+        while not self.is_over and not self._is_waiting:
             self._block()
+            if self.ready:
+                self._drive_ready()
+
+    def _drive_ready(self) -> None:
+        ready, scopes = self.ready, self.loop.scopes
+        item: Any
+        try:
+            while ready:
+                item = ready.popleft()
+                if type(item) is Fiber:
+                    self.current = item
+                    scopes.progress += 1
+                    self._drive(item)
+                else:
+                    self.loop.run(item)
+                if scopes.due:
+                    scopes.deliver()
+                if self.interrupted is not None:
+                    raise self.interrupted
+        finally:
+            self.current = item = None  # see `WorkflowLoop._call`
 
     def _drive(self, fiber: Fiber) -> None:
         if fiber.ending is not None:
             self._finish(fiber, *fiber.ending)
             return
         thrown, fiber.thrown = fiber.thrown, None
+        if fiber.future is not None or fiber.is_cancel_due:
+            thrown = fiber.resumption(thrown)
+        _enter_task(self.loop, fiber)
         try:
             if fiber.context is not None:
                 wait = fiber.context.run(send_or_throw, fiber.coroutine, thrown)
@@ -266,15 +324,18 @@ class WorkflowMachine(RunMachine):
         except BaseException as error:  # any other error is the coroutine's outcome, SystemExit too
             self._finish(fiber, None, refused_by_asyncio(self.workflow.name, error))
         else:
-            self._suspend(fiber, wait)
+            self.suspend(fiber, wait)
+        finally:
+            _leave_task(self.loop, fiber)
 
-    def _suspend(self, fiber: Fiber, wait: object) -> None:
+    def suspend(self, fiber: Fiber, wait: object) -> None:
+        """Let a coroutine wait. It becomes ready again when what it waits for has ended."""
         if type(wait) is not Suspension:
-            fiber.thrown = foreign_await(self.workflow.name, fiber.line, wait)
-            self._ready.appendleft(fiber)
+            self.loop.suspend(fiber, wait)
             return
         fiber.wait = wait
-        is_undisturbed = fiber.pending is None
+        self.loop.has_new_wait = True
+        is_undisturbed = fiber.pending is None and not fiber.is_cancel_due
         if (
             is_undisturbed and len(wait.promises) == 1 and not wait.promises[0].is_settled
         ):  # as most are
@@ -287,6 +348,13 @@ class WorkflowMachine(RunMachine):
             promise.waiters = (*promise.waiters, (fiber, wait))
         if fiber.pending is not None and fiber.ending is None and not waits_for_ends(self, fiber):
             throw_cancelled(self, fiber)
+        elif fiber.is_cancel_due and fiber.ending is None:
+            fiber.is_cancel_due = False
+            fiber.cancel_wait(cancelled_error(fiber.cancel_message))
+
+    def give_up_wait(self, fiber: Fiber) -> None:
+        """Abandon the steps that a coroutine waits for."""
+        give_up_wait(self, fiber)
 
     def settle(self, promise: DurablePromise) -> None:
         """Close a promise that has its outcome, and make the coroutines ready that waited for it alone."""
@@ -302,16 +370,23 @@ class WorkflowMachine(RunMachine):
                 fiber.missing -= 1
                 if not fiber.missing:
                     fiber.wait = None
-                    self._ready.append(fiber)
+                    self.ready.append(fiber)
 
     def _block(self) -> None:
         """Journal what the run waits for."""
         self._is_waiting = True
-        waits = [fiber.wait for fiber in self._fibers if fiber.wait is not None]
+        waits = [fiber.wait for fiber in self.fibers.values() if fiber.wait is not None]
+        if self.loop.is_used:
+            waits += self.loop.waits()
         if len(waits) == 1 and waits[0].kind is e.AwaitKind.SINGLE:  # the usual case
             self.record.emit(e.ExecutionAwaiting((waits[0].promises[0].step,)))
         else:
-            self.record.emit(await_of(waits))
+            awaiting = await_of(waits)
+            if awaiting.waiting_on:
+                self.record.emit(awaiting)
+            else:
+                self._is_waiting = False
+                self.loop.unblock()
 
     def _finish(self, fiber: Fiber, value: Any, error: BaseException | None) -> None:
         """Handle a coroutine that returned or raised. It ends when all steps that it began have ended."""
@@ -319,80 +394,69 @@ class WorkflowMachine(RunMachine):
         left = [promise for promise in fiber.open.values() if not promise.is_detached]
         unended = abandon_promises(self, left)
         if unended:
-            self._suspend(fiber, Suspension(unended, e.AwaitKind.ALL))
+            self.suspend(fiber, Suspension(unended, e.AwaitKind.ALL))
             return
-        del self._fibers[fiber]
+        if fiber.promise is None and self.loop.is_used and not self.loop.end():
+            return
+        del self.fibers[fiber.number]
         fiber.context = None
         promise = fiber.promise
         if promise is None:
             detach_steps(self)
             self.is_over = True
+            self.ready.clear()
             end_run(self, value, error)
             return
         end_branch(self, promise, value, error)
 
     def close(self) -> None:
         """Close the coroutines. Their `finally` blocks run, and every verb in them is refused."""
-        self._is_closing = True
+        self.is_closing = True
         self.unawaited.disown()
+        self.loop.close_tasks()
         # In a copy: a replay that ends the run at once has entered the context.
-        self._context.copy().run(drive_alone, self._close_coroutines, self._left)
-        self._context = Context()
+        self.context.copy().run(drive_alone, self._close_coroutines, self.loop, self._left)
+        self.context = Context()
+        self.loop.release()
 
     def _close_coroutines(self) -> None:
-        for fiber in reversed(self._fibers):
+        for fiber in reversed(self.fibers.values()):
             fiber.close_coroutine()
+        self.fibers.clear()
+        self.ready.clear()
 
     # Interruptions
 
     def abandon(self, promises: Sequence[Promise]) -> tuple[Promise, ...]:
-        self._require_current()
+        self.require_current()
         return abandon_promises(self, [p for p in promises if isinstance(p, DurablePromise)])
 
     # Verbs
 
-    def _require_current(self) -> Fiber:
+    def require_current(self) -> Fiber:
         """The coroutine that runs now; no other one may call verbs. Counts the call."""
-        if self._is_closing:
+        if self.is_closing:
             raise Evicted
-        if self._current is None:
+        if self.current is None:
             raise ForeignAwait(
                 f"a verb of workflow {self.workflow.name!r} is called outside the workflow's turn",
-                "use perdure.gather, perdure.first or perdure.join_set in place of asyncio's",
+                "call it in the workflow, in a task of it, or in a callback of its event loop",
             )
-        self._decisions += 1
-        if self._decisions > MAX_DECISIONS:
-            place = self._place() if self._current.is_ours else None
-            refuse_more(self.workflow.name, self._decisions, place)
-        return self._current
-
-    def next_place(self, fiber: Fiber) -> StepId:
-        """The next step id of a fiber."""
-        return StepId(f"{fiber.prefix}.{fiber.next_seq}")
-
-    def _take_place(self, fiber: Fiber) -> StepId:
-        step = self._last_place = StepId(f"{fiber.prefix}.{fiber.next_seq}")
-        fiber.next_seq += 1
-        return step
+        self.decisions += 1
+        if self.decisions > MAX_DECISIONS:
+            place = self._place() if self.current.is_ours else None
+            refuse_more(self.workflow.name, self.decisions, place)
+        return self.current
 
     def made(self, operation: DurableOperation[Any]) -> None:
-        if self._current is not None and not self._is_closing:
+        if self.current is not None and not self.is_closing:
             self.unawaited[id(operation)] = operation
         elif isinstance(operation, Call):
             # Made while the coroutine is closed, or in an asyncio task: `begin` refuses it.
             operation.is_used = True
 
-    def used(self, operation: DurableOperation[Any]) -> None:
-        self.unawaited.pop(id(operation), None)
-
-    def use(self, call: Call[Any]) -> Definition[..., Any]:
-        """Mark a call as used, so that it is not reported as never awaited. Returns its definition."""
-        self.unawaited.pop(id(call), None)
-        call.use()
-        return call.definition
-
     def begin(self, operation: DurableOperation[Any]) -> DurablePromise:
-        if self._is_closing or self.record.diverged is not None:
+        if self.is_closing or self.record.diverged is not None:
             self._refusals += 1
             if self._refusals > MAX_REFUSALS:
                 # The coroutine swallows every refusal. A promise that is never settled makes it stop.
@@ -400,7 +464,7 @@ class WorkflowMachine(RunMachine):
                     self._last_place, PromiseKind.TIMER, operation, None, self.codec
                 )
         try:
-            fiber = self._require_current()
+            fiber = self.require_current()
         except TurnTooLong:
             discard(operation)
             raise
@@ -415,77 +479,13 @@ class WorkflowMachine(RunMachine):
         self, fiber: Fiber, kind: PromiseKind, operation: DurableOperation[Any]
     ) -> DurablePromise:
         """Open a promise under the fiber's next step id."""
-        step = self._take_place(fiber)
+        step = self.take_place(fiber)
         promise = DurablePromise(step, kind, operation, fiber, self.codec)
         self.promises[step] = fiber.open[step] = promise
         return promise
 
-    def now(self) -> datetime:
-        step = self._take_place(self._require_current())
-        event = self.record.emit(e.TimeRecorded(step, self.sources.now_ms() * 1000))
-        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=event.time_us)
-
-    def draw(self) -> int:
-        step = self._take_place(self._require_current())
-        drawn = b"" if self.record.is_replaying else self.sources.entropy(8)
-        value = int.from_bytes(drawn, "big") >> 1
-        return int(self.record.emit(e.RandomGenerated(step, value)).value)
-
-    def patched(self, patch: str) -> bool:
-        self._require_current()
-        return self.patches.follows(patch)
-
-    def last_place(self) -> StepId:
-        return self._last_place
-
-    def _encode(self, value: object, what: str) -> bytes:
-        return encode_named(self.codec, value, lambda: f"{what} by run {self.info.run_id!r}")
-
-    def publish(self, name: str, value: object) -> None:
-        self._require_current()
-        self.record.attach(Publish(name, self._encode(value, f"value {name!r} published")))
-
-    def tag(self, tags: Mapping[str, str]) -> None:
-        self._require_current()
-        self.set_tags(tags)
-
-    def append(self, name: str, value: object) -> None:
-        self._require_current()
-        payload = self._encode(value, f"a chunk of stream {name!r} appended")
-        number = self._appended[name] = self._appended.get(name, -1) + 1
-        self.record.attach(AppendChunk(name, number, payload))
-
-    def create_set(self) -> SetId:
-        set_id = SetId(self._take_place(self._require_current()))
-        self.record.emit(e.JoinSetCreated(set_id))
-        return set_id
-
-    def submit(self, set_id: SetId, operation: DurableOperation[Any]) -> DurablePromise:
-        if not isinstance(operation, Call | BranchOperation):
-            self.unawaited.pop(id(operation), None)
-            operation = BranchOperation(wait_for(operation))
-        promise = self.begin(operation)
-        self.record.emit(e.JoinSetSubmitted(set_id, promise.step))
-        return promise
-
-    def consume(self, set_id: SetId, promise: Promise) -> None:
-        self._require_current()
-        self.record.emit(e.JoinSetAwaited(set_id, promise.step))
-
-    def start_child(self, call: Call[Any]) -> DurablePromise:
-        promise = self.begin(call)
-        promise.is_detached = True
-        return promise
-
     def continue_as_new(self, call: Call[Any]) -> Continued:
-        return prepare_continuation(self, self._require_current(), call)
-
-    def signal_child(self, promise: Promise, signal: Signal[Any], value: object) -> None:
-        assert promise.child_run is not None  # noqa: S101 - for the type checker
-        payload = signal.encode(self.codec, value)
-        place = self._take_place(self._require_current())
-        sent = signal_to_child(self, promise.child_run, signal.name, place, payload)
-        self.record.attach(Enqueue(sent))
+        return prepare_continuation(self, self.require_current(), call)
 
 
 _FACTS: Handlers = {

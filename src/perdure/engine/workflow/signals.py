@@ -13,7 +13,7 @@ from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Record
 
 if TYPE_CHECKING:
-    from perdure.engine.workflow.machine import WorkflowMachine
+    from perdure.engine.runs.machine import RunMachine
 
 
 class WorkflowSignals:
@@ -73,7 +73,7 @@ class WorkflowSignals:
 
 
 def signal_to_child(
-    machine: "WorkflowMachine", child: RunId, name: str, place: StepId, payload: bytes
+    machine: "RunMachine", child: RunId, name: str, place: StepId, payload: bytes
 ) -> Message:
     """The message of a signal that the program sends to a child run from this place of its call tree."""
     guid = signal_guid(child, name, f"{machine.info.run_id}/{place}")

@@ -8,6 +8,8 @@ from perdure.authoring.failures import OUR_FILES
 from perdure.core.errors import TurnTooLong
 from perdure.core.limits import MAX_DECISIONS
 
+_REMEDY = "wait in the loop, with `await perdure.sleep(...)` or for a signal; split a large loop among child runs"
+
 CLEAN_UP: Final = 1_000
 """Verbs that the turn may call for its clean-up after the refusal. A wait in the clean-up ends the turn."""
 
@@ -23,7 +25,15 @@ def refuse_more(name: str, decisions: int, place: str | None) -> None:
     verb, line = _caller() if place is None else ("a verb", place)
     raise TurnTooLong(
         f"workflow {name!r} decided {MAX_DECISIONS:,} times and never waited: now it calls {verb} ({line})",
-        "wait in the loop, with `await perdure.sleep(...)` or for a signal; split a large loop among child runs",
+        _REMEDY,
+    )
+
+
+def too_long(name: str, line: str) -> TurnTooLong:
+    """The error for coroutines that resume each other again and again, for example with `asyncio.sleep(0)`."""
+    return TurnTooLong(
+        f"workflow {name!r} resumed its coroutines {MAX_DECISIONS:,} times and never waited ({line})",
+        _REMEDY,
     )
 
 

@@ -139,7 +139,14 @@ def _is_occupied(run: WarmRun) -> bool:
 
 
 def _take_in(turn: _Turn, run: WarmRun) -> None:
-    for attempt, outcome in turn:
-        complete_attempt(run, attempt.info.step, attempt.info.attempt, outcome)
+    if len(turn) > 1:
+        run.machine.feed_together(partial(_complete, turn, run))
+    else:
+        _complete(turn, run)
     for steps, _ in turn.granted:
         want(steps, run)
+
+
+def _complete(turn: _Turn, run: WarmRun) -> None:
+    for attempt, outcome in turn:
+        complete_attempt(run, attempt.info.step, attempt.info.attempt, outcome)
