@@ -148,14 +148,14 @@ class _ObservedWorkflow(WorkflowMachine):
 
     def waiting_frames(self) -> list[FrameType]:
         """The frames of the body, which waits; of a branch, if the body waits in Perdure's own code alone."""
-        for fiber in self._fibers:
+        for fiber in self.fibers.values():
             frames = _suspended_frames(fiber)
             if frames:
                 return frames
         return []
 
     def _begun(self, step: StepId) -> None:
-        if self._is_closing or self.record.diverged is not None or step in self._lines:
+        if self.is_closing or self.record.diverged is not None or step in self._lines:
             return
         frames = _running_frames() or self._frames_of_owner()
         if not frames:
@@ -163,12 +163,12 @@ class _ObservedWorkflow(WorkflowMachine):
         here = frames[0]
         self._lines[step] = SourceLine(here.f_code.co_filename, here.f_lineno, here.f_code.co_name)
         if not self._observer.step_begins(step, frames):
-            self._is_closing = True  # the program's clean-up begins nothing
+            self.is_closing = True  # the program's clean-up begins nothing
             raise Evicted
 
     def _frames_of_owner(self) -> list[FrameType]:
         """The frames of the nearest coroutine above a branch that is Perdure's own."""
-        fiber = self._current
+        fiber = self.current
         while fiber is not None and fiber.promise is not None:
             fiber = fiber.promise.owner
             if frames := _suspended_frames(fiber):
