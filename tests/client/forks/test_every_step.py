@@ -3,7 +3,12 @@
 import pytest
 
 from perdure.testing.script import After
-from tests.client.forks.forking import Script, assert_forks_end_alike, forked
+from tests.client.forks.forking import (
+    Script,
+    assert_forks_end_alike,
+    assert_set_outcomes_count,
+    forked,
+)
 from tests.engine.graph import flowing, staying, waiting, working
 from tests.engine.workflow.programs import PROGRAMS
 
@@ -52,3 +57,10 @@ async def test_forks_of_a_workflow_end_alike(name: str) -> None:
 async def test_forks_of_a_graph_end_alike(name: str) -> None:
     async with forked(GRAPHS[name].call(), script_of(name)) as found:
         await assert_forks_end_alike(found)
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in WITHOUT])
+async def test_outcomes_that_are_set_count_as_if_the_tasks_had_returned_them(name: str) -> None:
+    program = PROGRAMS[name]
+    async with forked(program.call(), program.script) as found:
+        await assert_set_outcomes_count(found)
