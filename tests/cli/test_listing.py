@@ -54,7 +54,7 @@ def test_table_fits_and_limit_says_that_more_follow(
 ) -> None:
     said = perdure_command("runs", "list", "--limit", 2, "--store", orders_url)
     assert said.out.splitlines()[0].split() == [
-        *("RUN", "PROGRAM", "STATUS", "CREATED", "TOOK", "KEY", "TAGS")
+        *("RUN", "PROGRAM", "STATUS", "CREATED", "TOOK", "KEY")
     ]
     assert len(said.out.splitlines()) == 3
     assert "more follow" in said.err

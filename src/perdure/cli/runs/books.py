@@ -1,17 +1,30 @@
 """`perdure runs history` and `ledger`: both books of a run, the entries with their postings beside them."""
 
 import asyncio
+from functools import partial
 
 import msgspec
 from rich.text import Text
 
-from perdure.cli.output import Column, FormatOption, cell, moment, print_values
+from perdure.cli.output import (
+    Column,
+    Format,
+    FormatOption,
+    cell,
+    moment,
+    print_values,
+    printable,
+)
+from perdure.cli.runs.following import follow_journal, print_entries, require_lines
 from perdure.cli.runs.reading import read_run
 from perdure.cli.store_setting import StoreOption, existing_store
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.postings import effect_of
 from perdure.core.ledger import digits_of, layout_of, spell_balance
 from perdure.core.replay.matching import describe_event
+
+_EVENT_WIDTH = 18
+"""The width of the names of most events."""
 
 
 class ShownEntry(msgspec.Struct, frozen=True):
@@ -34,7 +47,13 @@ class ShownAccount(msgspec.Struct, frozen=True):
 
 
 def history(
-    run: str, /, *, reveal: bool = False, store: StoreOption = None, output: FormatOption = "table"
+    run: str,
+    /,
+    *,
+    reveal: bool = False,
+    follow: bool = False,
+    store: StoreOption = None,
+    output: FormatOption = "table",
 ) -> int:
     """Print the journal of a run, with what each entry posted to the ledger.
 
@@ -44,7 +63,13 @@ def history(
         The id of a run.
     reveal
         Print payloads, and not only their shapes.
+    follow
+        Print each further entry when it is written, to the end of the run.
     """
+    if follow:
+        require_lines(output)
+        asyncio.run(follow_journal(store, run, partial(_print_more, output, reveal)))
+        return 0
 
     async def read() -> list[Entry]:
         async with existing_store(store) as opened:
@@ -95,6 +120,16 @@ def _entry(entry: Entry, *, reveal: bool) -> ShownEntry:
     postings, semaphore = effect_of(event)
     posted = {str(account): digits_of(increment) for account, increment in postings}
     return ShownEntry(entry.seq, moment(entry.at_ms), name, text, posted, semaphore)
+
+
+def _print_more(output: Format, reveal: bool, entries: list[Entry]) -> None:
+    shown = [_entry(entry, reveal=reveal) for entry in entries]
+    print_entries(shown, output, lambda entry: str(entry.seq), _parts)
+
+
+def _parts(entry: ShownEntry) -> list[str]:
+    first = [f"{entry.seq:>5}", entry.at, f"{entry.event:<{_EVENT_WIDTH}}"]
+    return [*first, printable(entry.what), _postings(entry).plain]
 
 
 def _postings(entry: ShownEntry) -> Text:

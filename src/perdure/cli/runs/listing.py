@@ -7,12 +7,14 @@ from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.console import RenderableType
 from rich.text import Text
 
 from perdure import Engine, InputError
 from perdure.cli.front_end import front_end
 from perdure.cli.output import (
     Column,
+    Format,
     FormatOption,
     age,
     cell,
@@ -24,6 +26,7 @@ from perdure.cli.output import (
     table_of,
     took,
 )
+from perdure.cli.runs.live_list import watch_lines, watch_table, watched_limit
 from perdure.cli.runs.showing import state_colour
 from perdure.cli.runs.where import Filters, merged, parse_where
 from perdure.cli.store_setting import StoreOption
@@ -79,6 +82,7 @@ def list_runs(
     *,
     filters: FilterOptions | None = None,
     limit: int = LIMIT,
+    watch: bool = False,
     store: StoreOption = None,
     output: FormatOption = "table",
 ) -> int:
@@ -88,19 +92,40 @@ def list_runs(
     ----------
     limit
         The number of runs at most; 0 for all.
+    watch
+        Read the list again every second until Ctrl-C. Not in a terminal, or with -o jsonl or ids, it prints a line for
+        each run that is new in the list, and one whenever the status of a run changes.
     """
     now_ms = HostSources().now_ms()
-    chosen = (filters or FilterOptions()).filters(now_ms)
+    options = filters or FilterOptions()
+    chosen = options.filters(now_ms)
+    if watch:
+        asyncio.run(_watch(options, watched_limit(limit, output), store, output))
+        return 0
 
     async def read() -> tuple[list[RunSummary], bool]:
         async with front_end(store) as engine:
             return await _listed(engine, chosen, limit)
 
     runs, has_more = asyncio.run(read())
-    print_values(runs, output, _columns(now_ms), lambda run: run.run_id)
+    print_values(runs, output, _columns(runs, now_ms), lambda run: run.run_id)
     if has_more:
         console(is_error=True).print("more follow: --limit 0 lists all, --limit N the first N")
     return 0
+
+
+async def _watch(options: FilterOptions, limit: int, url: str | None, output: Format) -> None:
+    async def read(engine: Engine, most: int) -> list[RunSummary]:
+        # Ages in the filters count from each look.
+        return (await _listed(engine, options.filters(HostSources().now_ms()), most))[0]
+
+    def table(runs: list[RunSummary]) -> RenderableType:
+        return table_of(runs, _columns(runs, HostSources().now_ms()))
+
+    if output == "table" and console().is_terminal:
+        await watch_table(url, read, limit, table)
+    else:
+        await watch_lines(url, read, limit, output)
 
 
 async def _listed(engine: Engine, filters: Filters, limit: int) -> tuple[list[RunSummary], bool]:
@@ -174,18 +199,24 @@ def _value_at(at: int, row: Sequence[Any]) -> Text:
     return cell("" if row[at] is None else str(row[at]))
 
 
-def _columns(now_ms: int) -> list[Column[RunSummary]]:
-    return [
+def _columns(runs: Sequence[RunSummary], now_ms: int) -> list[Column[RunSummary]]:
+    """The columns of a list. Keys and tags have one if a run has them."""
+    columns: list[Column[RunSummary]] = [
         Column("run", lambda run: cell(run.run_id)),
         Column("program", lambda run: cell(run.program)),
         Column("status", lambda run: Text(run.status.value, style=state_colour(run.status.value))),
         Column("created", lambda run: age(int(run.created.timestamp() * 1000), now_ms)),
         Column("took", _took, is_number=True),
-        Column("key", lambda run: cell(run.key)),
-        Column(
-            "tags", lambda run: cell(" ".join(f"{k}={v}" for k, v in run.tags.items())), is_cut=True
-        ),
     ]
+    if any(run.key for run in runs):
+        columns.append(Column("key", lambda run: cell(run.key), is_cut=True))
+    if any(run.tags for run in runs):
+        columns.append(Column("tags", _tags, is_cut=True))
+    return columns
+
+
+def _tags(run: RunSummary) -> Text:
+    return cell(" ".join(f"{name}={value}" for name, value in run.tags.items()))
 
 
 def _took(run: RunSummary) -> str:
