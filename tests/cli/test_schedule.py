@@ -13,6 +13,7 @@ from perdure.cli.exit_codes import FAILED, REFUSED
 from tests.cli import orders
 from tests.cli.conftest import Command, Said
 from tests.client.engines import assert_sound, store_of, until_store
+from tests.store.builders import raw
 
 FAR = datetime(2090, 1, 1, tzinfo=UTC)
 
@@ -176,6 +177,20 @@ def test_deleted_schedule_is_gone(perdure_command: Command, url: str) -> None:
     assert perdure_command("schedule", "delete", "once", "--store", url).code == 0
     said = perdure_command("schedule", "show", "once", "--store", url)
     assert (said.code, "perdure schedule list" in said.err) == (REFUSED, True)
+
+
+def test_schedule_that_can_not_be_read_is_named_and_can_be_deleted(
+    perdure_command: Command, url: str
+) -> None:
+    async def damage() -> None:
+        async with Engine(url, hosts=False) as engine:
+            await raw(store_of(engine), "UPDATE {}schedule SET state = '' WHERE name = 'once'")
+
+    asyncio.run(damage())
+    said = perdure_command("schedule", "list", "--store", url)
+    assert (said.code, "schedule 'once' can't be read" in said.err) == (REFUSED, True)
+    assert perdure_command("schedule", "delete", "once", "--store", url).code == 0
+    assert perdure_command("schedule", "list", "--store", url).code == 0
 
 
 @pytest.mark.parametrize(

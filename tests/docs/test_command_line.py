@@ -14,6 +14,7 @@ MARK = "== next command =="
 
 VARYING = (
     (re.compile(r"r_[0-9a-f]{32}"), "RUN"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "INSTANT"),
     (re.compile(r"\d+(\.\d+)? ?(s|min|ms)( \d+ s)?( ago)?\b"), "TIME"),
     (re.compile(r"sqlite:////\S*/orders.db"), "STORE"),
     (re.compile(r"entries \d+, accounts \d+"), "COUNTS"),
