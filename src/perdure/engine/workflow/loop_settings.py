@@ -27,7 +27,7 @@ class LoopSettings(asyncio.AbstractEventLoop):
 
     @property
     def _is_closing(self) -> bool:
-        return self._is_released or self.machine.is_closing
+        return self._is_released or self.machine.is_closed
 
     def set_task_factory(self, factory: Any) -> None:
         if factory is not None and factory is not getattr(asyncio, "eager_task_factory", None):

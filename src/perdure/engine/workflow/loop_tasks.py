@@ -118,7 +118,7 @@ class OperationFuture(LoopFuture):
         if self.done() or loop.is_closed():
             return super().cancel(msg=msg)
         machine: WorkflowMachine = loop.machine  # type: ignore[attr-defined]
-        if self.wait is not None and self.promise is not None and not machine.is_closing:
+        if self.wait is not None and self.promise is not None and not machine.is_closed:
             abandon_promises(machine, [self.promise])
             if self.wait is not None:
                 self.is_given_up, self.message = True, msg
@@ -148,7 +148,7 @@ class StepFuture(Future[None]):
         """Abandon the steps. The future is cancelled when all of them have ended."""
         fiber = self.fiber
         machine = fiber.machine
-        if not self.done() and fiber.wait is not None and not machine.is_closing:
+        if not self.done() and fiber.wait is not None and not machine.is_closed:
             machine.give_up_wait(fiber)
             if fiber.wait is not None:
                 self.is_given_up, self.message = True, msg
