@@ -82,7 +82,8 @@ class OperationFuture(LoopFuture):
     def __init__(
         self, loop: AbstractEventLoop, number: int, operation: DurableOperation[Any], creator: Fiber
     ) -> None:
-        super().__init__(loop, number)
+        Future.__init__(self, loop=loop)  # at once: this is made for each call of a fan-out
+        self.number = number
         self.operation = operation
         self.creator = creator
         self.promise: DurablePromise | None = None
