@@ -94,7 +94,6 @@ class WorkflowMachine(VerbMachine):
         self.interrupted: PayloadUnavailable | None = None
         """Set where a payload can't be read. asyncio may keep the exception as the outcome of a task."""
         self._is_alone = False
-        """Whether the host's event loop is replaced by the run's."""
         self.is_closed = self.is_closing = False
         """Whether all coroutines are closed; whether verbs are refused, as in an abandoned generator too."""
         self.decisions = 0
@@ -480,7 +479,8 @@ class WorkflowMachine(VerbMachine):
         self, fiber: Fiber, kind: PromiseKind, operation: DurableOperation[Any]
     ) -> DurablePromise:
         """Open a promise under the fiber's next step id."""
-        step = self.take_place(fiber)
+        step = self._last_place = StepId(f"{fiber.prefix}.{fiber.next_seq}")
+        fiber.next_seq += 1
         promise = DurablePromise(step, kind, operation, fiber, self.codec)
         self.promises[step] = fiber.open[step] = promise
         return promise
