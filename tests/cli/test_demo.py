@@ -100,7 +100,7 @@ def test_help_names_the_commands_and_loads_none_of_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert re.search(r"demo +Kill a worker", done.stdout)
-    assert done.stdout.splitlines()[-1] == "['perdure.cli.app']"
+    assert done.stdout.splitlines()[-1] == "['perdure.cli.exit_codes', 'perdure.cli.app']"
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Engine
 from perdure.cli.app import run_command
-from perdure.cli.graph.reporting import HAS_PROBLEMS, REFUSED
+from perdure.cli.exit_codes import FAILED, REFUSED
 from perdure.store.opening import open_store
 from tests.cli.test_demo import COMMAND
 
@@ -93,7 +93,7 @@ def test_check_prints_every_problem_with_its_position(
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(WRONG_GRAPH)
     said = graph("check", wrong, greet, f"{APP}:wrong")
-    assert said.code == HAS_PROBLEMS
+    assert said.code == FAILED
     lines = said.err.splitlines()
     assert any(re.match(rf"{re.escape(str(wrong))}:5:\d+: .*nobody", line) for line in lines)
     assert any(re.match(rf"{re.escape(str(wrong))}:6:\d+: .*nothing", line) for line in lines)
@@ -169,7 +169,7 @@ def test_invalid_graph_in_a_module_is_reported_like_one_in_a_file(
     path.write_text(code)
     store = ("--store", f"sqlite:///{tmp_path}/orders.db") if command == "deploy" else ()
     said = graph(command, f"{module}:order", *store)
-    assert said == Said(HAS_PROBLEMS, "", f"{path}:{problem}\n")
+    assert said == Said(FAILED, "", f"{path}:{problem}\n")
 
 
 def test_failing_module_is_reported_with_its_traceback(
@@ -236,7 +236,7 @@ def test_refused_deployment_changes_nothing(graph: Command, greet: Path, store_u
     assert "has no version '9' (deployed: '1')" in said.err
     greet.write_text(WRONG_GRAPH)
     said = graph("deploy", greet, *store)
-    assert said.code == HAS_PROBLEMS
+    assert said.code == FAILED
     assert f"{greet}:5:" in said.err
     greet.write_text(
         GREET.format(version=5) + "---\n" + GREET.format(version="").replace("greet", "other")
@@ -291,7 +291,7 @@ def test_a_graph_is_drawn(graph: Command, greet: Path, tmp_path: Path) -> None:
     said = graph("draw", greet, "-o", tmp_path / "nowhere" / "greet.txt")
     assert said.code == REFUSED
     assert "can't be written" in said.err
-    assert graph("draw", f"{APP}:wrong").code == HAS_PROBLEMS
+    assert graph("draw", f"{APP}:wrong").code == FAILED
 
 
 def test_graphs_of_one_file_may_call_each_other(graph: Command, tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_graphs_are_checked_with_their_calls_expanded(graph: Command, tmp_path: 
         "transitions:\n  - {from: way, to: out, when: job}\n"
     )
     said = graph("check", both)
-    assert said.code == HAS_PROBLEMS
+    assert said.code == FAILED
     assert "c.graph: the graph 'inner' may end without an output" in said.out + said.err
 
 

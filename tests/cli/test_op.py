@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
-from perdure.cli.app import INTERRUPTED, run_command
-from perdure.cli.op.commands import REFUSED
-from perdure.cli.op.reading import FAILED
-from perdure.cli.op.rendering import span
+from perdure.cli.app import run_command
+from perdure.cli.exit_codes import FAILED, INTERRUPTED, REFUSED
+from perdure.cli.output import span
 from perdure.operations import CallCallback, Ledger, LogLevel, Operation
 from tests.cli.test_demo import COMMAND
 from tests.operations.actor import SHORT

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Engine, InputError
-from perdure.cli.worker.target import load_engine
+from perdure.cli.user_code import load_engine
 from perdure.testing.probe import Probe
 from tests.cli import worker_app
 
@@ -28,7 +28,7 @@ def test_target_is_an_engine_or_a_function_that_returns_one(name: str) -> None:
         (f"{APP}:", "is not the name of an engine"),
         (":engine", "is not the name of an engine"),
         (f"{APP}:a-b", "is not the name of an engine"),
-        ("nowhere.app:engine", "there is no module 'nowhere': start the worker in the folder"),
+        ("nowhere.app:engine", "there is no module 'nowhere': run the command in the folder"),
         ("tests.cli.nowhere:engine", "there is no module 'tests.cli.nowhere'"),
         (f"{APP}:motor", f"module '{APP}' has no 'motor': pass {APP}:engine"),
         ("tests.cli.test_demo:engine", "has no 'engine': create an engine there"),

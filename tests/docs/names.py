@@ -9,7 +9,7 @@ from pathlib import Path
 import perdure
 from tools.reference.contracts import cli_page
 
-COMMAND = re.compile(r"(?<![\w.$/-])(?<!from )perdure ([a-z]+)(?: ([a-z]+))?")
+COMMAND = re.compile(r"(?<![\w.$/-])(?<!from )perdure ([a-z]+)(?: ([a-z][a-z-]*))?")
 API = re.compile(r"(?<![\w./:-])(perdure(?:\.[A-Za-z_]\w*)+)(?!/)")
 MEMBER = re.compile(r"(?<![\w./])(engine|handle)\.([a-z_]\w*)")
 SETTING = re.compile(r"(?<!\w)Settings\((\w+)=")
@@ -29,7 +29,7 @@ def other_names() -> set[str]:
     """What begins like a module and is none: the default file, loggers, tables."""
     loggers = {name for path in SOURCE.rglob("*.py") for name in LOGGER.findall(path.read_text())}
     tables = {name for path in SOURCE.rglob("*.sql") for name in TABLE.findall(path.read_text())}
-    return loggers | tables | {"perdure.db"}
+    return loggers | tables | {"perdure.db", "perdure.toml"}
 
 
 def unknown_names(text: str) -> list[str]:
@@ -45,7 +45,7 @@ def unknown_names(text: str) -> list[str]:
 def commands() -> dict[str, set[str]]:
     """The commands, and those below each."""
     found: dict[str, set[str]] = {}
-    for name, below in re.findall(r"^##+ perdure (\w+)(?: (\w+))?$", cli_page(), re.MULTILINE):
+    for name, below in re.findall(r"^##+ perdure (\w+)(?: ([\w-]+))?$", cli_page(), re.MULTILINE):
         found.setdefault(name, set()).update({below} if below else ())
     return found
 

@@ -38,7 +38,7 @@ def test_every_name_that_an_error_mentions_exists() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "see 'perdure explain r_81'",
+        "see 'perdure unravel r_81'",
         "run `perdure graph destroy`",
         "call perdure.verify_runs(url)",
         "await engine.explain()",

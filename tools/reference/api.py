@@ -53,7 +53,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Transactions": ("Transaction", "SyncTransaction"),
     "What a run waits for": (
         *("Description", "Waits", "TaskWait", "TaskState", "RetryWait", "TimerWait", "SignalWait"),
-        *("HookWait", "AnswerWait", "ChildWait", "JoinWait"),
+        *("HookWait", "AnswerWait", "ChildWait", "JoinWait", "Explanation", "Cause", "CauseKind"),
     ),
 }
 

@@ -1,12 +1,14 @@
 """The table of commands. The module of a command is imported when the command runs."""
 
+import os
+import sys
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 
 from cyclopts import App, Parameter
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: the shell convention 128 + SIGINT."""
+from perdure.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, REFUSED
 
 app = App(
     name="perdure",
@@ -14,58 +16,120 @@ app = App(
     help_format="plaintext",
     version=lambda: version("perdure"),
     result_action="return_value",
-)
-app.command(
-    "perdure.cli.demo:demo",
-    name="demo",
-    help="Kill a worker in the middle of a step and watch its run resume.",
-)
-app.command(
-    "perdure.cli.worker.command:worker",
-    name="worker",
-    help="Run an engine in one or more processes and restart them if they fail.",
-)
-
-operations = App(
-    name="op",
-    help="Inspect, abort and recover operations of several processes.",
     default_parameter=Parameter(negative=()),
 )
-app.command(operations)
-for _name, _function, _help in (
-    ("list", "list_operations", "List current operations; with --all also those in the backups."),
+app.register_install_completion_command(
+    name="completion", help="Install completion for bash, zsh or fish.", add_to_startup=False
+)
+
+COMMANDS = (
+    ("init:init", "Make a small project that runs."),
+    ("demo:demo", "Kill a worker in the middle of a step and watch its run resume."),
+    ("worker.command:worker", "Run an engine in one or more processes and restart them if they fail."),
+    ("runs.starting:run", "Run a workflow in this process and print its result."),
+    ("runs.acting:send", "Send a signal to a topic and key."),
+    ("explain:explain", "Why does a run not move? What happens next, and what moves it?"),
+    ("replay.command:replay", "Replay a run on the registered code, under a debugger if wanted."),
+    ("preflight:preflight", "Would every open run resume on the registered code?"),
+    ("inspecting:audit", "Compare the journal of each run with its ledger and its rows."),
+    ("inspecting:verify", "Is every journal entry as it was written?"),
+    ("backup:backup", "Copy a SQLite store while engines work on it."),
+    ("move:move", "Move all runs to another store, open ones included."),
+    ("hosts:hosts", "List the hosts, and whether each is alive."),
+    ("hosts:queues", "List the queues, their tasks and the hosts that serve them."),
+    ("runs.listing:sql", "Read from the store with a query of your own."),
+    ("doctor:doctor", "Check this installation, and the store if one is named."),
+)  # fmt: skip
+for _where, _help in COMMANDS:
+    app.command(f"perdure.cli.{_where}", name=_where.rpartition(":")[2], help=_help)
+
+GROUPS = (
     (
-        "show",
-        "show_operation",
-        "Show the participants of an operation, their calls and heartbeats.",
+        "runs",
+        "Look at runs, and move them on.",
+        "runs",
+        (
+            ("list", "listing:list_runs", "List runs, the newest first."),
+            ("count", "listing:count", "Count runs."),
+            ("show", "showing:show", "Show a run, why it does not move, and its steps."),
+            ("watch", "showing:watch", "Show a run until it is over."),
+            ("history", "books:history", "Print the journal of a run, with the postings beside."),
+            ("ledger", "books:ledger", "Print the ledger of a run, its digits spelled out."),
+            ("start", "starting:start", "Start a run, which the workers of the store execute."),
+            ("result", "acting:result", "Wait until a run is over, and print its result."),
+            ("signal", "acting:signal", "Send a run a signal."),
+            ("respond", "acting:respond", "Answer a step of a graph whose task responded with 202."),
+            ("pause", "acts:pause", "Pause runs."),
+            ("resume", "acts:resume", "End the pause of runs."),
+            ("cancel", "acts:cancel", "Request that runs are cancelled."),
+            ("stop", "acts:stop", "End runs as cancelled at once, without clean-up."),
+            ("approve", "acts:approve", "Approve runs that wait for approval."),
+            ("retry-step", "acts:retry_step", "Begin the next logical attempt of a parked step."),
+            ("skip-step", "acts:skip_step", "Settle a parked step without another attempt."),
+            ("fork", "forking:fork", "Start a run that begins like another, and executes a step again."),
+            ("retry", "forking:retry", "Start a run with the input of another."),
+            ("diff", "forking:diff", "Compare two runs step by step."),
+            ("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),
+        ),
     ),
-    ("watch", "watch_operation", "Show an operation until it ends."),
-    ("log", "show_log", "Print the log of an operation."),
-    ("abort", "abort_operation", "Make an operation fail and show who will clean up."),
-    ("recover", "recover_operation", "End an operation whose participants are all gone."),
-):
-    operations.command(f"perdure.cli.op.commands:{_function}", name=_name, help=_help)
-
-graphs = App(
-    name="graph",
-    help="Check, draw and deploy graphs.",
-    default_parameter=Parameter(negative=()),
-)
-app.command(graphs)
-for _name, _function, _help in (
-    ("check", "check_graphs", "Print all problems of graphs, with file, line and column."),
-    ("deploy", "deploy", "Deploy the graphs of a file to a store."),
-    ("activate", "activate", "Select the deployed version that new runs of a graph use."),
-    ("list", "list_graphs", "List the graphs that are deployed to a store."),
-    ("draw", "draw_graph", "Draw a graph as text, Mermaid or SVG."),
-):
-    graphs.command(f"perdure.cli.graph.commands:{_function}", name=_name, help=_help)
+    (
+        "op",
+        "Inspect, abort and recover operations of several processes.",
+        "op.commands",
+        (
+            ("list", "list_operations", "List current operations; with --all also those in the backups."),
+            ("show", "show_operation", "Show the participants of an operation, their calls and heartbeats."),
+            ("watch", "watch_operation", "Show an operation until it ends."),
+            ("log", "show_log", "Print the log of an operation."),
+            ("abort", "abort_operation", "Make an operation fail and show who will clean up."),
+            ("recover", "recover_operation", "End an operation whose participants are all gone."),
+        ),
+    ),
+    (
+        "graph",
+        "Check, draw and deploy graphs.",
+        "graph.commands",
+        (
+            ("check", "check_graphs", "Print all problems of graphs, with file, line and column."),
+            ("deploy", "deploy", "Deploy the graphs of a file to a store."),
+            ("activate", "activate", "Select the deployed version that new runs of a graph use."),
+            ("list", "list_graphs", "List the graphs that are deployed to a store."),
+            ("draw", "draw_graph", "Draw a graph as text, Mermaid or SVG."),
+        ),
+    ),
+)  # fmt: skip
+for _group, _about, _module, _commands in GROUPS:
+    _table = App(name=_group, help=_about, default_parameter=Parameter(negative=()))
+    app.command(_table)
+    for _name, _function, _help in _commands:
+        _where = f"{_module}.{_function}" if ":" in _function else f"{_module}:{_function}"
+        _table.command(f"perdure.cli.{_where}", name=_name, help=_help)
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit code."""
+    """Runs one command and returns its exit code. A user's mistake is printed without a traceback."""
     try:
         code: int | None = app(arguments)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter would flush once more at its end, and print the error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except Exception as error:
+        return _refused(error)
     return code or 0
+
+
+def _refused(error: Exception) -> int:
+    # Imported here: `--help` needs none of it.
+    from perdure.cli.importing import CodeFailed  # noqa: PLC0415
+    from perdure.core.errors import PerdureError  # noqa: PLC0415
+
+    if not isinstance(error, PerdureError):
+        raise error
+    if isinstance(error, CodeFailed) and error.__cause__ is not None:
+        traceback.print_exception(error.__cause__)
+    print(f"perdure: {error}", file=sys.stderr)
+    return REFUSED

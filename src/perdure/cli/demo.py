@@ -15,12 +15,10 @@ from rich.console import Console
 from perdure.cli import demo_worker
 from perdure.cli.demo_progress import RunProgress
 from perdure.cli.demo_screen import WIDEST, Screen
+from perdure.cli.exit_codes import TERMINATED
 from perdure.store.inspection import audit_store, verify_store
 from perdure.store.opening import open_store
 from perdure.store.store import Store
-
-TERMINATED = 143
-"""Exit code after SIGTERM: the shell convention 128 + SIGTERM."""
 
 _POLL_S = 0.05
 _BEFORE_KILL_S = 1.2

@@ -1,6 +1,8 @@
 """Imports of user code named on the command line."""
 
+import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 from perdure import GraphInvalid, InputError
@@ -15,6 +17,11 @@ def import_named(name: str, where: str) -> ModuleType:
 
     Passes `GraphInvalid` through unchanged. `where` begins the remedy for a missing module ("start the worker").
     """
+    folder = str(Path.cwd())
+    if (
+        folder not in sys.path
+    ):  # the path of an installed command has the folder of that command instead
+        sys.path.insert(0, folder)
     try:
         return import_module(name)
     except GraphInvalid:

@@ -33,8 +33,8 @@ from perdure.store.store import Store
 
 ENTRIES_PER_READ: Final = 1000
 
-_LOOK_S: Final = 1.0
-"""How often a waiting receipt looks for a decision that no entry records."""
+_SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.02, 1.0
+"""How often a waiting receipt looks for a decision that no entry records: soon at first, then less often."""
 
 _NOBODY: Final = Actor("")
 NO_VALUE: Final[Any] = object()
@@ -251,7 +251,7 @@ class Receipt:
             return await self._wait()
 
     async def _wait(self) -> Decision:
-        watchers = self._host.dispatcher.watchers
+        watchers, look_s = self._host.dispatcher.watchers, _SHORTEST_LOOK_S
         while True:
             run_id = self._run_id
             grown = watchers.follow(run_id)
@@ -262,7 +262,8 @@ class Receipt:
                     return found
                 if run_id == self._run_id:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(grown.wait(), _LOOK_S)
+                        await asyncio.wait_for(grown.wait(), look_s)
+                    look_s = min(2 * look_s, _LONGEST_LOOK_S)
             finally:
                 watchers.unfollow(grown, run_id)
 

@@ -1,8 +1,9 @@
-"""The summary of an open engine, for logs and command output."""
+"""What commands show of an open engine, and need of a closed one."""
 
 from typing import NamedTuple
 
 from perdure.client.engine import Engine
+from perdure.core.codec import Codec
 
 
 class EngineSummary(NamedTuple):
@@ -18,3 +19,16 @@ def summary_of(engine: Engine) -> EngineSummary:
     dispatcher = engine._require_host().dispatcher
     programs = tuple(sorted(dispatcher.programs.names()))
     return EngineSummary(dispatcher.store.name, engine.queues, programs)
+
+
+class EngineParts(NamedTuple):
+    """What a command needs of an engine that it does not open."""
+
+    url: str
+    codec: Codec
+    reveal: bool
+    """Whether texts may show payloads."""
+
+
+def parts_of(engine: Engine) -> EngineParts:
+    return EngineParts(engine._url, engine._codec, engine.settings.reveal_payloads)

@@ -16,6 +16,7 @@ from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
+from perdure.client.explaining import explain_run
 from perdure.client.forks import Forks
 from perdure.client.history import HistoryMethods, HistoryReader
 from perdure.client.large import encode_message
@@ -44,6 +45,7 @@ from perdure.core.limits import MAX_STEP_BYTES
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import next_run_id, signal_guid
 from perdure.core.runs.description import Description
+from perdure.core.runs.explaining import Explanation
 from perdure.host.host import Host
 from perdure.host.transactions.joining import JoinedWrites, current
 from perdure.host.watchers import RunEnding
@@ -340,6 +342,15 @@ class Handle(HistoryMethods, Forks, Generic[R]):
         self._require_no_transaction("the state")
         end = await self._chain_end()
         return await describe_run(self._dispatcher, end.run_id, _status_of)
+
+    async def explain(self) -> Explanation:
+        """Why the run does not move, what happens next by itself, and the command that moves it. `print` shows it.
+
+        It reads the store alone, as `describe` does. A host on another machine is watched for a heartbeat, for seconds.
+        """
+        self._require_no_transaction("the state")
+        end = await self._chain_end()
+        return await explain_run(self._dispatcher, end.run_id, _status_of)
 
     async def _open_receiver(self, what: str) -> Run:
         end = await self._receiver()

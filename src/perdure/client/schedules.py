@@ -97,7 +97,7 @@ class ScheduleHandle:
         return instants
 
     async def pause(self, note: str = "") -> None:
-        """Tick no more, until it is resumed. Its open runs go on."""
+        """Tick no more, until it is resumed. Its open runs continue."""
         text = require_user_text("the note of a pause", note, least=0)
         await self._change(lambda schedule, _: paused(schedule, text))
 
@@ -281,7 +281,7 @@ def _begun(schedule: Schedule, now_ms: int) -> Schedule:
 
 
 def _edited(old: Schedule, new: Schedule, now_ms: int) -> Schedule:
-    """The new rules, with the state of the old schedule. The same timetable goes on; another one begins now."""
+    """The new rules, with the state of the old schedule. The same timetable continues; another one begins now."""
     timetable = msgspec.structs.replace(new.timetable, anchor_ms=old.timetable.anchor_ms)
     is_same = timetable == old.timetable
     begun = new if is_same else _begun(new, now_ms)

@@ -44,6 +44,7 @@ from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.runs.acts import Actor
 from perdure.core.runs.description import Description
+from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.listing import MAX_LIMIT
 from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
@@ -416,6 +417,9 @@ class SyncHandle(SyncHistoryMethods, SyncActs[R]):
 
     def describe(self) -> Description:
         return self._engine.wait_for(self._handle.describe())
+
+    def explain(self) -> Explanation:
+        return self._engine.wait_for(self._handle.explain())
 
     def status(self) -> RunStatus:
         return self._engine.wait_for(self._handle.status())

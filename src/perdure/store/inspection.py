@@ -4,14 +4,14 @@ Each run's books are read in a snapshot of their own, so that a long inspection 
 memory than the longest journal.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from perdure.core import books as of_one_run
 from perdure.core.books import NO_RUN, AuditFinding, Books
-from perdure.core.errors import StoreDamaged
+from perdure.core.errors import StoreDamaged, UnknownRun
 from perdure.core.heads import compare, parse_heads, spell_head, vanished
 from perdure.core.ids import RunId
 from perdure.store.store import Store
@@ -53,12 +53,20 @@ class Report(msgspec.Struct):
         return "\n  ".join([head, *map(str, self.findings)])
 
 
-def audit_runs(store: Store, now_ms: int | None = None) -> AsyncIterator[Inspection]:
+OnRun = Callable[["Inspection"], None]
+"""Called with each run that was inspected, for progress."""
+
+
+def audit_runs(
+    store: Store, now_ms: int | None = None, run_ids: Sequence[RunId] | None = None
+) -> AsyncIterator[Inspection]:
     """Recompute all postings from the events, and compare them with balances, rows and obligations."""
-    return _inspect(store, partial(of_one_run.audit_books, now_ms=now_ms))
+    return _inspect(store, partial(of_one_run.audit_books, now_ms=now_ms), run_ids)
 
 
-def verify_runs(store: Store, heads: Mapping[str, str] | None = None) -> AsyncIterator[Inspection]:
+def verify_runs(
+    store: Store, heads: Mapping[str, str] | None = None, run_ids: Sequence[RunId] | None = None
+) -> AsyncIterator[Inspection]:
     """Follow every hash chain from its first entry to its head, and compare with `heads` of an earlier report."""
     kept = parse_heads(heads or {})
 
@@ -68,32 +76,57 @@ def verify_runs(store: Store, heads: Mapping[str, str] | None = None) -> AsyncIt
             found += compare(books.run_id, books.entries, kept[books.run_id])
         return found
 
-    return _inspect(store, inspect)
+    return _inspect(store, inspect, run_ids)
 
 
-async def audit_store(store: Store, now_ms: int | None = None) -> Report:
-    """Audit every run, and the database's own check of its files. Without the time now, work may be due at any time."""
-    return await _sum_up(store, audit_runs(store, now_ms))
+async def audit_store(
+    store: Store,
+    now_ms: int | None = None,
+    run_ids: Sequence[RunId] | None = None,
+    on_run: OnRun | None = None,
+) -> Report:
+    """Audit every run, and the database's own check of its files; with `run_ids`, these runs alone.
+
+    Without the time now, work may be due at any time.
+    """
+    inspections = audit_runs(store, now_ms, run_ids)
+    return await _sum_up(store, inspections, on_run, checks_files=run_ids is None)
 
 
-async def verify_store(store: Store, heads: Mapping[str, str] | None = None) -> Report:
-    """Verify every run, and the database's own check of its files.
+async def verify_store(
+    store: Store,
+    heads: Mapping[str, str] | None = None,
+    run_ids: Sequence[RunId] | None = None,
+    on_run: OnRun | None = None,
+) -> Report:
+    """Verify every run, and the database's own check of its files; with `run_ids`, these runs alone.
 
     `heads` are from an earlier report: a run that is missing, shorter or rewritten since then is a finding.
     """
-    report = await _sum_up(store, verify_runs(store, heads))
-    missing = parse_heads(heads or {}).items()
+    inspections = verify_runs(store, heads, run_ids)
+    report = await _sum_up(store, inspections, on_run, checks_files=run_ids is None)
+    missing = parse_heads(heads or {}).items() if run_ids is None else ()
     report.findings += [vanished(*each) for each in missing if each[0] not in report.heads]
     return report
 
 
 async def _inspect(
-    store: Store, inspect: Callable[[Books], list[AuditFinding]]
+    store: Store,
+    inspect: Callable[[Books], list[AuditFinding]],
+    run_ids: Sequence[RunId] | None = None,
 ) -> AsyncIterator[Inspection]:
-    async for books in store.books():
+    async for books in store.books() if run_ids is None else _books_of(store, run_ids):
         head = None if books.ending is None else books.ending.head
         entries, accounts = len(books.entries), len(books.balances)
         yield Inspection(books.run_id, entries, accounts, head, _findings(books, inspect))
+
+
+async def _books_of(store: Store, run_ids: Sequence[RunId]) -> AsyncIterator[Books]:
+    for run_id in run_ids:
+        books = await store.books_of(run_id)
+        if books.ending is None and not books.entries and books.problem is None:
+            raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
+        yield books
 
 
 def _findings(books: Books, inspect: Callable[[Books], list[AuditFinding]]) -> list[AuditFinding]:
@@ -106,11 +139,20 @@ def _findings(books: Books, inspect: Callable[[Books], list[AuditFinding]]) -> l
         return [AuditFinding(books.run_id, 0, "rows_unreadable", what)]
 
 
-async def _sum_up(store: Store, inspections: AsyncIterator[Inspection]) -> Report:
+async def _sum_up(
+    store: Store,
+    inspections: AsyncIterator[Inspection],
+    on_run: OnRun | None,
+    *,
+    checks_files: bool,
+) -> Report:
     report = Report(store.name)
     try:
-        report.findings += [_of_file(problem) for problem in await store.check()]
+        if checks_files:
+            report.findings += [_of_file(problem) for problem in await store.check()]
         async for inspection in inspections:
+            if on_run is not None:
+                on_run(inspection)
             report.runs += 1
             report.entries += inspection.entries
             report.accounts += inspection.accounts

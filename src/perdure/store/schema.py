@@ -3,7 +3,16 @@
 from functools import cache
 from importlib.resources import files
 
-from perdure.core.errors import NotOurDatabase, SchemaTooNew, SchemaTooOld, StoreUnavailable
+from perdure.core.errors import (
+    NotOurDatabase,
+    SchemaTooNew,
+    SchemaTooOld,
+    StoreMoved,
+    StoreUnavailable,
+)
+
+MOVED = 1_000_000
+"""Added to the version of a store that takes part in a move: engines of any version refuse it."""
 
 
 @cache
@@ -28,6 +37,11 @@ def known_version(place: str, value: object, dialect: str) -> int:
 def require_known(place: str, version: int, dialect: str) -> None:
     """Refuse a store that a newer Perdure has migrated."""
     newest = len(migrations(dialect))
+    if version >= MOVED:
+        raise StoreMoved(
+            f"{place} was moved to another store, or a move to or from it has not ended",
+            "use the other store; repeat the command `perdure move` to end the move",
+        )
     if version > newest:
         raise SchemaTooNew(
             f"{place} has schema version {version}, and this Perdure knows versions up to {newest}",

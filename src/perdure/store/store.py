@@ -25,6 +25,7 @@ from perdure.store.graph_tables import GraphTables
 from perdure.store.hints import HintChannel, OnHint
 from perdure.store.list_queries import ListTables
 from perdure.store.operation_table import OperationTable
+from perdure.store.operator_tables import OperatorTables
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
 from perdure.store.rows.records import (
     ActMessage,
@@ -39,7 +40,7 @@ from perdure.store.schedule_table import ScheduleTable
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
 
 
-class Store(GraphTables, ListTables, Protocol):
+class Store(GraphTables, ListTables, OperatorTables, Protocol):
     """The books, their messages and their work. Times are milliseconds, and always arguments."""
 
     @property

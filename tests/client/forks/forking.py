@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from perdure import Engine, Handle, ProgramCall
+from perdure.core.codec import JsonCodec
 from perdure.core.journal import events as e
 from perdure.testing import simulated
 from perdure.testing.checkers import assert_sound
@@ -74,3 +75,35 @@ async def assert_forks_end_alike(found: Forked) -> int:
         assert await found.ending(fork) == expected, f"the fork at {step} ends otherwise"
         compared += 1
     return compared
+
+
+async def assert_set_outcomes_count(found: Forked) -> int:
+    """Fork at every task that returned, and set what it returned. Returns how many forks were compared."""
+    expected, compared = await found.ending(found.run), 0
+    codec = JsonCodec()
+    entries = [entry.event async for entry in found.run.events(follow=False)]
+    tasks = {
+        each.promise_id
+        for each in entries
+        if isinstance(each, e.InvokeScheduled) and each.place is None
+    }
+    for event in entries:
+        if isinstance(event, e.InvokeCompleted) and event.ok and event.promise_id in tasks:
+            if event.payload is None or is_branch(entries, event.promise_id):
+                continue
+            value = codec.decode(event.payload, object)
+            fork = await found.run.fork(event.promise_id, set={event.promise_id: value})
+            ending = await found.ending(fork)
+            assert ending == expected, (
+                f"the fork with the outcome of {event.promise_id} ends otherwise"
+            )
+            compared += 1
+    return compared
+
+
+def is_branch(entries: list[e.Event], step: str) -> bool:
+    return any(
+        isinstance(event, e.InvokeScheduled)
+        and (event.promise_id, event.kind) == (step, e.InvokeKind.BRANCH)
+        for event in entries
+    )

@@ -3,7 +3,12 @@
 import pytest
 
 from perdure.testing.script import After
-from tests.client.forks.forking import Script, assert_forks_end_alike, forked
+from tests.client.forks.forking import (
+    Script,
+    assert_forks_end_alike,
+    assert_set_outcomes_count,
+    forked,
+)
 from tests.engine.graph import flowing, staying, waiting, working
 from tests.engine.workflow.programs import PROGRAMS
 
@@ -12,15 +17,21 @@ GRAPHS = working.CASES | waiting.CASES | staying.CASES | flowing.CASES
 WITHOUT = {"tidies_up"}
 """Cancelled by its script: a fork before the cancel waits for ever."""
 
-SOME_GRAPHS = [
-    "worker: retried",
-    "worker: queued",
-    "await a workflow",
-    "spread: in order",
-    "spread: nested",
-    "threshold: what waits is given up",
-]
-"""Those that together have every kind of outcome that a fork carries over."""
+SIGNAL_OTHERS = {
+    "names that are computed",
+    "signal by topic and key",
+    "signal to all",
+    "signal to all, once each",
+}
+"""They signal their child runs: a fork starts other ones, and does not send what its source has sent."""
+
+SIGNAL_OTHERS = {
+    "names that are computed",
+    "signal by topic and key",
+    "signal to all",
+    "signal to all, once each",
+}
+"""They signal their child runs. A fork starts other ones, and does not send again what its source has sent."""
 
 
 def script_of(name: str) -> Script | None:
@@ -32,20 +43,24 @@ def script_of(name: str) -> Script | None:
 async def test_forks_of_a_workflow_end_alike(name: str) -> None:
     program = PROGRAMS[name]
     async with forked(program.call(), program.script) as found:
-        assert await assert_forks_end_alike(found)
+        await assert_forks_end_alike(found)
 
 
-@pytest.mark.parametrize("name", SOME_GRAPHS)
-async def test_forks_of_a_graph_end_alike(name: str) -> None:
-    async with forked(GRAPHS[name].call(), script_of(name)) as found:
-        assert await assert_forks_end_alike(found)
-
-
-@pytest.mark.deep
 @pytest.mark.parametrize(
     "name",
-    [name for name, case in GRAPHS.items() if not (case.is_race or isinstance(case.script, After))],
+    [
+        name
+        for name, case in GRAPHS.items()
+        if not (case.is_race or isinstance(case.script, After) or name in SIGNAL_OTHERS)
+    ],
 )
-async def test_forks_of_any_graph_end_alike(name: str) -> None:
+async def test_forks_of_a_graph_end_alike(name: str) -> None:
     async with forked(GRAPHS[name].call(), script_of(name)) as found:
         await assert_forks_end_alike(found)
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in WITHOUT])
+async def test_outcomes_that_are_set_count_as_if_the_tasks_had_returned_them(name: str) -> None:
+    program = PROGRAMS[name]
+    async with forked(program.call(), program.script) as found:
+        await assert_set_outcomes_count(found)

@@ -19,38 +19,38 @@ calls: Counter[str] = Counter()
 go = Signal("go", int)
 
 
-@task
+@task(name="fork_priced")
 async def priced(item: str) -> int:
     calls[f"priced {item}"] += 1
     return len(item)
 
 
-@task
+@task(name="fork_charged")
 async def charged(total: int) -> str:
     calls["charged"] += 1
     return f"charged {total}"
 
 
-@workflow
+@workflow(name="fork_order")
 async def order(items: list[str]) -> str:
     prices = await perdure.gather(*(priced(item) for item in items))
     receipt = await charged(sum(prices))
     return f"{receipt} {perdure.info().key}"
 
 
-@task(retry=Retry(attempts=1))
+@task(name="fork_fragile", retry=Retry(attempts=1))
 async def fragile(n: int) -> int:
-    if calls["mended"] == 0:
-        raise LookupError("not mended yet")
+    if calls["fixed"] == 0:
+        raise LookupError("not fixed yet")
     return n
 
 
-@workflow
+@workflow(name="fork_breaks")
 async def breaks(n: int) -> int:
     return await fragile(n) + 1
 
 
-@workflow
+@workflow(name="fork_asks")
 async def asks(n: int) -> int:
     first = await priced("one")
     return first + n + await go.receive()
@@ -61,9 +61,9 @@ graph: priced_order
 input: {items: list}
 activities:
   each: {spread: items, item: item}
-  price: {worker: priced, input: {item: item}, output: {price: result}}
+  price: {worker: fork_priced, input: {item: item}, output: {price: result}}
   all: {aggregate: each, collect: price, into: prices}
-  charge: {worker: charged, input: {total: sum(prices)}, output: {receipt: result}}
+  charge: {worker: fork_charged, input: {total: sum(prices)}, output: {receipt: result}}
   done: {output: receipt}
 transitions:
   - each -> price -> all -> charge -> done
@@ -87,7 +87,7 @@ async def test_the_count_of_executions_finds_a_fork_that_runs_finished_work_agai
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A seeded bug: the fork carries no outcomes over."""
-    monkeypatch.setattr(forking, "_outcomes", lambda *_: {})
+    monkeypatch.setattr(forking, "later_outcomes", lambda *_: {})
     async with forked(order(["a", "bb", "ccc"])) as found:
         before = Counter(calls)
         fork = await found.run.fork("root.1")
@@ -117,10 +117,10 @@ async def test_a_fork_with_another_outcome_ends_as_if_the_task_had_returned_it()
 
 async def test_a_step_may_be_named_by_the_task_that_it_calls() -> None:
     async with forked(order(["a", "bb"])) as found:
-        fork = await found.run.fork("charged", set={"charged": "gift"})
+        fork = await found.run.fork("fork_charged", set={"fork_charged": "gift"})
         assert await fork.result() == "gift None"
-        with pytest.raises(UnknownStep, match="2 steps that call 'priced'"):
-            await found.run.fork("priced")
+        with pytest.raises(UnknownStep, match="2 steps that call 'fork_priced'"):
+            await found.run.fork("fork_priced")
         with pytest.raises(UnknownStep, match="has no step 'shipped'"):
             await found.run.fork("shipped")
 
@@ -138,7 +138,7 @@ async def test_a_fork_at_the_start_may_change_the_input() -> None:
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        ({"root.0": "many"}, "no result of 'priced'"),
+        ({"root.0": "many"}, "no result of 'fork_priced'"),
         ({"root.2": "x"}, "can't be set"),
         ({"root": 1}, "the start of a run has no result"),
     ],
@@ -150,11 +150,11 @@ async def test_a_value_that_does_not_fit_makes_no_fork(wanted: dict[str, Any], t
         assert len(await all_runs(found.engine)) == 1
 
 
-async def test_a_failed_run_goes_on_in_a_fork_once_its_cause_is_mended() -> None:
+async def test_a_failed_run_continues_in_a_fork_once_its_cause_is_fixed() -> None:
     async with forked(breaks(4)) as found:
         assert await found.ending(found.run) == "failed 'LookupError'"
-        calls["mended"] += 1
-        fork = await found.run.fork("fragile")
+        calls["fixed"] += 1
+        fork = await found.run.fork("fork_fragile")
         assert await fork.result() == 5
         again = await found.run.retry()
         assert await again.result() == 5
@@ -169,7 +169,7 @@ async def test_forks_of_one_id_are_one_run() -> None:
         assert (await found.run.fork("root.0")).run_id != one.run_id
 
 
-async def test_an_open_run_is_forked_and_goes_on() -> None:
+async def test_an_open_run_is_forked_and_continues() -> None:
     async with opened("sqlite:///:memory:") as engine:
         run = await engine.start(asks(10))
         await run.signal(go, 1)
@@ -237,7 +237,7 @@ async def test_an_item_of_a_spread_is_executed_again_alone() -> None:
 
 
 async def test_a_fork_is_found_by_its_source_and_by_the_tags_that_it_had() -> None:
-    @workflow
+    @workflow(name="fork_tagged")
     async def tagged() -> str:
         perdure.tag(stage="begun")
         await priced("a")
@@ -248,7 +248,7 @@ async def test_a_fork_is_found_by_its_source_and_by_the_tags_that_it_had() -> No
     async with simulated(engine) as clock:
         run = await engine.start(tagged(), tags={"customer": "acme"})
         await clock.run(run.result())
-        fork = await run.fork("charged", set={"charged": "later"})
+        fork = await run.fork("fork_charged", set={"fork_charged": "later"})
         await clock.run(fork.result())
         page = await engine.runs(forked_from=run.run_id)
         assert [found.run_id for found in page.runs] == [fork.run_id]

@@ -163,7 +163,7 @@ WRONG: list[dict[str, Any]] = [
     {"after": "r_1"},
     {"after": "e5-r_" + "0" * 32},
     {"after": "n-r_" + "0" * 32, "status": "failed"},
-    {"created": datetime.now(UTC)},
+    {"created": datetime(2026, 1, 1, tzinfo=UTC)},
     {"created": (datetime(2026, 1, 1), None)},  # noqa: DTZ001 - that is what is refused
     {"closed": (None, 5)},
     {"parked": "yes"},

@@ -11,17 +11,17 @@ from perdure.testing.virtual_clock import Clock
 from tests.client.engines import assert_sound, opened
 
 
-@task(retry=Retry(attempts=1))
+@task(name="schedule_counted", retry=Retry(attempts=1))
 async def counted(x: int) -> int:
     return x
 
 
-@workflow
+@workflow(name="schedule_report")
 async def report(x: int = 1) -> int:
     return await counted(x)
 
 
-@workflow
+@workflow(name="schedule_lasts")
 async def lasts(minutes: float) -> None:
     await perdure.sleep(minutes * 60)
 
@@ -185,7 +185,7 @@ async def test_a_front_end_schedules_and_a_host_ticks(shared_url: str) -> None:
         schedule = await front.schedule("s", report(9), Once(datetime.now(UTC)))
         run = await schedule.trigger()
         assert await run.result(30) == 9
-        assert [each.program for each in await host.schedules()] == ["report"]
+        assert [each.program for each in await host.schedules()] == ["schedule_report"]
 
 
 @pytest.mark.parametrize(

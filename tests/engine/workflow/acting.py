@@ -7,6 +7,7 @@ import perdure
 from perdure import Actor, Denied, Handle, Retry, Roles, Signal, task, workflow
 from perdure.authoring.program import ProgramCall
 from perdure.core.graph import model as m
+from perdure.testing.probe import Probe
 from perdure.testing.script import After, ScriptFunction
 from tests.engine.graph.building import START, add, graph, out
 
@@ -176,7 +177,7 @@ async def skip_activity(run: Handle[Any]) -> None:
 
 async def denied(run: Handle[Any]) -> None:
     """Acts that the authorizer denies: the run journals them, and continues."""
-    host = run._host
+    host = Probe.host_of(run)
     host.authorizer, before = Roles(), host.authorizer
     try:
         for act in (run.emergency_stop, run.pause):

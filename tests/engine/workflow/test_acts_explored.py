@@ -80,3 +80,20 @@ async def test_run_ends_as_it_should_on_postgres(
         check=check(name),
     )
     record_property("explored", f"acts {name} on Postgres: {explored}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", ["racing", "chained", "graph paused", "cancelled while paused"])
+async def test_run_ends_as_it_should_with_any_two_faults(
+    name: str, record_property: Record
+) -> None:
+    case = CASES[name]
+    explored = await explore_workflow(
+        case.call,
+        script=case.script(case.moments[0]),
+        queues=QUEUES,
+        max_faults=2,
+        modes=["warm", "always replayed"],
+        check=check(name),
+    )
+    record_property("explored", f"acts {name}, two faults: {explored}")

@@ -9,17 +9,11 @@ from cyclopts import Parameter
 
 from perdure.cli.graph import checking, deploying, drawing
 from perdure.cli.graph.reporting import print_refusal
+from perdure.cli.store_setting import StoreOption
 from perdure.core.errors import PerdureError
 
 SourceArgument = Annotated[
     str, Parameter(help="A YAML file, or module:name of a graph in Python code.")
-]
-Url = Annotated[
-    str,
-    Parameter(
-        name="--store",
-        help="URL of the store, such as 'sqlite:///orders.db' or 'postgresql://user@host/database'.",
-    ),
 ]
 
 
@@ -31,7 +25,7 @@ def check_graphs(*sources: SourceArgument) -> int:
     return _run(lambda: checking.check_all(sources))
 
 
-def deploy(source: SourceArgument, /, *, store: Url) -> int:
+def deploy(source: SourceArgument, /, *, store: StoreOption = None) -> int:
     """Deploy the graphs of a file to a store. Engines on the store can run them once they are activated.
 
     Versions are immutable: deploying the same graph again changes nothing, and a different graph with the same name
@@ -40,12 +34,12 @@ def deploy(source: SourceArgument, /, *, store: Url) -> int:
     return _run(lambda: asyncio.run(deploying.deploy_source(source, store)))
 
 
-def activate(name: str, version: str, /, *, store: Url) -> int:
+def activate(name: str, version: str, /, *, store: StoreOption = None) -> int:
     """Select the version that new runs of a graph use. Open runs keep their version."""
     return _run(lambda: asyncio.run(deploying.activate_version(name, version, store)))
 
 
-def list_graphs(*, store: Url) -> int:
+def list_graphs(*, store: StoreOption = None) -> int:
     """List all graph versions with their state and number of open runs."""
     return _run(lambda: asyncio.run(deploying.print_deployed(store)))
 

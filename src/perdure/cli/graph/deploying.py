@@ -1,13 +1,11 @@
 """`perdure graph deploy`, `activate` and `list`: the graphs in a store. They open no engine and advance no run."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from rich.console import Console
 from rich.table import Table
 
 from perdure.cli.graph.reporting import print_problems
 from perdure.cli.graph.source import read_source
+from perdure.cli.store_setting import existing_store
 from perdure.client.deployments import (
     DeploymentState,
     GraphVersion,
@@ -16,39 +14,27 @@ from perdure.client.deployments import (
     graph_versions,
 )
 from perdure.host.clock import HostSources
-from perdure.store.opening import open_store
-from perdure.store.store import Store
 
 
-@asynccontextmanager
-async def open_existing_store(url: str) -> AsyncIterator[Store]:
-    """Opens an existing store; a mistyped URL does not create one."""
-    store = await open_store(url, as_it_is=True)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-async def deploy_source(name: str, url: str) -> int:
+async def deploy_source(name: str, url: str | None) -> int:
     """Deploys all graphs of a source, or none of them."""
     source = read_source(name)
     if source.problems:
         return print_problems(source)
-    async with open_existing_store(url) as store:
+    async with existing_store(url) as store:
         for deployed in await deploy_graphs(store, source.graphs, HostSources().now_ms()):
             print(_described(deployed))
     return 0
 
 
-async def activate_version(name: str, version: str, url: str) -> int:
-    async with open_existing_store(url) as store:
+async def activate_version(name: str, version: str, url: str | None) -> int:
+    async with existing_store(url) as store:
         print(_described(await activate_graph(store, name, version)))
     return 0
 
 
-async def print_deployed(url: str) -> int:
-    async with open_existing_store(url) as store:
+async def print_deployed(url: str | None) -> int:
+    async with existing_store(url) as store:
         found = await graph_versions(store)
         if not found:
             print(f"no graphs are deployed to {store.name}")

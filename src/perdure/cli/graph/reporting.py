@@ -3,22 +3,17 @@
 import sys
 import traceback
 
+from perdure.cli.exit_codes import FAILED, REFUSED
 from perdure.cli.graph.source import GraphSource
 from perdure.cli.importing import CodeFailed
 from perdure.core.errors import PerdureError
-
-HAS_PROBLEMS = 1
-"""Exit code if a graph has problems."""
-
-REFUSED = 2
-"""Exit code of a refused command, which changed nothing."""
 
 
 def print_problems(source: GraphSource) -> int:
     for problem in source.problems:
         prefix = "" if problem.where is not None else f"{source.name}: "
         print(f"{prefix}{problem}", file=sys.stderr)
-    return HAS_PROBLEMS
+    return FAILED
 
 
 def print_refusal(error: PerdureError) -> int:

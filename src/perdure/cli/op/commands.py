@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from perdure.cli.exit_codes import REFUSED
 from perdure.cli.op import ending, reading
 from perdure.cli.op.ledgers import STALENESS_S
 from perdure.core.errors import PerdureError
@@ -19,9 +20,6 @@ Staleness = Annotated[
     float,
     Parameter(help="Seconds without a heartbeat after which a participant counts as dead."),
 ]
-
-REFUSED = 2
-"""Exit code of a refused command, which changed nothing."""
 
 
 def list_operations(

@@ -1,14 +1,9 @@
 """`perdure op abort` and `recover`: end operations from outside."""
 
+from perdure.cli.exit_codes import FAILED
 from perdure.cli.op.ledgers import find_operation_id, ledger_argument, open_ledger
-from perdure.cli.op.reading import FAILED, console
-from perdure.cli.op.rendering import (
-    HeartbeatClock,
-    last_heartbeat_of,
-    participants,
-    printable,
-    span,
-)
+from perdure.cli.op.rendering import HeartbeatClock, last_heartbeat_of, participants
+from perdure.cli.output import console, printable, span
 from perdure.core.errors import OperationOver
 from perdure.operations import LedgerData, OperationState
 from perdure.operations.clock import SystemClock, read_clock

@@ -1,42 +1,27 @@
 """`perdure op list`, `show`, `watch` and `log`: read-only commands."""
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.live import Live
 
+from perdure.cli.exit_codes import FAILED
 from perdure.cli.op.ledgers import find_operation_id, ledger_argument, open_ledger
 from perdure.cli.op.rendering import (
     HeartbeatClock,
     ListedOperation,
     operation_list,
     operation_tree,
-    printable,
 )
+from perdure.cli.output import console, printable
 from perdure.core.errors import CorruptOperation, InvalidId, UnknownOperation
 from perdure.core.operations.data import encode
 from perdure.operations import Ledger, LedgerData, OperationState
 from perdure.operations.clock import SystemClock, read_clock
 
-FAILED = 1
-"""Exit code of a command that followed an operation to its failure."""
-
 _REFRESH_S = 0.25
-_PIPED_WIDTH = 1000
-"""Wide enough that lines in a pipe are neither wrapped nor cut."""
-
-
-def console() -> Console:
-    """Colours and wrapping in a terminal; plain lines in a pipe. Replaces characters that can't be encoded."""
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
-    found = Console(highlight=False, markup=False, emoji=False)
-    if not found.is_terminal:
-        found.width = _PIPED_WIDTH
-    return found
 
 
 async def print_list(ledger_name: str, staleness_s: float, *, with_backups: bool) -> int:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from perdure.cli.output import printable, span
 from perdure.operations import FrameState, LedgerData, OperationState, StackFrame
 
 _COLOURS = {
@@ -92,26 +93,6 @@ def last_heartbeat_of(data: LedgerData) -> datetime:
 def participants(frames: Iterable[StackFrame]) -> str:
     """Names and process ids of the owners, once each."""
     return ", ".join(dict.fromkeys(str(frame.owner) for frame in frames))
-
-
-def span(seconds: float) -> str:
-    """A short duration: `0.4s`, `12s`, `3m 20s`, `5h 2m`, `3d 4h`."""
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    whole = int(seconds)
-    for size, unit, smaller, part in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
-        if whole >= size:
-            return f"{whole // size}{unit} {whole % size // smaller}{part}"
-    return f"{whole}s"
-
-
-def printable(text: str) -> str:
-    """Escapes control characters, so that text in a ledger can't control the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _head(data: LedgerData, clock: HeartbeatClock, *, is_backup: bool) -> Text:

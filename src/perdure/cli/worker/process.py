@@ -18,9 +18,9 @@ from functools import partial
 import msgspec
 
 from perdure import Engine, InputError, PerdureError
+from perdure.cli.user_code import load_engine
 from perdure.cli.worker.logs import configure, print_error
 from perdure.cli.worker.policy import BAD_CONFIG
-from perdure.cli.worker.target import load_engine
 from perdure.client.engine_summary import summary_of
 from perdure.client.queues import unknown_queues
 from perdure.core.errors import ForeignSqlite, NotOurDatabase, SchemaTooNew
@@ -44,7 +44,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     log_format: str | None = None
 
     def engine(self) -> Engine:
-        engine = load_engine(self.target)
+        engine = load_engine(self.target, "start the worker")
         if not engine.hosts:
             what = f"{self.target} is an engine with hosts=False, which executes no runs"
             raise InputError(what, "pass an engine without hosts=False")

@@ -95,6 +95,7 @@
         ├── ArtifactMissing        an artifact that is not in its store
         ├── StoreDamaged           the database can't read its own rows
         ├── SchemaTooNew           written by a newer Perdure
+        │   └── StoreMoved         moved to another store, or taking part in a move
         ├── SchemaTooOld           written by an older Perdure, and migration is not allowed here
         ├── NotOurDatabase         a database with tables of another program
         ├── ForeignSqlite          a second SQLite library has the file open in this process
@@ -208,6 +209,7 @@ from perdure.core.errors.stores import (
     StoreClosed,
     StoreDamaged,
     StoreError,
+    StoreMoved,
     StoreUnavailable,
     UsedAfterFork,
 )
@@ -293,6 +295,7 @@ __all__ = [
     "StoreClosed",
     "StoreDamaged",
     "StoreError",
+    "StoreMoved",
     "StoreUnavailable",
     "TaskFailed",
     "TooManyActs",

@@ -29,6 +29,12 @@ class SchemaTooNew(StoreError):
     code = "schema-too-new"
 
 
+class StoreMoved(SchemaTooNew):
+    """The store was moved, or is being moved: engines must not use it."""
+
+    code = "store-moved"
+
+
 class SchemaTooOld(StoreError):
     code = "schema-too-old"
 

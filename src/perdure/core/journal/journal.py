@@ -264,3 +264,6 @@ except ImportError:
 else:
     _quick.adopt(native_names())  # what it returns, a test checks to be nothing
     _append, _is_admitted = _quick.append, _quick.admit
+
+is_compiled = _append is not append_reference
+"""Whether the native append is in use."""

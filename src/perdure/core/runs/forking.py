@@ -96,12 +96,12 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event]) -> ForkPlan:
         tasks = set()  # what a cancelled run waits for depends on which attempts are under way
     kept = (_without_attempts(event, tasks) for event in journal[:cut])
     prefix = [event for event in kept if event is not None]
-    steps = _OpenSteps()
+    steps = OpenSteps()
     for event in prefix:
         steps.take(event)
     _require_replaceable(request, steps)
     later = journal[cut:]
-    outcomes = {} if steps.is_cancelling else _outcomes(later, steps, targets)
+    outcomes = {} if steps.is_cancelling else later_outcomes(later, steps, targets)
     behind = [*_restarted(request, steps, outcomes), *_facts(request, steps, outcomes)]
     whole = [_renamed(event, request) for event in [*_forked(prefix, request, cut), *behind]]
     return ForkPlan(
@@ -117,7 +117,7 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event]) -> ForkPlan:
     )
 
 
-class _OpenSteps:
+class OpenSteps:
     """The steps that are open after some events: scheduled and not settled."""
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ def _require_known(
             )
 
 
-def _require_replaceable(request: ForkRequest, steps: _OpenSteps) -> None:
+def _require_replaceable(request: ForkRequest, steps: OpenSteps) -> None:
     for step in request.values:
         scheduled = steps.open.get(step)
         if scheduled is None or scheduled.kind is e.InvokeKind.BRANCH:
@@ -306,8 +306,8 @@ def _step_of(account: AccountId) -> str:
     return name if kind == "step" else ""
 
 
-def _outcomes(
-    later: Sequence[e.Event], steps: _OpenSteps, targets: set[StepId]
+def later_outcomes(
+    later: Sequence[e.Event], steps: OpenSteps, targets: set[StepId]
 ) -> dict[StepId, e.InvokeCompleted]:
     """The good outcomes that steps which are open at the cut had behind it."""
     found: dict[StepId, e.InvokeCompleted] = {}
@@ -342,7 +342,7 @@ def step_of_signal(event: e.SignalDelivered) -> StepId | None:
 
 
 def _restarted(
-    request: ForkRequest, steps: _OpenSteps, outcomes: Mapping[StepId, e.InvokeCompleted]
+    request: ForkRequest, steps: OpenSteps, outcomes: Mapping[StepId, e.InvokeCompleted]
 ) -> Iterable[e.Event]:
     """Child runs of the source are not the fork's: each open one ends an attempt, and the next starts another run."""
     for step, scheduled in steps.open.items():
@@ -353,7 +353,7 @@ def _restarted(
 
 
 def _facts(
-    request: ForkRequest, steps: _OpenSteps, outcomes: Mapping[StepId, e.InvokeCompleted]
+    request: ForkRequest, steps: OpenSteps, outcomes: Mapping[StepId, e.InvokeCompleted]
 ) -> Iterable[e.Event]:
     """The outcomes and the values, which a pause holds."""
     if not outcomes and not request.values:
@@ -378,7 +378,7 @@ def _facts(
         )
 
 
-def _entry(steps: _OpenSteps, step: StepId, guid: Guid | None) -> Iterable[e.Event]:
+def _entry(steps: OpenSteps, step: StepId, guid: Guid | None) -> Iterable[e.Event]:
     """In a graph the entry of an answer precedes it, unless the source has entered it already."""
     if guid is not None and steps.open[step].staged and step not in steps.entered:
         ordinal = steps.entries.get(step, 0) + 1

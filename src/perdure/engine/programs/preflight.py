@@ -6,7 +6,7 @@ host, and needs no more memory than the longest journal and its own results.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
@@ -77,8 +77,9 @@ async def preflight(
     programs: Sequence[str] | None = None,
     *,
     reveal: bool = False,
+    on_run: Callable[[Rehearsal], None] | None = None,
 ) -> Preflight:
-    """Rehearse every open run, or those of `programs`, and sum up.
+    """Rehearse every open run, or those of `programs`, and sum up. `on_run` gets each rehearsal, for progress.
 
     Texts show the shapes of payloads; with `reveal` they show the payloads.
     Raises `UnknownName` for a program that is neither registered here nor has open runs.
@@ -90,6 +91,8 @@ async def preflight(
     patches = _PatchCounts()
     async for rehearsal in rehearsals(store, codec, sources, known, programs, reveal=reveal):
         runs += 1
+        if on_run is not None:
+            on_run(rehearsal)
         versions[rehearsal.program, rehearsal.version, rehearsal.replayed_on] += 1
         patches.add(rehearsal)
         if isinstance(rehearsal.problem, DivergedRun):

@@ -1,6 +1,6 @@
 """Rebuilds a stored run on its program: finds the code, replays the journal, explains a divergence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from textwrap import indent
 from typing import Any, Final
 
@@ -31,6 +31,10 @@ from perdure.store.rows.runs import ending_of
 
 LONGEST_TRACEBACK: Final = 2000
 """Characters of a traceback in the text of a divergence."""
+
+
+MachineFactory = Callable[..., RunMachine]
+"""Makes the machine of a run; takes what `new_machine` takes."""
 
 
 def new_machine(
@@ -74,6 +78,8 @@ class Rebuilding:
         codec: Codec,
         sources: Sources,
         programs: KnownPrograms,
+        *,
+        make: MachineFactory = new_machine,
     ) -> None:
         self._run = run
         self._entries = entries
@@ -83,7 +89,7 @@ class Rebuilding:
         # Only the first run of a chain has the start key in its row; later runs have it in their first entry.
         key = run.key or getattr(self._events[0], "idempotency_key", None)
         info = Info(run.run_id, run.program, run.version, key, StepId("root"))
-        self._machine = new_machine(program, info, codec, sources, programs, self._events)
+        self._machine = make(program, info, codec, sources, programs, self._events)
 
     def advance(self) -> WarmRun | None:
         """Replay the next part. Returns the run when that was the last one."""

@@ -54,6 +54,12 @@ def is_dead(host: HostId) -> bool:
     return _born(there.pid) != there.born
 
 
+def is_here(host: HostId) -> bool:
+    """Whether the host is on this machine, and this process can see its process."""
+    there, here = _parse(host), _here()
+    return there is not None and there[:3] == here[:3]
+
+
 def _parse(host: HostId) -> _Parts | None:
     kind, *rest = host.split("_")
     if kind != "h" or len(rest) != len(_Parts._fields) + 1 or not rest[3].isdigit():

@@ -55,14 +55,17 @@ async def load_all(connection: Connection, run_ids: Sequence[RunId]) -> list[Sto
 async def next_books(connection: Connection, *, after: str) -> Books | None:
     """Both books of the run that follows `after`. An error in its rows is reported in its books."""
     run_id = await connection.fetchval(_SQL["select_next_run_id"], after)
-    if run_id is None:
-        return None
+    return None if run_id is None else await books_of(connection, run_id=RunId(run_id))
+
+
+async def books_of(connection: Connection, *, run_id: RunId) -> Books:
+    """Both books of one run. An error in its rows is reported in its books."""
     try:
-        return await _books_of(connection, RunId(run_id))
+        return await _books_of(connection, run_id)
     except (*LOST, *CONFLICT, asyncpg.InterfaceError):
         raise
     except (asyncpg.PostgresError, UnicodeDecodeError) as error:
-        return unreadable(RunId(run_id), error)
+        return unreadable(run_id, error)
 
 
 async def _books_of(connection: Connection, run_id: RunId) -> Books:

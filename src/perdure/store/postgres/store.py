@@ -45,6 +45,7 @@ from perdure.store.postgres.opening import (
     unavailable,
 )
 from perdure.store.postgres.operations import PostgresOperations
+from perdure.store.postgres.operator import PostgresOperator
 from perdure.store.postgres.ownership import OwnershipChange
 from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, load_all, next_books
@@ -98,7 +99,7 @@ _FORGOTTEN_AFTER_MS = 30 * 24 * 60 * 60 * 1000
 is this long."""
 
 
-class PostgresStore(PostgresGraphs, PostgresLists):
+class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator):
     """Open with `PostgresStore.open`."""
 
     def __init__(self, address: Address, connection: Connection) -> None:
@@ -117,10 +118,14 @@ class PostgresStore(PostgresGraphs, PostgresLists):
         self._closing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, url: str, *, as_it_is: bool = False) -> "PostgresStore":
+    async def open(
+        cls, url: str, *, as_it_is: bool = False, is_moving: bool = False
+    ) -> "PostgresStore":
         address = Address(url)
 
         async def prepare(connection: Connection) -> None:
+            if is_moving:
+                return
             if as_it_is:
                 await require_migrated(connection, address.name)
             else:

@@ -27,12 +27,20 @@ def connect(path: str) -> Connection:
     return _open(path, _configure)
 
 
-def connect_first(path: str, *, adopt: bool, as_it_is: bool = False) -> Connection:
-    """Open the first connection, and migrate the schema; with `as_it_is`, refuse a file that needs a migration."""
+def connect_first(
+    path: str, *, adopt: bool = False, as_it_is: bool = False, is_moving: bool = False
+) -> Connection:
+    """Open the first connection, and migrate the schema; with `as_it_is`, refuse a file that needs a migration.
+
+    With `is_moving`, the version is not looked at: that of a store that is being moved keeps engines out.
+    """
 
     def prepare(connection: apsw.Connection) -> None:
         if path == MEMORY:
             _copy_empty_store(connection)
+            _configure(connection)
+            return
+        if is_moving:
             _configure(connection)
             return
         # The settings are written into the file, so first check that it is Perdure's.

@@ -57,12 +57,20 @@ def next_books(connection: apsw.Connection, *, after: str) -> Books | None:
     """Both books of the run that follows `after`. Damage in its rows is reported in its books."""
     with snapshot(connection):
         run_id = _read(connection, "select_next_run_id", after=after)[0][0]
-        if run_id is None:
-            return None
-        try:
-            return _books_of(connection, RunId(run_id))
-        except DAMAGE as error:
-            return unreadable(RunId(run_id), error)
+        return None if run_id is None else _readable_books(connection, RunId(run_id))
+
+
+def books_of(connection: apsw.Connection, *, run_id: RunId) -> Books:
+    """Both books of one run. Damage in its rows is reported in its books."""
+    with snapshot(connection):
+        return _readable_books(connection, run_id)
+
+
+def _readable_books(connection: apsw.Connection, run_id: RunId) -> Books:
+    try:
+        return _books_of(connection, run_id)
+    except DAMAGE as error:
+        return unreadable(run_id, error)
 
 
 def _books_of(connection: apsw.Connection, run_id: RunId) -> Books:

@@ -69,6 +69,7 @@ from perdure.store.sqlite.inline import InlineConnection
 from perdure.store.sqlite.lists import SqliteLists
 from perdure.store.sqlite.opening import MEMORY, connect, connect_first, retry_while_locked
 from perdure.store.sqlite.operations import SqliteOperations
+from perdure.store.sqlite.operator import SqliteOperator
 from perdure.store.sqlite.reading import load, load_all, next_books
 from perdure.store.sqlite.run_rows import select_run, take_runs
 from perdure.store.sqlite.schedules import SqliteSchedules
@@ -84,7 +85,7 @@ T = TypeVar("T")
 _SQL = statements("sqlite")
 
 
-class SqliteStore(SqliteGraphs, SqliteLists):
+class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator):
     """Open with `SqliteStore.open`."""
 
     def __init__(self, path: str, writer: ConnectionWorker, reader: ConnectionWorker) -> None:
@@ -99,8 +100,9 @@ class SqliteStore(SqliteGraphs, SqliteLists):
         self._closing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, path: str, *, adopt: bool = False, as_it_is: bool = False) -> "SqliteStore":
-        first_connection = partial(connect_first, path, adopt=adopt, as_it_is=as_it_is)
+    async def open(cls, path: str, **how: bool) -> "SqliteStore":
+        """`how` has the options of `connect_first`."""
+        first_connection = partial(connect_first, path, **how)
         writer: ConnectionWorker
         reader: ConnectionWorker
         if path == MEMORY:

@@ -2,22 +2,30 @@
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from perdure import Engine, InputError
 from perdure.cli.importing import code_failed, import_named, type_for_people
 
+EngineStoreOption = Annotated[
+    str | None,
+    Parameter(name="--store", help="URL of the store. Default: the store of the engine."),
+]
+
 _FORM = "pass a module and an engine in it, such as 'orders.app:engine'"
 
 
-def load_engine(target: str) -> Engine:
+def load_engine(target: str, doing: str = "run the command") -> Engine:
     """The engine of that name, or the engine that the function of that name returns.
 
-    Raises `InputError`; an exception of user code is its cause.
+    Raises `InputError`; an exception of user code is its cause. `doing` begins the remedy for a missing module.
     """
     module_name, _, name = target.partition(":")
     if not module_name or not name.isidentifier():
         raise InputError(f"{target!r} is not the name of an engine", _FORM)
-    module = import_named(module_name, "start the worker")
+    module = import_named(module_name, doing)
     try:
         found: object = getattr(module, name)
     except AttributeError:

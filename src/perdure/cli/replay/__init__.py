@@ -1,0 +1,1 @@
+"""`perdure replay`: walks through a recorded run on the registered code, under a debugger if wanted."""

@@ -1,0 +1,1 @@
+"""`perdure runs`: lists, shows and moves runs on."""

@@ -1,0 +1,194 @@
+"""`perdure runs list` and `count`, and `perdure sql`."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from perdure import Engine, InputError
+from perdure.cli.front_end import front_end
+from perdure.cli.output import (
+    Column,
+    FormatOption,
+    age,
+    cell,
+    console,
+    print_json,
+    print_lines,
+    print_values,
+    printable,
+    table_of,
+    took,
+)
+from perdure.cli.runs.showing import state_colour
+from perdure.cli.runs.where import Filters, merged, parse_where
+from perdure.cli.store_setting import StoreOption
+from perdure.client.run_lists import RunSummary
+from perdure.host.clock import HostSources
+from perdure.store.rows.lists import RunCount
+
+LIMIT = 50
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FilterOptions:
+    """The filters of a list. All must apply."""
+
+    where: Annotated[
+        str,
+        Parameter(
+            help='Conditions: "status=failed program=checkout tag.customer=acme created>2h". '
+            "A duration is an age: created>2h is older than two hours."
+        ),
+    ] = ""
+    status: Annotated[str | None, Parameter(help="A state, or several separated by commas.")] = None
+    program: Annotated[str | None, Parameter(help="The name of the program.")] = None
+    version: Annotated[str | None, Parameter(help="The version of the program.")] = None
+    scope: Annotated[str | None, Parameter(help="The scope.")] = None
+    key_prefix: Annotated[str | None, Parameter(help="The beginning of the start key.")] = None
+    tag: Annotated[
+        tuple[str, ...], Parameter(help="A tag, as NAME=VALUE; may be repeated.", negative=())
+    ] = ()
+    waiting_for: Annotated[str | None, Parameter(help="The signal that runs wait for.")] = None
+    error: Annotated[str | None, Parameter(help="The fingerprint of the error.")] = None
+
+    def filters(self, now_ms: int) -> Filters:
+        options: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("program", "version", "scope", "key_prefix", "waiting_for", "error")
+        }
+        if self.status is not None:
+            options["status"] = self.status.split(",") if "," in self.status else self.status
+        options["tags"] = dict(map(_tag, self.tag))
+        return merged(parse_where(self.where, now_ms), options)
+
+
+def _tag(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise InputError(f"--tag {text}", "write --tag NAME=VALUE")
+    return name, value
+
+
+def list_runs(
+    *,
+    filters: FilterOptions | None = None,
+    limit: int = LIMIT,
+    store: StoreOption = None,
+    output: FormatOption = "table",
+) -> int:
+    """List runs, the newest first.
+
+    Parameters
+    ----------
+    limit
+        The number of runs at most; 0 for all.
+    """
+    now_ms = HostSources().now_ms()
+    chosen = (filters or FilterOptions()).filters(now_ms)
+
+    async def read() -> tuple[list[RunSummary], bool]:
+        async with front_end(store) as engine:
+            return await _listed(engine, chosen, limit)
+
+    runs, has_more = asyncio.run(read())
+    print_values(runs, output, _columns(now_ms), lambda run: run.run_id)
+    if has_more:
+        console(is_error=True).print("more follow: --limit 0 lists all, --limit N the first N")
+    return 0
+
+
+async def _listed(engine: Engine, filters: Filters, limit: int) -> tuple[list[RunSummary], bool]:
+    """The first runs, and whether more follow."""
+    found: list[RunSummary] = []
+    async for run in engine.iterate_runs(**filters):
+        if limit and len(found) == limit:
+            return found, True
+        found.append(run)
+    return found, False
+
+
+def count(*, filters: FilterOptions | None = None, store: StoreOption = None) -> int:
+    """Count runs. It examines ten thousand at most: `+` says that there may be more."""
+    chosen = (filters or FilterOptions()).filters(HostSources().now_ms())
+
+    async def read() -> RunCount:
+        async with front_end(store) as engine:
+            return await engine.count(**chosen)
+
+    found = asyncio.run(read())
+    print(f"{found.runs}{'' if found.is_complete else '+'}")
+    return 0
+
+
+def sql(
+    query: str,
+    /,
+    *,
+    limit: int = 1000,
+    timeout: float = 10,
+    store: StoreOption = None,
+    output: FormatOption = "table",
+) -> int:
+    """Read from the store with a query of your own, in a read-only transaction.
+
+    The views perdure_v1_runs and so on are stable; tables may change.
+
+    Parameters
+    ----------
+    query
+        One SELECT.
+    limit
+        The number of rows at most.
+    timeout
+        Seconds after which the query ends.
+    """
+
+    async def read() -> Any:
+        async with front_end(store) as engine:
+            return await engine.sql(query, limit=limit, timeout=timeout)
+
+    found = asyncio.run(read())
+    if output == "table":
+        columns = [Column(name, partial(_value_at, at)) for at, name in enumerate(found.columns)]
+        console().print(table_of(found.rows, columns))
+    elif output == "ids":
+        print_lines(printable(str(row[0])) for row in found.rows)
+    else:
+        named = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+        if output == "json":
+            print_json(named)
+        else:
+            print_values(named, output, [], str)
+    if not found.is_complete:
+        console(is_error=True).print(f"there are more than {limit} rows: pass --limit")
+    return 0
+
+
+def _value_at(at: int, row: Sequence[Any]) -> Text:
+    return cell("" if row[at] is None else str(row[at]))
+
+
+def _columns(now_ms: int) -> list[Column[RunSummary]]:
+    return [
+        Column("run", lambda run: cell(run.run_id)),
+        Column("program", lambda run: cell(run.program)),
+        Column("status", lambda run: Text(run.status.value, style=state_colour(run.status.value))),
+        Column("created", lambda run: age(int(run.created.timestamp() * 1000), now_ms)),
+        Column("took", _took, is_number=True),
+        Column("key", lambda run: cell(run.key)),
+        Column(
+            "tags", lambda run: cell(" ".join(f"{k}={v}" for k, v in run.tags.items())), is_cut=True
+        ),
+    ]
+
+
+def _took(run: RunSummary) -> str:
+    if run.closed is None:
+        return ""
+    return took(int((run.closed - run.created).total_seconds() * 1000))

@@ -1,0 +1,114 @@
+"""`perdure runs start`, and `perdure run`: starts a workflow that user code defines."""
+
+import asyncio
+import sys
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from perdure import Engine, Handle, InputError, Workflow
+from perdure.cli.front_end import front_end, json_value
+from perdure.cli.importing import import_named, type_for_people
+from perdure.cli.runs.acting import print_outcome, until_over
+from perdure.cli.store_setting import StoreOption, store_url
+from perdure.core.journal.entry import Entry
+
+ProgramArgument = Annotated[str, Parameter(help="module:name of a workflow.")]
+InputArgument = Annotated[
+    str, Parameter(help="The arguments as JSON: an object by name, or a list in order.")
+]
+KeyOption = Annotated[str | None, Parameter(help="The start key: one run per key.")]
+
+_MEMORY = "sqlite:///:memory:"
+
+
+def start(
+    program: ProgramArgument,
+    input_: InputArgument = "{}",
+    /,
+    *,
+    key: KeyOption = None,
+    scope: str = "",
+    store: StoreOption = None,
+) -> int:
+    """Start a run, which the workers of the store execute. Prints its id.
+
+    Parameters
+    ----------
+    scope
+        The scope of the run and its key.
+    """
+    call = _call(program, input_)
+
+    async def begin() -> Handle[Any]:
+        async with front_end(store) as engine:
+            return await engine.start(call, key=key, scope=scope)
+
+    run = asyncio.run(begin())
+    print(run.run_id)
+    if not run.is_new:
+        print(f"the key {key!r} belongs to this run, which was started before", file=sys.stderr)
+    return 0
+
+
+def run(
+    program: ProgramArgument,
+    input_: InputArgument = "{}",
+    /,
+    *,
+    key: KeyOption = None,
+    store: StoreOption = None,
+) -> int:
+    """Run a workflow in this process, and print its result as JSON. The exit code is 1 if it failed.
+
+    Without a store it runs in memory. With a store, an interrupted run resumes when the command is repeated with its
+    key.
+    """
+    call = _call(program, input_)
+    try:
+        url = store_url(store)
+    except InputError:
+        url = _MEMORY
+    return asyncio.run(_run_here(url, call, key))
+
+
+async def _run_here(url: str, call: Any, key: str | None) -> int:
+    async with Engine(url, queues=()) as engine:
+        handle = await engine.start(call, key=key)
+        status = await until_over(engine, handle.run_id)
+        last: Entry | None = None
+        async for entry in handle.events(follow=False):
+            last = entry
+    return print_outcome(status, last)
+
+
+def _call(target: str, text: str) -> Any:
+    """The call of the workflow that `module:name` names."""
+    module_name, _, name = target.partition(":")
+    if not module_name or not name.isidentifier():
+        raise InputError(
+            f"{target!r} is not the name of a workflow",
+            "pass a module and a workflow: 'app:checkout'",
+        )
+    module = import_named(module_name, "run the command")
+    found = getattr(module, name, None)
+    if not isinstance(found, Workflow):
+        what = (
+            f"module {module_name!r} has no {name!r}"
+            if found is None
+            else f"{target} is {type_for_people(found)}"
+        )
+        workflows = [each for each, value in vars(module).items() if isinstance(value, Workflow)]
+        named = " or ".join(f"{module_name}:{each}" for each in workflows)
+        raise InputError(what, f"pass {named}" if named else "pass the name of a workflow")
+    given = json_value(text)
+    try:
+        if isinstance(given, dict):
+            return found(**given)
+        if isinstance(given, list):
+            return found(*given)
+    except TypeError as error:
+        raise InputError(f"{target} can't take {text} ({error})", "pass its parameters") from None
+    raise InputError(
+        f"the input is {text}", "pass an object of arguments by name, or a list in order"
+    )

@@ -1,0 +1,308 @@
+"""All public names of Perdure."""
+
+from perdure.authoring.artifacts import put_artifact
+from perdure.authoring.call import Call
+from perdure.authoring.concurrency import JoinSet, first, gather, join_set, shield
+from perdure.authoring.context import Info
+from perdure.authoring.graphs.builder import GraphBuilder
+from perdure.authoring.graphs.decorator import graph
+from perdure.authoring.graphs.inline import inline
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.graphs.yaml import load_graph
+from perdure.authoring.interruption import Cancelled
+from perdure.authoring.program import ProgramCall
+from perdure.authoring.response import Response
+from perdure.authoring.retry import Retry
+from perdure.authoring.secrets import SecretFilter, secret
+from perdure.authoring.signal import Signal
+from perdure.authoring.stream import Stream, stream
+from perdure.authoring.task import Task, task
+from perdure.authoring.upcaster import upcaster
+from perdure.authoring.verbs import (
+    ChildRun,
+    continue_as_new,
+    heartbeat,
+    info,
+    key,
+    log,
+    now,
+    patched,
+    publish,
+    random,
+    sleep,
+    start,
+    tag,
+    uuid4,
+)
+from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.acts import Receipt
+from perdure.client.comparing import RunDiff, StepDiff, StepSide
+from perdure.client.deployments import DeploymentState, GraphVersion
+from perdure.client.engine import Engine
+from perdure.client.engine_services import EngineServices
+from perdure.client.fork_requests import ForkedStep, ForkPreview
+from perdure.client.handle import Handle, RunStatus
+from perdure.client.history import LedgerAccount
+from perdure.client.inspection import audit, verify
+from perdure.client.run_lists import Page, RunFilters, RunSummary
+from perdure.client.schedules import ScheduleHandle, ScheduleInfo, TickInfo
+from perdure.client.streams import Abandoned, Chunk
+from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync_acts import SyncReceipt
+from perdure.client.sync_transaction import SyncTransaction
+from perdure.client.timetables import Cron, Every, Once
+from perdure.client.waits import HookWait, Waits
+from perdure.core.codec import Codec, JsonCodec
+from perdure.core.encryption import EncryptedCodec
+from perdure.core.errors import (
+    ArtifactDamaged,
+    ArtifactMissing,
+    CannotCompile,
+    Denied,
+    ForbiddenStatement,
+    ForkDiverged,
+    GraphInvalid,
+    InputError,
+    KeyReused,
+    KeySpent,
+    NoArtifactStore,
+    NotActive,
+    NotCommitted,
+    NotDone,
+    PerdureError,
+    ResponseError,
+    RunCancelled,
+    RunClosed,
+    RunDiverged,
+    RunEnded,
+    RunFailed,
+    RunInterrupted,
+    SecretExposed,
+    SignalReused,
+    StatementFailed,
+    StepCancelled,
+    StepInDoubt,
+    TaskFailed,
+    TooManyActs,
+    TransactionError,
+    TransactionInterrupted,
+    TransactionOver,
+    UnknownRun,
+    UnknownSecret,
+    UnknownStep,
+    UnknownVersion,
+    UnreadableProgram,
+    VersionExists,
+)
+from perdure.core.journal.contract import EventType
+from perdure.core.journal.events import ActType, ArtifactRef
+from perdure.core.runs.acts import Act, Actor, Decision
+from perdure.core.runs.alerts import Alert, AlertCode
+from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
+from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
+from perdure.core.runs.description import Description
+from perdure.core.runs.diff import StepChange
+from perdure.core.runs.explaining import Explanation
+from perdure.core.runs.obstacles import Cause, CauseKind
+from perdure.core.runs.projector import SnapshotProjector
+from perdure.core.runs.snapshot import (
+    ApplicationError,
+    RootCause,
+    RunSnapshot,
+    SequenceGap,
+    SnapshotStatus,
+    StepSnapshot,
+    StepStatus,
+)
+from perdure.core.runs.waits import (
+    AnswerWait,
+    ChildWait,
+    JoinWait,
+    OperatorWait,
+    RetryWait,
+    SignalWait,
+    TaskState,
+    TaskWait,
+    TimerWait,
+)
+from perdure.core.secrets import SecretRef
+from perdure.core.streams.chunks import ChunkState
+from perdure.core.transactions import Transaction
+from perdure.engine.programs.preflight import Preflight
+from perdure.host.artifacts.artifacts import Artifacts
+from perdure.host.artifacts.object_store import ObjectArtifacts
+from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
+from perdure.host.runs.memory import WarmMemory
+from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
+from perdure.host.settings import Settings
+from perdure.store.rows.lists import RunCount, SqlRows
+
+__all__ = [
+    "Abandoned",
+    "Act",
+    "ActType",
+    "ActedRun",
+    "Actor",
+    "Alert",
+    "AlertCode",
+    "AllowAll",
+    "AnswerWait",
+    "ApplicationError",
+    "ArtifactDamaged",
+    "ArtifactMissing",
+    "ArtifactRef",
+    "ArtifactStore",
+    "Artifacts",
+    "Authorizer",
+    "Call",
+    "Cancelled",
+    "CannotCompile",
+    "Cause",
+    "CauseKind",
+    "ChildRun",
+    "ChildWait",
+    "Chunk",
+    "ChunkState",
+    "Codec",
+    "ContractEvent",
+    "Cron",
+    "Decision",
+    "Denied",
+    "DeploymentState",
+    "Description",
+    "DirectoryArtifacts",
+    "EncryptedCodec",
+    "Engine",
+    "EngineRunRef",
+    "EngineServices",
+    "EnvironmentSecrets",
+    "EventType",
+    "Every",
+    "Explanation",
+    "FileSecrets",
+    "ForbiddenStatement",
+    "ForkDiverged",
+    "ForkPreview",
+    "ForkedStep",
+    "GraphBuilder",
+    "GraphInvalid",
+    "GraphProgram",
+    "GraphVersion",
+    "Handle",
+    "HookWait",
+    "Info",
+    "InputError",
+    "JoinSet",
+    "JoinWait",
+    "JsonCodec",
+    "KeyReused",
+    "KeySpent",
+    "LedgerAccount",
+    "NoArtifactStore",
+    "NotActive",
+    "NotCommitted",
+    "NotDone",
+    "ObjectArtifacts",
+    "Once",
+    "OperatorWait",
+    "Page",
+    "PerdureError",
+    "Preflight",
+    "ProgramCall",
+    "Receipt",
+    "Response",
+    "ResponseError",
+    "Retry",
+    "RetryWait",
+    "Roles",
+    "RootCause",
+    "RunCancelled",
+    "RunClosed",
+    "RunCount",
+    "RunDiff",
+    "RunDiverged",
+    "RunEnded",
+    "RunFailed",
+    "RunFilters",
+    "RunInterrupted",
+    "RunSnapshot",
+    "RunStatus",
+    "RunSummary",
+    "ScheduleHandle",
+    "ScheduleInfo",
+    "SecretExposed",
+    "SecretFilter",
+    "SecretProvider",
+    "SecretRef",
+    "SecretScope",
+    "SequenceGap",
+    "Settings",
+    "Signal",
+    "SignalReused",
+    "SignalWait",
+    "SnapshotProjector",
+    "SnapshotStatus",
+    "SqlRows",
+    "StatementFailed",
+    "StepCancelled",
+    "StepChange",
+    "StepDiff",
+    "StepInDoubt",
+    "StepSide",
+    "StepSnapshot",
+    "StepStatus",
+    "Stream",
+    "SyncEngine",
+    "SyncHandle",
+    "SyncReceipt",
+    "SyncTransaction",
+    "Task",
+    "TaskFailed",
+    "TaskState",
+    "TaskWait",
+    "TickInfo",
+    "TimerWait",
+    "TooManyActs",
+    "Transaction",
+    "TransactionError",
+    "TransactionInterrupted",
+    "TransactionOver",
+    "UnknownRun",
+    "UnknownSecret",
+    "UnknownStep",
+    "UnknownVersion",
+    "UnreadableProgram",
+    "VersionExists",
+    "Waits",
+    "WarmMemory",
+    "Workflow",
+    "audit",
+    "continue_as_new",
+    "first",
+    "gather",
+    "graph",
+    "heartbeat",
+    "info",
+    "inline",
+    "join_set",
+    "key",
+    "load_graph",
+    "log",
+    "now",
+    "patched",
+    "publish",
+    "put_artifact",
+    "random",
+    "run",
+    "secret",
+    "shield",
+    "sleep",
+    "start",
+    "stream",
+    "tag",
+    "task",
+    "upcaster",
+    "uuid4",
+    "verify",
+    "workflow",
+]

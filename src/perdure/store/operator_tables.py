@@ -1,0 +1,107 @@
+"""The part of a store for people who operate it: how much it holds, its hosts and queues, one run's books."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import msgspec
+
+from perdure.core.books import Books
+from perdure.core.ids import HostId, RunId
+from perdure.core.messages import LONG_AGO_MS
+
+_QUEUES = msgspec.json.Decoder(tuple[str, ...])
+
+
+class HostRow(msgspec.Struct, frozen=True):
+    """A host as stored. One without a row (`beat` is `None`) still holds runs or work, and is dead."""
+
+    host: HostId
+    beat: int | None
+    stale_after_ms: int
+    queues: tuple[str, ...]
+    started_at_ms: int | None
+    open_runs: int
+    claimed: int
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """A queue: tasks that are due, tasks that are due later, tasks that hosts have claimed.
+
+    `oldest_ms` is since when the oldest due task is due; `None` if none is.
+    """
+
+    queue: str
+    due: int
+    later: int
+    claimed: int
+    oldest_ms: int | None
+    hosts: int
+    """How many hosts with a row serve it, dead ones included."""
+
+
+class OperatorTables(Protocol):
+    """The interface that both databases implement. All are reads."""
+
+    async def count_all_runs(self) -> int:
+        """The number of runs, open and closed. Reads the whole index of runs."""
+        ...
+
+    async def count_open_runs(self) -> int:
+        """The number of open runs."""
+        ...
+
+    async def locked_ms(self) -> int | None:
+        """How long writers have waited in this call for a lock that another program holds; `None` if they need not."""
+        ...
+
+    async def books_of(self, run_id: RunId) -> Books:
+        """Both books of one run, from one snapshot. Books without a row and without entries: there is no such run."""
+        ...
+
+    async def host_rows(self) -> list[HostRow]:
+        """Hosts that have a row, own open runs, or have claimed work, in the order of ids. One statement."""
+        ...
+
+    async def queue_rows(self, now_ms: int) -> list[QueueRow]:
+        """The queues that have tasks or are served, in the order of names. One statement."""
+        ...
+
+
+class OperatorQueries(ABC):
+    """The reads, over one method that executes a named statement."""
+
+    async def count_all_runs(self) -> int:
+        ((count,),) = await self._fetch_operator_rows("count_all_runs")
+        return int(count)
+
+    async def count_open_runs(self) -> int:
+        ((count,),) = await self._fetch_operator_rows("count_open_runs")
+        return int(count)
+
+    async def host_rows(self) -> list[HostRow]:
+        rows = await self._fetch_operator_rows("select_hosts")
+        return [
+            HostRow(
+                HostId(host), beat, stale_ms or 0, _QUEUES.decode(queues or "[]"), started, *counts
+            )
+            for host, beat, stale_ms, queues, started, *counts in rows
+        ]
+
+    async def queue_rows(self, now_ms: int) -> list[QueueRow]:
+        served: dict[str, int] = {}
+        for host in await self.host_rows():
+            for queue in host.queues:
+                served[queue] = served.get(queue, 0) + 1
+        rows = await self._fetch_operator_rows(
+            "select_queues", now_ms=now_ms, long_ago_ms=LONG_AGO_MS
+        )
+        found = {
+            queue: QueueRow(queue, due, later, claimed, oldest_ms, served.get(queue, 0))
+            for queue, due, later, claimed, oldest_ms in rows
+        }
+        for queue, hosts in served.items():
+            found.setdefault(queue, QueueRow(queue, 0, 0, 0, None, hosts))
+        return [found[queue] for queue in sorted(found)]
+
+    @abstractmethod
+    async def _fetch_operator_rows(self, name: str, /, **values: Any) -> list[Any]: ...

@@ -1,0 +1,43 @@
+-- Reads for people who operate a store. Writes nothing.
+
+-- name: count_all_runs
+-- The number of runs.
+SELECT count(*) FROM perdure.run
+
+-- name: count_open_runs
+-- The number of open runs.
+SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL
+
+-- name: select_hosts
+-- Every host that has a row, owns open runs or has claimed work.
+WITH owners AS (
+    SELECT owner AS id, count(*) AS runs FROM perdure.run
+    WHERE closed_at_ms IS NULL AND owner IS NOT NULL GROUP BY owner
+), claimants AS (
+    SELECT host COLLATE "C" AS id, count(*) AS tasks FROM perdure.work WHERE host IS NOT NULL GROUP BY host
+), everyone AS (
+    SELECT id FROM perdure.host UNION SELECT id FROM owners UNION SELECT id FROM claimants
+)
+SELECT everyone.id, host.beat, host.stale_after_ms, host.queues, host.started_at_ms,
+       coalesce(owners.runs, 0), coalesce(claimants.tasks, 0)
+FROM everyone
+LEFT JOIN perdure.host AS host ON host.id = everyone.id
+LEFT JOIN owners ON owners.id = everyone.id
+LEFT JOIN claimants ON claimants.id = everyone.id
+ORDER BY everyone.id
+
+-- name: select_queues
+-- How much work each queue has. Work that was due at once has a time that is long ago by every clock.
+SELECT queue,
+       count(*) FILTER (WHERE host IS NULL AND available_at_ms <= $1::bigint),
+       count(*) FILTER (WHERE host IS NULL AND available_at_ms > $1),
+       count(*) FILTER (WHERE host IS NOT NULL),
+       min(available_at_ms + CASE WHEN available_at_ms < $1 - $2::bigint / 2 THEN $2 ELSE 0 END)
+           FILTER (WHERE host IS NULL AND available_at_ms <= $1)
+FROM perdure.work GROUP BY queue ORDER BY queue
+
+-- name: server_settings
+-- The settings that decide whether a commit is durable, this session's process, and how many connections there are.
+SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
+       pg_backend_pid(), (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+       current_setting('max_connections')::integer
