@@ -15,7 +15,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.limits import MAX_STEP_BYTES
 from perdure.core.replay.identity import idempotency_text
-from perdure.core.runs.forking import START, ForkPlan
+from perdure.core.runs.forking import START, ForkPlan, steps_of
 from perdure.engine.known_programs import KnownPrograms
 from perdure.store.rows.records import Run
 
@@ -48,11 +48,7 @@ class ForkPreview(msgspec.Struct, frozen=True):
 
 
 def preview_of(source: RunId, fork: RunId, plan: ForkPlan, *, signals: bool) -> ForkPreview:
-    names = {
-        event.promise_id: event.function_name
-        for event in plan.events
-        if isinstance(event, e.InvokeScheduled)
-    }
+    names = steps_of(plan.events)
 
     def named(steps: Iterable[StepId]) -> tuple[ForkedStep, ...]:
         return tuple(
@@ -70,10 +66,10 @@ def preview_of(source: RunId, fork: RunId, plan: ForkPlan, *, signals: bool) -> 
 def find_forked_step(run_id: RunId, given: str, journal: Sequence[e.Event]) -> StepId:
     """The step with that id, or the only one that calls a task or program of that name."""
     require_user_text("a step", given, MAX_STEP_BYTES)
-    steps = {each.promise_id: each for each in journal if isinstance(each, e.InvokeScheduled)}
+    steps = steps_of(journal)
     if given == START or given in steps:
         return StepId(given)
-    named = [step for step, event in steps.items() if event.function_name == given]
+    named = [step for step, name in steps.items() if name == given]
     if len(named) == 1:
         return named[0]
     known = ", ".join([*map(repr, list(steps)[:8]), *(["..."] if len(steps) > 8 else [])])
@@ -95,11 +91,7 @@ def encoded_values(
 ) -> dict[StepId, bytes]:
     """The values that replace outcomes, by step. Refuses a value that does not match the step's result annotation."""
     found: dict[StepId, bytes] = {}
-    names = {
-        each.promise_id: each.function_name
-        for each in journal
-        if isinstance(each, e.InvokeScheduled)
-    }
+    names = steps_of(journal)
     for given, value in values.items():
         step = find_forked_step(run_id, given, journal)
         if step in found or step == START:

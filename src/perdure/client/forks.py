@@ -147,7 +147,7 @@ async def _prepare(
         sources.now_ms(),
         lost_child(codec, source.run_id),
     )
-    plan = plan_fork(request, journal)
+    plan = plan_fork(request, journal, [entry.at_ms for entry in entries])
     require_kept_payloads(source, entries, plan.cut)
     if options.arguments is not None:
         plan = _with_arguments(host, source, plan, step, options.arguments)

@@ -86,8 +86,11 @@ def fork_id(source: RunId, act: str) -> RunId:
     return new_run_id(at_ms, sha256(f"{source}/fork/{act}".encode()).digest()[:10])
 
 
-def plan_fork(request: ForkRequest, journal: Sequence[e.Event]) -> ForkPlan:
-    """The fork of `journal`. Raises `InputError` if the step is unknown, or a value fits no step."""
+def plan_fork(request: ForkRequest, journal: Sequence[e.Event], times: Sequence[int]) -> ForkPlan:
+    """The fork of `journal`, whose entries have these times.
+
+    Raises `InputError` if the step is unknown, or a value fits no step.
+    """
     targets = {request.step, *request.values}
     _require_known(request, journal, targets)
     cut = 1 if request.step == START else _cut(journal, targets)
@@ -95,7 +98,9 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event]) -> ForkPlan:
     if any(isinstance(event, e.CancelRequested) for event in journal[:cut]):
         tasks = set()  # what a cancelled run waits for depends on which attempts are under way
     kept = (_without_attempts(event, tasks) for event in journal[:cut])
-    prefix = [event for event in kept if event is not None]
+    prefix = _with_open_timers(
+        [event for event in kept if event is not None], request.now_ms - times[cut - 1]
+    )
     steps = OpenSteps()
     for event in prefix:
         steps.take(event)
@@ -178,14 +183,29 @@ class OpenSteps:
         return self.started.get(step, 0) + (not self.is_under_way(step))
 
 
+def steps_of(journal: Iterable[e.Event]) -> dict[StepId, str]:
+    """The steps that a run has begun, in order, each with the name of what it calls; empty for timers and signals."""
+    found: dict[StepId, str] = {}
+    for event in journal:
+        match event:
+            case e.InvokeScheduled(promise_id=step, function_name=name):
+                found[step] = name
+            case e.TimerScheduled(promise_id=step) | e.SignalReceived(promise_id=step):
+                found.setdefault(step, "")
+            case e.ExecutionAwaiting(waiting_on=steps):
+                for step in steps:
+                    found.setdefault(step, "")
+            case e.Posted(label="attempt"):
+                found.setdefault(StepId(_step_of(event.postings[0].account)), "")
+            case _:
+                pass
+    return found
+
+
 def _require_known(
     request: ForkRequest, journal: Sequence[e.Event], targets: Iterable[StepId]
 ) -> None:
-    known = {START} | {
-        event.promise_id for event in journal if isinstance(event, e.InvokeScheduled)
-    }
-    known |= {event.promise_id for event in journal if isinstance(event, e.TimerScheduled)}
-    known |= {event.promise_id for event in journal if isinstance(event, e.SignalReceived)}
+    known = steps_of(journal).keys() | {START}
     for step in targets:
         if step not in known:
             raise InputError(
@@ -290,6 +310,17 @@ def _without_attempts(event: e.Event, tasks: set[StepId]) -> e.Event | None:
             return None
         return msgspec.structs.replace(event, postings=postings)
     return event
+
+
+def _with_open_timers(prefix: Sequence[e.Event], passed_ms: int) -> list[e.Event]:
+    """The events with open timers later by the time that has passed: what was left of them is left in the fork."""
+    settled = {event.promise_id for event in prefix if isinstance(event, _SETTLING)}
+    return [
+        msgspec.structs.replace(event, fire_at_ms=event.fire_at_ms + passed_ms)
+        if isinstance(event, e.TimerScheduled) and event.promise_id not in settled
+        else event
+        for event in prefix
+    ]
 
 
 def _is_task(event: e.Event) -> TypeGuard[e.InvokeScheduled]:
