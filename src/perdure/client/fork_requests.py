@@ -29,7 +29,7 @@ class ForkedStep(msgspec.Struct, frozen=True):
 
 
 class ForkPreview(msgspec.Struct, frozen=True):
-    """What a fork would do. It keeps the first `entries` entries of run `source`.
+    """What the fork that is made with `id` would do. It keeps the first `entries` entries of run `source`.
 
     `repeated` steps are executed again, and then whatever the program does next. `kept` steps ended later, and keep
     their outcomes. `doubted` steps had started without an outcome: their `on_doubt` decides. `signals` are the names of
@@ -39,6 +39,7 @@ class ForkPreview(msgspec.Struct, frozen=True):
 
     source: RunId
     fork: RunId
+    id: str
     entries: int
     repeated: tuple[ForkedStep, ...]
     kept: tuple[ForkedStep, ...]
@@ -47,7 +48,9 @@ class ForkPreview(msgspec.Struct, frozen=True):
     lost_signals: tuple[str, ...]
 
 
-def preview_of(source: RunId, fork: RunId, plan: ForkPlan, *, signals: bool) -> ForkPreview:
+def preview_of(
+    source: RunId, fork: RunId, act_id: str, plan: ForkPlan, *, signals: bool
+) -> ForkPreview:
     names = steps_of(plan.events)
 
     def named(steps: Iterable[StepId]) -> tuple[ForkedStep, ...]:
@@ -60,7 +63,7 @@ def preview_of(source: RunId, fork: RunId, plan: ForkPlan, *, signals: bool) -> 
         sent, lost = (), (*sent, *lost)
     names_of = [tuple(each.signal_name for each in group) for group in (sent, lost)]
     steps = named(plan.repeated), named(plan.kept), named(plan.doubted)
-    return ForkPreview(source, fork, plan.cut, *steps, *names_of)
+    return ForkPreview(source, fork, act_id, plan.cut, *steps, *names_of)
 
 
 def find_forked_step(run_id: RunId, given: str, journal: Sequence[e.Event]) -> StepId:
@@ -113,10 +116,20 @@ def encoded_values(
     return found
 
 
-def require_kept_payloads(run: Run, entries: Sequence[Entry], cut: int) -> None:
-    """Raise if a payload before the cut was erased: the program could not repeat these entries."""
-    for entry in entries[:cut]:
-        if entry.erased is not None:
+def require_kept_payloads(
+    run: Run, entries: Sequence[Entry], plan: ForkPlan, *, signals: bool
+) -> None:
+    """Raise if a payload that the fork keeps was erased: the program could not repeat these entries."""
+    for entry in entries:
+        if entry.erased is None:
+            continue
+        event = entry.event
+        is_kept = entry.seq < plan.cut
+        if isinstance(event, e.InvokeCompleted | e.StepSkipped):
+            is_kept = is_kept or event.promise_id in plan.kept
+        elif isinstance(event, e.SignalDelivered):
+            is_kept = is_kept or (signals and event in plan.signals)
+        if is_kept:
             raise InputError(
                 f"entry {entry.seq} of run {run.run_id!r} was erased, and a fork needs its payload",
                 "fork at an earlier step, or start a new run",
