@@ -23,6 +23,7 @@ from perdure.core.runs.acts import (
     MAX_ACT_BYTES,
     Act,
     Actor,
+    Code,
     Decision,
     act_message,
 )
@@ -166,7 +167,7 @@ class Acts:
         end = await self._open_receiver("be cancelled")
         guid = cancel_guid(end.origin)
         await self._send(end, "cancel", guid, text.encode())
-        return Receipt(self._host, end, guid, "")
+        return Receipt(self._host, end, guid)
 
     async def _act(self, kind: ActType, given: ActOptions) -> "Receipt":
         """Authorize the act and send it."""
@@ -220,17 +221,18 @@ class Acts:
                 "send this one again in a minute",
             )
         await self._send(end, message.kind, message.guid, payload)
-        return Receipt(self._host, end, message.guid, act.id, is_new=is_new)
+        return Receipt(self._host, end, message.guid, act, is_new=is_new)
 
 
 class Receipt:
     """An act that is durable, and on its way to the run. `signal_id` names it: an act with the same id is the same."""
 
     def __init__(
-        self, host: Host, end: Run, guid: Guid, signal_id: str, *, is_new: bool = False
+        self, host: Host, end: Run, guid: Guid, act: Act | None = None, *, is_new: bool = False
     ) -> None:
         """`end` is the last run of the chain. An act that `is_new` is not decided in the entries that it has."""
-        self.signal_id = signal_id
+        self.signal_id = "" if act is None else act.id
+        self._act = act
         self._host = host
         self._store = host.dispatcher.store
         self._guid = guid
@@ -290,6 +292,13 @@ class Receipt:
 
     def _decision_in(self, event: e.Event, seq: int) -> Decision | None:
         match event:
+            case e.SignalAccepted(guid=self._guid) | e.SignalRejected(guid=self._guid) if (
+                self._act is not None
+                and (event.signal_type, event.step) != (self._act.type, self._act.step)
+            ):
+                of_step = "" if event.step is None else f" of step {event.step!r}"
+                text = f"{EXPLANATIONS[Code.ID_TAKEN]}: {event.signal_type}{of_step}"
+                return Decision(False, Code.ID_TAKEN, text, seq)
             case e.SignalAccepted(guid=self._guid):
                 return Decision(True, "", event.reason, seq)
             case e.SignalRejected(guid=self._guid):

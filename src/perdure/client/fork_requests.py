@@ -15,7 +15,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.limits import MAX_STEP_BYTES
 from perdure.core.replay.identity import idempotency_text
-from perdure.core.runs.forking import START, ForkPlan
+from perdure.core.runs.forking import START, ForkPlan, steps_of
 from perdure.engine.known_programs import KnownPrograms
 from perdure.store.rows.records import Run
 
@@ -29,7 +29,7 @@ class ForkedStep(msgspec.Struct, frozen=True):
 
 
 class ForkPreview(msgspec.Struct, frozen=True):
-    """What a fork would do. It keeps the first `entries` entries of run `source`.
+    """What the fork that is made with `id` would do. It keeps the first `entries` entries of run `source`.
 
     `repeated` steps are executed again, and then whatever the program does next. `kept` steps ended later, and keep
     their outcomes. `doubted` steps had started without an outcome: their `on_doubt` decides. `signals` are the names of
@@ -39,6 +39,7 @@ class ForkPreview(msgspec.Struct, frozen=True):
 
     source: RunId
     fork: RunId
+    id: str
     entries: int
     repeated: tuple[ForkedStep, ...]
     kept: tuple[ForkedStep, ...]
@@ -47,12 +48,10 @@ class ForkPreview(msgspec.Struct, frozen=True):
     lost_signals: tuple[str, ...]
 
 
-def preview_of(source: RunId, fork: RunId, plan: ForkPlan, *, signals: bool) -> ForkPreview:
-    names = {
-        event.promise_id: event.function_name
-        for event in plan.events
-        if isinstance(event, e.InvokeScheduled)
-    }
+def preview_of(
+    source: RunId, fork: RunId, act_id: str, plan: ForkPlan, *, signals: bool
+) -> ForkPreview:
+    names = steps_of(plan.events)
 
     def named(steps: Iterable[StepId]) -> tuple[ForkedStep, ...]:
         return tuple(
@@ -64,16 +63,16 @@ def preview_of(source: RunId, fork: RunId, plan: ForkPlan, *, signals: bool) -> 
         sent, lost = (), (*sent, *lost)
     names_of = [tuple(each.signal_name for each in group) for group in (sent, lost)]
     steps = named(plan.repeated), named(plan.kept), named(plan.doubted)
-    return ForkPreview(source, fork, plan.cut, *steps, *names_of)
+    return ForkPreview(source, fork, act_id, plan.cut, *steps, *names_of)
 
 
 def find_forked_step(run_id: RunId, given: str, journal: Sequence[e.Event]) -> StepId:
     """The step with that id, or the only one that calls a task or program of that name."""
     require_user_text("a step", given, MAX_STEP_BYTES)
-    steps = {each.promise_id: each for each in journal if isinstance(each, e.InvokeScheduled)}
+    steps = steps_of(journal)
     if given == START or given in steps:
         return StepId(given)
-    named = [step for step, event in steps.items() if event.function_name == given]
+    named = [step for step, name in steps.items() if name == given]
     if len(named) == 1:
         return named[0]
     known = ", ".join([*map(repr, list(steps)[:8]), *(["..."] if len(steps) > 8 else [])])
@@ -95,11 +94,7 @@ def encoded_values(
 ) -> dict[StepId, bytes]:
     """The values that replace outcomes, by step. Refuses a value that does not match the step's result annotation."""
     found: dict[StepId, bytes] = {}
-    names = {
-        each.promise_id: each.function_name
-        for each in journal
-        if isinstance(each, e.InvokeScheduled)
-    }
+    names = steps_of(journal)
     for given, value in values.items():
         step = find_forked_step(run_id, given, journal)
         if step in found or step == START:
@@ -121,10 +116,20 @@ def encoded_values(
     return found
 
 
-def require_kept_payloads(run: Run, entries: Sequence[Entry], cut: int) -> None:
-    """Raise if a payload before the cut was erased: the program could not repeat these entries."""
-    for entry in entries[:cut]:
-        if entry.erased is not None:
+def require_kept_payloads(
+    run: Run, entries: Sequence[Entry], plan: ForkPlan, *, signals: bool
+) -> None:
+    """Raise if a payload that the fork keeps was erased: the program could not repeat these entries."""
+    for entry in entries:
+        if entry.erased is None:
+            continue
+        event = entry.event
+        is_kept = entry.seq < plan.cut
+        if isinstance(event, e.InvokeCompleted | e.StepSkipped):
+            is_kept = is_kept or event.promise_id in plan.kept
+        elif isinstance(event, e.SignalDelivered):
+            is_kept = is_kept or (signals and event in plan.signals)
+        if is_kept:
             raise InputError(
                 f"entry {entry.seq} of run {run.run_id!r} was erased, and a fork needs its payload",
                 "fork at an earlier step, or start a new run",

@@ -6,6 +6,8 @@ from typing import Any, Self
 
 import msgspec
 
+from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.texts import require_user_text
 from perdure.client.acts import ActOptions, Acts
 from perdure.client.fork_requests import (
     ForkPreview,
@@ -19,6 +21,7 @@ from perdure.core.errors import CorruptJournal, InputError
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.events import ActType
+from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.runs.acts import Act, Actor, act_message
 from perdure.core.runs.forking import (
@@ -60,7 +63,7 @@ class Forks(Acts):
         This process must have the program, which must repeat what the fork keeps, else `ForkDiverged` is raised. Forks
         with one `id` are one.
         """
-        options = ForkOptions(step, set or {}, input, signals)
+        options = ForkOptions.checked(step, set, input, signals=signals)
         kind = ActType.RETRY_RUN if step == START and not set and input is None else ActType.FORK
         end, act = await self._authorized(kind, ActOptions(reason, by, id))
         return self._like(await fork_run(self._host, end, options, act))
@@ -72,10 +75,16 @@ class Forks(Acts):
         set: Mapping[str, Any] | None = None,  # noqa: A002 - as above
         input: Mapping[str, Any] | None = None,  # noqa: A002 - as above
         signals: bool = True,
+        id: str | None = None,  # noqa: A002 - as above
     ) -> ForkPreview:
-        """What `fork` would do: which steps it would execute again, under which keys. Stores nothing."""
-        options = ForkOptions(step, set or {}, input, signals)
-        return await preview_fork(self._host, await self._receiver(), options)
+        """What `fork` would do: which steps it would execute again, under which keys. Stores nothing.
+
+        The keys are those of the fork that is made with the `id` of the preview.
+        """
+        entropy = self._host.dispatcher.sources.entropy(16).hex()
+        name = require_user_text("the id of an act", entropy if id is None else id, MAX_KEY_LENGTH)
+        options = ForkOptions.checked(step, set, input, signals=signals)
+        return await preview_fork(self._host, await self._receiver(), options, name)
 
     async def retry(
         self,
@@ -100,18 +109,27 @@ class ForkOptions(msgspec.Struct, frozen=True):
     arguments: Mapping[str, Any] | None = None
     signals: bool = True
 
+    @classmethod
+    def checked(cls, step: str, values: Any, arguments: Any, *, signals: bool) -> Self:
+        for what, given in (("set", values), ("input", arguments)):
+            if given is not None and not isinstance(given, Mapping):
+                raise InputError(
+                    f"a fork with {what} = {given!r:.100}", "pass a dict of values by name"
+                )
+        return cls(step, values or {}, arguments, signals)
 
-async def preview_fork(host: Host, source: Run, options: ForkOptions) -> ForkPreview:
-    """What the fork would do. Replays it on the registered code, and stores nothing."""
-    act = Act("preview", ActType.FORK)
+
+async def preview_fork(host: Host, source: Run, options: ForkOptions, act_id: str) -> ForkPreview:
+    """What the fork of that id would do. Replays it on the registered code, and stores nothing."""
+    act = Act(act_id, ActType.FORK)
     plan, _ = await _prepare(host, source, options, act)
-    fork = fork_id(source.run_id, act.id)
-    return preview_of(source.run_id, fork, plan, signals=options.signals)
+    fork = fork_id(source.origin, act.id)
+    return preview_of(source.run_id, fork, act.id, plan, signals=options.signals)
 
 
 async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> RunId:
     """Commits: the fork, the later signals to it, and the act in the source. The same act makes the same run."""
-    fork = fork_id(source.run_id, act.id)
+    fork = fork_id(source.origin, act.id)
     dispatcher = host.dispatcher
     if await dispatcher.store.run(fork) is not None:
         return fork
@@ -135,7 +153,7 @@ async def _prepare(
     entries = await dispatcher.store.entries(source.run_id, 0, source.seq)
     journal = [entry.event for entry in entries]
     step = find_forked_step(source.run_id, options.step, journal)
-    fork = fork_id(source.run_id, act.id)
+    fork = fork_id(source.origin, act.id)
     request = ForkRequest(
         source.run_id,
         source.origin,
@@ -147,8 +165,8 @@ async def _prepare(
         sources.now_ms(),
         lost_child(codec, source.run_id),
     )
-    plan = plan_fork(request, journal)
-    require_kept_payloads(source, entries, plan.cut)
+    plan = plan_fork(request, journal, [entry.at_ms for entry in entries])
+    require_kept_payloads(source, entries, plan, signals=options.signals)
     if options.arguments is not None:
         plan = _with_arguments(host, source, plan, step, options.arguments)
     await dispatcher.catalogue.find_version(source.program, source.version)
@@ -181,6 +199,13 @@ def _with_arguments(
     payload = codec.encode({**given, **arguments})
     program = host.dispatcher.programs.find(source.program, source.version, source.digest)
     if program is not None:
+        names = {name for name, _ in program.signature.shape}
+        unknown = sorted(arguments.keys() - names - given.keys())
+        if unknown and not isinstance(program, GraphProgram):  # graphs check their input themselves
+            raise InputError(
+                f"{program.name!r} has no argument {unknown[0]!r}",
+                f"name one of its arguments: {', '.join(sorted(names)) or 'it has none'}",
+            )
         program.check_input(codec, payload)
     return msgspec.structs.replace(
         plan, events=(msgspec.structs.replace(first, payload=payload), *plan.events[1:])

@@ -113,7 +113,10 @@ async def _rows(
     children = await store.statuses(list(steps.possible_children(run_id).values()))
     return RunRows(
         {each.step: each for each in work},
-        {hook.step: WaitingHook(hook.step, hook.topic, hook.key, hook.since_ms) for hook in hooks},
+        {
+            hook.step: WaitingHook(hook.step, hook.topic, hook.key or None, hook.since_ms)
+            for hook in hooks
+        },
         [
             JoinWait(join.step, join.required, join.completed)
             for join in await store.readiness(run_id)

@@ -399,8 +399,9 @@ class SyncHandle(SyncHistoryMethods, SyncActs[R]):
         set: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
         input: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
         signals: bool = True,
+        id: str | None = None,  # noqa: A002 - as in Handle
     ) -> ForkPreview:
-        previewing = self._handle.preview_fork(step, set=set, input=input, signals=signals)
+        previewing = self._handle.preview_fork(step, set=set, input=input, signals=signals, id=id)
         return self._engine.wait_for(previewing)
 
     def retry(

@@ -8,6 +8,7 @@ from typing import Any
 from perdure import Engine, Handle, ProgramCall
 from perdure.core.codec import JsonCodec
 from perdure.core.journal import events as e
+from perdure.core.runs.forking import steps_of
 from perdure.testing import simulated
 from perdure.testing.checkers import assert_sound
 from perdure.testing.probe import Probe
@@ -44,10 +45,8 @@ class Forked:
         return f"{(await run.status()).value} {value!r}"
 
     async def steps(self) -> list[str]:
-        """The steps of the run that called a task, a program or a branch."""
-        entries = [entry async for entry in self.run.events(follow=False)]
-        scheduled = [entry.event for entry in entries if isinstance(entry.event, e.InvokeScheduled)]
-        return [event.promise_id for event in scheduled]
+        """The steps of the run: tasks, programs, branches, timers and signals."""
+        return list(steps_of([entry.event async for entry in self.run.events(follow=False)]))
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ GRAPHS = working.CASES | waiting.CASES | staying.CASES | flowing.CASES
 WITHOUT = {"tidies_up"}
 """Cancelled by its script: a fork before the cancel waits for ever."""
 
-SIGNAL_OTHERS = {
+DEPEND_ON_OTHERS = {
     "names that are computed",
     "signal by topic and key",
     "signal to all",
@@ -25,13 +25,16 @@ SIGNAL_OTHERS = {
 }
 """They signal their child runs: a fork starts other ones, and does not send what its source has sent."""
 
-SIGNAL_OTHERS = {
+DEPEND_ON_OTHERS = {
     "names that are computed",
     "signal by topic and key",
     "signal to all",
     "signal to all, once each",
+    "interrupt: itself by its id",
+    "202 whose output fails: hook that is not said to be pending",
 }
-"""They signal their child runs. A fork starts other ones, and does not send again what its source has sent."""
+"""They depend on other runs. A fork starts other children, does not send again what its source has sent, keeps results
+that name its source, and may get a signal that waits in a mailbox."""
 
 
 def script_of(name: str) -> Script | None:
@@ -51,7 +54,7 @@ async def test_forks_of_a_workflow_end_alike(name: str) -> None:
     [
         name
         for name, case in GRAPHS.items()
-        if not (case.is_race or isinstance(case.script, After) or name in SIGNAL_OTHERS)
+        if not (case.is_race or isinstance(case.script, After) or name in DEPEND_ON_OTHERS)
     ],
 )
 async def test_forks_of_a_graph_end_alike(name: str) -> None:

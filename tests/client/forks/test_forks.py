@@ -12,7 +12,7 @@ from perdure.core.runs import forking
 from perdure.core.runs.acts import Actor
 from perdure.core.runs.authority import Roles
 from perdure.testing import simulated
-from tests.client.engines import journal, opened
+from tests.client.engines import journal, opened, store_of, until_store
 from tests.client.forks.forking import forked
 
 calls: Counter[str] = Counter()
@@ -138,6 +138,58 @@ async def test_a_fork_at_the_start_may_change_the_input() -> None:
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
+        ({"input": {"item": ["a"]}}, "has no argument 'item'.*: name one of its arguments: items"),
+        ({"input": ["a"]}, "a fork with input ="),
+        ({"set": ["a"]}, "a fork with set ="),
+    ],
+)
+async def test_arguments_that_the_program_does_not_have_make_no_fork(
+    wanted: dict[str, Any], text: str
+) -> None:
+    async with forked(order(["a", "bb"])) as found:
+        with pytest.raises(InputError, match=text):
+            await found.run.fork(**wanted)
+        with pytest.raises(InputError, match=text):
+            await found.run.preview_fork(**wanted)
+        assert len(await all_runs(found.engine)) == 1
+
+
+async def test_a_preview_names_the_keys_of_the_fork_that_has_its_id() -> None:
+    keys: list[str] = []
+
+    @task(name="fork_keyed")
+    async def keyed() -> None:
+        keys.append(perdure.key())
+
+    @workflow(name="fork_shows_keys")
+    async def shows() -> None:
+        await keyed()
+
+    async with forked(shows()) as found:
+        preview = await found.run.preview_fork("root.0")
+        fork = await found.run.fork("root.0", id=preview.id)
+        await fork.result()
+        assert preview.fork == fork.run_id
+        assert [each.key for each in preview.repeated] == keys[-1:]
+
+
+async def test_a_fork_needs_the_results_that_it_would_keep() -> None:
+    async with forked(order(["a", "bb", "ccc"])) as found:
+        entries = [entry async for entry in found.run.events(follow=False)]
+        (seq,) = [
+            entry.seq
+            for entry in entries
+            if isinstance(entry.event, e.InvokeCompleted) and entry.event.promise_id == "root.2"
+        ]
+        await store_of(found.engine).erase_payloads(found.run.run_id, seq, seq + 1)
+        with pytest.raises(InputError, match=f"entry {seq} of run .* was erased"):
+            await found.run.fork("root.1")
+        assert (await found.ending(await found.run.fork())).startswith("completed")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
         ({"root.0": "many"}, "no result of 'fork_priced'"),
         ({"root.2": "x"}, "can't be set"),
         ({"root": 1}, "the start of a run has no result"),
@@ -167,6 +219,58 @@ async def test_forks_of_one_id_are_one_run() -> None:
         other = await found.run.fork("root.0", id="ticket-1")
         assert one.run_id == other.run_id
         assert (await found.run.fork("root.0")).run_id != one.run_id
+
+
+@workflow(name="fork_continues")
+async def continues(n: int) -> int:
+    await priced("one")
+    heard = await go.receive()
+    if n < 1:
+        await perdure.continue_as_new(continues(n + 1))
+    return heard
+
+
+async def test_forks_of_one_id_are_one_run_when_the_chain_has_continued_in_between() -> None:
+    async with opened("sqlite:///:memory:") as engine:
+        run = await engine.start(continues(0))
+        one = await run.fork("fork_priced", id="ticket-1")
+        await run.signal(go, 1)
+
+        async def has_continued() -> bool:
+            return calls["priced one"] >= 3  # by the first run, by the fork, and by the second run
+
+        await until_store(has_continued)
+        other = await run.fork("fork_priced", id="ticket-1")
+        assert one.run_id == other.run_id
+
+
+@task(name="fork_parks", retry=Retry(attempts=1), on_failure="park")
+async def parks(n: int) -> int:
+    raise LookupError("never")
+
+
+@workflow(name="fork_skipped")
+async def skipped() -> list[int]:
+    return [*await perdure.gather(parks(1), priced("bb"))]
+
+
+async def test_a_fork_keeps_what_an_operator_skipped_later() -> None:
+    async with opened("sqlite:///:memory:") as engine:
+        run = await engine.start(skipped())
+
+        async def is_parked_alone() -> bool:
+            ended = [x for x in await journal(engine, run) if isinstance(x, e.InvokeCompleted)]
+            return len(ended) == 1 and len((await run.waits()).parked) == 1
+
+        await until_store(is_parked_alone)
+        await run.skip_step("root.0", value=30, by=Actor("ann"), id="skip")
+        assert await run.result() == [30, 2]
+        preview = await run.preview_fork("root.1")
+        assert [each.step for each in preview.kept] == ["root.0"]
+        fork = await run.fork("root.1")
+        assert await fork.result() == [30, 2]
+        found = [x for x in await journal(engine, fork) if isinstance(x, e.StepSkipped)]
+        assert [(x.promise_id, x.signal_id) for x in found] == [("root.0", "skip")]
 
 
 async def test_an_open_run_is_forked_and_continues() -> None:

@@ -289,6 +289,33 @@ async def test_an_expired_artifact_is_deleted_when_no_run_may_need_it(
             await engine.artifacts.get(ref)
 
 
+@workflow
+async def brief_and_asks() -> ArtifactRef:
+    ref = await store_briefly()
+    await go_on.receive()
+    return ref
+
+
+async def test_an_expired_artifact_stays_while_a_fork_of_its_run_is_open(
+    shared_url: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "kept"
+    async with artifact_engine(shared_url, place) as engine:
+        run = await engine.start(brief_and_asks())
+        await until_recorded(engine, run, InvokeCompleted)
+        fork = await run.fork("root.1", id="other")
+        again = await fork.fork("root.1", id="again")
+        for each in (run, fork):
+            await each.signal(go_on, True)
+            await each.result(30)
+        assert (await engine.artifacts.sweep()).deleted == 0
+        with pytest.raises(InputError, match="fork"):
+            await engine.artifacts.erase(run.run_id)
+        await again.signal(go_on, True)
+        await again.result(30)
+        assert (await engine.artifacts.sweep()).deleted == 1
+
+
 async def test_what_the_engine_keeps_of_a_kind_decides_when_the_task_says_nothing(
     tmp_path: Path,
 ) -> None:

@@ -352,6 +352,27 @@ async def test_act_with_the_same_id_is_one_act(engine: Engine) -> None:
     assert len(await recorded(engine, run, e.RunPaused)) == 1
 
 
+async def test_another_act_with_the_same_id_is_not_taken_for_the_first(engine: Engine) -> None:
+    run = await engine.start(listening())
+    await accepted(await run.pause(id="p1"))
+    decision = await (await run.cancel(by=Actor("ann"), id="p1")).decision(WAIT)
+    assert (decision.accepted, decision.code) == (False, "ID_TAKEN")
+    assert "PAUSE" in decision.reason
+    assert await run.status() is RunStatus.PAUSED
+
+
+async def test_a_denied_act_leaves_its_id_to_others(shared_url: str) -> None:
+    async with Engine(shared_url, authorizer=Roles()) as engine:
+        run = await engine.start(listening())
+        with pytest.raises(Denied):
+            await run.pause(by=Actor("eve", "viewer"), id="p1")
+        await accepted(await run.pause(by=Actor("bob", "operator"), id="p1"))
+        with pytest.raises(Denied):
+            await run.pause(by=Actor("eve", "viewer"), id="p1")
+        assert await run.status() is RunStatus.PAUSED
+        assert len(await recorded(engine, run, e.SignalRejected)) == 1
+
+
 async def test_denied_act_is_recorded_and_has_no_effect(shared_url: str) -> None:
     async with Engine(shared_url, authorizer=Roles()) as engine:
         run = await engine.start(listening())

@@ -121,3 +121,29 @@ async def test_callbacks_that_schedule_each_other_for_ever_do_not_block_the_host
         run = await engine.start(runs_for_ever_in_callbacks())
         await run.result(timeout=60)
         assert (await engine.audit()).is_clean
+
+
+@workflow
+async def leaves_a_generator_that_holds_a_lock() -> str:
+    lock = asyncio.Lock()
+
+    async def numbers() -> Any:
+        async with lock:
+            yield 1
+
+    async def waits() -> str:
+        async with lock:
+            return await settle_bill(3)
+
+    waiting = []
+    async for _ in numbers():
+        waiting.append(asyncio.create_task(waits()))
+        await asyncio.sleep(0)
+        break
+    return await waiting[0]
+
+
+async def test_a_generator_that_is_left_wakes_those_that_wait_for_its_lock() -> None:
+    async with Engine(MEMORY) as engine:
+        run = await engine.start(leaves_a_generator_that_holds_a_lock())
+        assert await run.result(timeout=60) == "paid 3"

@@ -79,7 +79,7 @@ def fork(
         async with front_end(url) as engine:
             handle = engine.handle(run)
             if dry_run:
-                print_json(await handle.preview_fork(step, **how))
+                print_json(await handle.preview_fork(step, **how, id=chosen.id))
                 return 0
             new = await handle.fork(step, **how, **chosen.keywords)
             print(new.run_id)

@@ -76,6 +76,7 @@ class Code:
     NO_PARAMETERS: Final = "PARAMS_NOT_DECLARED"
     UNSUPPORTED: Final = "ACT_UNSUPPORTED"
     RATE_LIMITED: Final = "RATE_LIMITED"
+    ID_TAKEN: Final = "ID_TAKEN"
 
 
 EXPLANATIONS: Final = {
@@ -94,6 +95,7 @@ EXPLANATIONS: Final = {
     Code.NO_PARAMETERS: "the program declares no parameters that can change while it runs",
     Code.UNSUPPORTED: "this act does not apply to an open run",
     Code.RATE_LIMITED: f"more than {ACTS_PER_MINUTE} acts in a minute",
+    Code.ID_TAKEN: "another act has this id",
 }
 
 
@@ -149,6 +151,11 @@ def act_guid(origin: RunId, signal_id: str) -> Guid:
     return message_guid(origin, "act", signal_id)
 
 
+def denied_guid(origin: RunId, act: Act) -> Guid:
+    """The message of a denied act. It takes no id from others: who may not act can't keep those out who may."""
+    return message_guid(origin, "denied", act.id, act.type, act.by, act.role, act.refusal or "")
+
+
 def is_act(kind: str) -> bool:
     """Whether messages of this kind carry an act."""
     return kind.startswith("act:")
@@ -156,7 +163,8 @@ def is_act(kind: str) -> bool:
 
 def act_message(run_id: RunId, act: Act, arrival: int) -> Message:
     """The message that carries the act to a run."""
-    guid, payload = act_guid(run_id, act.id), msgspec.json.encode(act)
+    guid = act_guid(run_id, act.id) if act.refusal is None else denied_guid(run_id, act)
+    payload = msgspec.json.encode(act)
     return Message(run_id, guid, f"act:{act.type}", AT_ONCE, arrival, payload=payload)
 
 

@@ -40,11 +40,11 @@ class QueuedWork(NamedTuple):
 
 
 class WaitingHook(NamedTuple):
-    """A graph's step that a signal to topic and key finds."""
+    """A graph's step that a signal to topic and key finds; or a signal to its run, without a key."""
 
     step: StepId
     topic: str
-    key: str
+    key: str | None
     since_ms: int
 
 

@@ -6,7 +6,7 @@ that moment had later, so that finished work is not done again. All of them are 
 of, which is legal in a journal only while the run is paused: so they stand between a pause and a resumption.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from hashlib import sha256
 from typing import Final, TypeGuard
 
@@ -64,9 +64,10 @@ class ForkPlan(msgspec.Struct, frozen=True):
     """The journal of a fork, and what it means for the steps that the source had begun.
 
     `cut` is how many entries of the source it keeps. Steps that are `repeated` were begun before the cut, and begin
-    again; those that are `kept` ended behind it, and their outcomes are carried over; `doubted` ones had started, and
-    the fork does not know what of their effect happened. `signals` were delivered to the source behind the cut; `lost`
-    ones were for steps that the fork has not begun, so that they can't be sent to it.
+    again; those that are `kept` ended behind it, by themselves or by an operator's skip, and their outcomes are carried
+    over; `doubted` ones had started, and the fork does not know what of their effect happened. `signals` were delivered
+    to the source behind the cut; `lost` ones were for steps that the fork has not begun, so that they can't be sent to
+    it.
     """
 
     cut: int
@@ -80,29 +81,40 @@ class ForkPlan(msgspec.Struct, frozen=True):
     """Whether the fork holds outcomes, so that it has to be resumed."""
 
 
-def fork_id(source: RunId, act: str) -> RunId:
-    """The id of the fork that an act makes: an act that is repeated makes the same run."""
-    at_ms = int(source[2 : 2 + _TIME_HEX], 16)
-    return new_run_id(at_ms, sha256(f"{source}/fork/{act}".encode()).digest()[:10])
+def fork_id(origin: RunId, act: str) -> RunId:
+    """The id of the fork that an act on the chain of `origin` makes: an act that is repeated makes the same run."""
+    at_ms = int(origin[2 : 2 + _TIME_HEX], 16)
+    return new_run_id(at_ms, sha256(f"{origin}/fork/{act}".encode()).digest()[:10])
 
 
-def plan_fork(request: ForkRequest, journal: Sequence[e.Event]) -> ForkPlan:
-    """The fork of `journal`. Raises `InputError` if the step is unknown, or a value fits no step."""
+def plan_fork(request: ForkRequest, journal: Sequence[e.Event], times: Sequence[int]) -> ForkPlan:
+    """The fork of `journal`, whose entries have these times.
+
+    Raises `InputError` if the step is unknown, or a value fits no step.
+    """
     targets = {request.step, *request.values}
     _require_known(request, journal, targets)
     cut = 1 if request.step == START else _cut(journal, targets)
-    tasks = {each.promise_id for each in journal if _is_task(each)} & targets
+    later = journal[cut:]
+    skips = later_skips(later, steps_of(journal[:cut]).keys() - targets)
+    tasks = {each.promise_id for each in journal if _is_task(each)} & (targets | skips.keys())
     if any(isinstance(event, e.CancelRequested) for event in journal[:cut]):
-        tasks = set()  # what a cancelled run waits for depends on which attempts are under way
+        tasks, skips = (
+            set(),
+            {},
+        )  # what a cancelled run waits for depends on which attempts are under way
     kept = (_without_attempts(event, tasks) for event in journal[:cut])
-    prefix = [event for event in kept if event is not None]
+    prefix = _with_open_timers(
+        [event for event in kept if event is not None], request.now_ms - times[cut - 1]
+    )
     steps = OpenSteps()
     for event in prefix:
         steps.take(event)
     _require_replaceable(request, steps)
-    later = journal[cut:]
     outcomes = {} if steps.is_cancelling else later_outcomes(later, steps, targets)
-    behind = [*_restarted(request, steps, outcomes), *_facts(request, steps, outcomes)]
+    skipped = [*skips.values(), *_replacements(request)]
+    settled = outcomes.keys() | {skip.promise_id for skip in skipped}
+    behind = [*_restarted(request, steps, settled), *_facts(request, steps, outcomes, skipped)]
     whole = [_renamed(event, request) for event in [*_forked(prefix, request, cut), *behind]]
     return ForkPlan(
         cut,
@@ -110,10 +122,10 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event]) -> ForkPlan:
         tuple(
             step for step in steps.open if step in targets - steps.doubted - request.values.keys()
         ),
-        tuple(outcomes),
-        tuple(sorted(steps.doubted - outcomes.keys() - request.values.keys())),
+        (*outcomes, *skips),
+        tuple(sorted(steps.doubted - settled)),
         *_signals(later, steps.begun),
-        steps.is_paused or bool(outcomes or request.values),
+        steps.is_paused or bool(settled),
     )
 
 
@@ -178,14 +190,29 @@ class OpenSteps:
         return self.started.get(step, 0) + (not self.is_under_way(step))
 
 
+def steps_of(journal: Iterable[e.Event]) -> dict[StepId, str]:
+    """The steps that a run has begun, in order, each with the name of what it calls; empty for timers and signals."""
+    found: dict[StepId, str] = {}
+    for event in journal:
+        match event:
+            case e.InvokeScheduled(promise_id=step, function_name=name):
+                found[step] = name
+            case e.TimerScheduled(promise_id=step) | e.SignalReceived(promise_id=step):
+                found.setdefault(step, "")
+            case e.ExecutionAwaiting(waiting_on=steps):
+                for step in steps:
+                    found.setdefault(step, "")
+            case e.Posted(label="attempt"):
+                found.setdefault(StepId(_step_of(event.postings[0].account)), "")
+            case _:
+                pass
+    return found
+
+
 def _require_known(
     request: ForkRequest, journal: Sequence[e.Event], targets: Iterable[StepId]
 ) -> None:
-    known = {START} | {
-        event.promise_id for event in journal if isinstance(event, e.InvokeScheduled)
-    }
-    known |= {event.promise_id for event in journal if isinstance(event, e.TimerScheduled)}
-    known |= {event.promise_id for event in journal if isinstance(event, e.SignalReceived)}
+    known = steps_of(journal).keys() | {START}
     for step in targets:
         if step not in known:
             raise InputError(
@@ -292,6 +319,17 @@ def _without_attempts(event: e.Event, tasks: set[StepId]) -> e.Event | None:
     return event
 
 
+def _with_open_timers(prefix: Sequence[e.Event], passed_ms: int) -> list[e.Event]:
+    """The events with open timers later by the time that has passed: what was left of them is left in the fork."""
+    settled = {event.promise_id for event in prefix if isinstance(event, _SETTLING)}
+    return [
+        msgspec.structs.replace(event, fire_at_ms=event.fire_at_ms + passed_ms)
+        if isinstance(event, e.TimerScheduled) and event.promise_id not in settled
+        else event
+        for event in prefix
+    ]
+
+
 def _is_task(event: e.Event) -> TypeGuard[e.InvokeScheduled]:
     """Whether the event schedules a task. The first attempt of a branch or a child run is the program's decision."""
     return (
@@ -322,6 +360,15 @@ def later_outcomes(
     return found
 
 
+def later_skips(later: Sequence[e.Event], steps: Set[StepId]) -> dict[StepId, e.StepSkipped]:
+    """What operators settled some of these steps with, behind the cut."""
+    return {
+        event.promise_id: event
+        for event in later
+        if isinstance(event, e.StepSkipped) and event.signal_id and event.promise_id in steps
+    }
+
+
 def _signals(
     later: Sequence[e.Event], begun: set[str]
 ) -> tuple[tuple[e.SignalDelivered, ...], tuple[e.SignalDelivered, ...]]:
@@ -341,22 +388,31 @@ def step_of_signal(event: e.SignalDelivered) -> StepId | None:
     return StepId(step) if at and event.staged else None
 
 
-def _restarted(
-    request: ForkRequest, steps: OpenSteps, outcomes: Mapping[StepId, e.InvokeCompleted]
-) -> Iterable[e.Event]:
+def _restarted(request: ForkRequest, steps: OpenSteps, settled: Set[StepId]) -> Iterable[e.Event]:
     """Child runs of the source are not the fork's: each open one ends an attempt, and the next starts another run."""
     for step, scheduled in steps.open.items():
         is_child = scheduled.place is e.InvokePlace.RUN
-        if is_child and step not in outcomes and step not in steps.delayed | request.values.keys():
+        if is_child and step not in settled and step not in steps.delayed:
             payload = request.lost_child
             yield e.InvokeRetrying(step, steps.attempt(step), request.now_ms, payload=payload)
 
 
+def _replacements(request: ForkRequest) -> Iterable[e.StepSkipped]:
+    """The values that replace outcomes."""
+    for step, value in request.values.items():
+        yield e.StepSkipped(
+            step, request.reason or "set by a fork", signal_id=request.act, payload=value
+        )
+
+
 def _facts(
-    request: ForkRequest, steps: OpenSteps, outcomes: Mapping[StepId, e.InvokeCompleted]
+    request: ForkRequest,
+    steps: OpenSteps,
+    outcomes: Mapping[StepId, e.InvokeCompleted],
+    skipped: Sequence[e.StepSkipped],
 ) -> Iterable[e.Event]:
-    """The outcomes and the values, which a pause holds."""
-    if not outcomes and not request.values:
+    """The outcomes, and the values of skipped steps, which a pause holds."""
+    if not outcomes and not skipped:
         return
     for step in outcomes:
         if not steps.is_under_way(step):
@@ -368,13 +424,13 @@ def _facts(
         guid = None if outcome.guid is None else result_guid(request.fork, step, attempt)
         yield from _entry(steps, step, guid)
         yield msgspec.structs.replace(outcome, attempt=attempt, guid=guid, claim=1)
-    for step, value in request.values.items():
+    for skip in skipped:
+        step = skip.promise_id
         is_staged = steps.open[step].staged
         guid = result_guid(request.fork, step, steps.attempt(step)) if is_staged else None
-        reason, released = request.reason or "set by a fork", int(not is_staged)
         yield from _entry(steps, step, guid)
-        yield e.StepSkipped(
-            step, reason, released, request.act, guid, staged=is_staged, payload=value
+        yield msgspec.structs.replace(
+            skip, released=int(not is_staged), guid=guid, staged=is_staged
         )
 
 

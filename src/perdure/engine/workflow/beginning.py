@@ -38,7 +38,9 @@ def begin_operation(
 
 
 def _begin_call(machine: "WorkflowMachine", fiber: Fiber, call: Call[Any]) -> DurablePromise:
-    definition = machine.use(call)
+    machine.unawaited.pop(id(call), None)
+    call.use()
+    definition = call.definition
     is_queued = isinstance(definition, Task) and definition.queue is not None
     limit = MAX_PAYLOAD_BYTES - HEADER_ROOM if is_queued else MAX_PAYLOAD_BYTES
     try:

@@ -292,7 +292,7 @@ class WorkflowLoop(LoopSettings):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Any:
         machine = self.machine
-        if self._is_released or machine.is_closing:
+        if self._is_released or machine.is_closed:
             return ReadyHandle(callback, args, self, context)
         self.is_used = True
         if type(callback) is Fiber:
@@ -383,7 +383,7 @@ class WorkflowLoop(LoopSettings):
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         """A task with step ids below the place that its creator takes for it. Takes calls and verbs, too."""
-        if self._is_closing:
+        if self._is_closing or self.machine.is_closing:
             _close(coro)
             raise Evicted
         self.is_used = True

@@ -101,7 +101,7 @@ class Fiber(CurrentTask):
         return self.wait is not None
 
     def done(self) -> bool:
-        return self.ending is not None or self.coroutine is _NOTHING or self.machine.is_closing
+        return self.ending is not None or self.coroutine is _NOTHING or self.machine.is_closed
 
     def close_coroutine(self) -> None:
         """Close the coroutine in its own context, and release both.

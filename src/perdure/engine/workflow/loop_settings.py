@@ -27,7 +27,7 @@ class LoopSettings(asyncio.AbstractEventLoop):
 
     @property
     def _is_closing(self) -> bool:
-        return self._is_released or self.machine.is_closing
+        return self._is_released or self.machine.is_closed
 
     def set_task_factory(self, factory: Any) -> None:
         if factory is not None and factory is not getattr(asyncio, "eager_task_factory", None):
@@ -68,8 +68,8 @@ class LoopSettings(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         return self._is_released
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = bool
+    """Returns False, without a call of Python code: asyncio asks for each future that it makes."""
 
     async def shutdown_asyncgens(self) -> None:
         """Does nothing: the machine closes generators that the program abandons."""

@@ -82,7 +82,8 @@ class OperationFuture(LoopFuture):
     def __init__(
         self, loop: AbstractEventLoop, number: int, operation: DurableOperation[Any], creator: Fiber
     ) -> None:
-        super().__init__(loop, number)
+        Future.__init__(self, loop=loop)  # at once: this is made for each call of a fan-out
+        self.number = number
         self.operation = operation
         self.creator = creator
         self.promise: DurablePromise | None = None
@@ -118,7 +119,7 @@ class OperationFuture(LoopFuture):
         if self.done() or loop.is_closed():
             return super().cancel(msg=msg)
         machine: WorkflowMachine = loop.machine  # type: ignore[attr-defined]
-        if self.wait is not None and self.promise is not None and not machine.is_closing:
+        if self.wait is not None and self.promise is not None and not machine.is_closed:
             abandon_promises(machine, [self.promise])
             if self.wait is not None:
                 self.is_given_up, self.message = True, msg
@@ -148,7 +149,7 @@ class StepFuture(Future[None]):
         """Abandon the steps. The future is cancelled when all of them have ended."""
         fiber = self.fiber
         machine = fiber.machine
-        if not self.done() and fiber.wait is not None and not machine.is_closing:
+        if not self.done() and fiber.wait is not None and not machine.is_closed:
             machine.give_up_wait(fiber)
             if fiber.wait is not None:
                 self.is_given_up, self.message = True, msg

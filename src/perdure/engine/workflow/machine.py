@@ -94,8 +94,8 @@ class WorkflowMachine(VerbMachine):
         self.interrupted: PayloadUnavailable | None = None
         """Set where a payload can't be read. asyncio may keep the exception as the outcome of a task."""
         self._is_alone = False
-        """Whether the host's event loop is replaced by the run's."""
-        self.is_closing = False
+        self.is_closed = self.is_closing = False
+        """Whether all coroutines are closed; whether verbs are refused, as in an abandoned generator too."""
         self.decisions = 0
         """Verbs called in this turn."""
         self._settlements = 0
@@ -411,7 +411,7 @@ class WorkflowMachine(VerbMachine):
 
     def close(self) -> None:
         """Close the coroutines. Their `finally` blocks run, and every verb in them is refused."""
-        self.is_closing = True
+        self.is_closing = self.is_closed = True
         self.unawaited.disown()
         self.loop.close_tasks()
         # In a copy: a replay that ends the run at once has entered the context.
@@ -479,7 +479,8 @@ class WorkflowMachine(VerbMachine):
         self, fiber: Fiber, kind: PromiseKind, operation: DurableOperation[Any]
     ) -> DurablePromise:
         """Open a promise under the fiber's next step id."""
-        step = self.take_place(fiber)
+        step = self._last_place = StepId(f"{fiber.prefix}.{fiber.next_seq}")
+        fiber.next_seq += 1
         promise = DurablePromise(step, kind, operation, fiber, self.codec)
         self.promises[step] = fiber.open[step] = promise
         return promise

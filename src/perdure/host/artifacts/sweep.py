@@ -17,6 +17,7 @@ from perdure.core.errors import InputError, InvalidId
 from perdure.core.ids import RunId
 from perdure.core.journal.events import ExecutionStarted, InvokeCompleted, InvokeStarted
 from perdure.core.replay.identity import child_run_id, parse_parent
+from perdure.core.runs.listing import MAX_LIMIT, RunFilter
 from perdure.engine.sources import Sources
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.store.rows.records import Run
@@ -128,7 +129,7 @@ async def _read_journal(store: Store, run_id: RunId) -> _JournalFacts:
 
 
 async def require_not_needed(store: Store, run: Run) -> None:
-    """Raise if an open run may need an artifact of this one: itself, its parent, a child, one that continues it."""
+    """Raise if an open run may need an artifact of this one: itself, its parent, a child, its successor, a fork."""
     if not run.is_over:
         raise InputError(f"run {run.run_id!r} is open", "erase its artifacts when it is over")
     journal = await _read_journal(store, run.run_id)
@@ -137,15 +138,15 @@ async def require_not_needed(store: Store, run: Run) -> None:
         store, run, journal.parent
     ):
         raise InputError(
-            f"a run that may need the artifacts of run {run.run_id!r} is open: its parent, its child or its successor",
+            f"a run that may need the artifacts of run {run.run_id!r} is open: its parent, child, successor or fork",
             "erase them when that is over",
         )
 
 
 async def _is_family_open(store: Store, run: Run, parent: str | None) -> bool:
-    """Whether a run is open that this one may have given its references to: its parent, or one that continues it."""
+    """Whether a run is open that may have references of this one: its parent, one that continues it, or a fork."""
     end = await store.chain_end(run.origin)
-    if end is not None and not end.is_over:
+    if (end is not None and not end.is_over) or await _has_open_fork(store, run.run_id):
         return True
     while parent is not None:
         above = await store.run(parse_parent(parent)[0])
@@ -154,6 +155,24 @@ async def _is_family_open(store: Store, run: Run, parent: str | None) -> bool:
         if not above.is_over:
             return True
         parent = (await _read_journal(store, above.run_id)).parent
+    return False
+
+
+async def _has_open_fork(store: Store, run_id: RunId) -> bool:
+    """Whether a fork of the run is open, or a run that continues one, or a fork of a fork."""
+    sources = [run_id]
+    while sources:
+        wanted, after = RunFilter(forked_from=sources.pop()), None
+        while True:
+            page = await store.list_runs(wanted, after, MAX_LIMIT)
+            for fork in page.runs:
+                end = await store.chain_end(fork.run_id)
+                if end is not None and not end.is_over:
+                    return True
+                sources.append(fork.run_id)
+            after = page.after
+            if after is None:
+                break
     return False
 
 
