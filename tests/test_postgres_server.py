@@ -58,7 +58,7 @@ CHANGES = [
     "ALTER TABLE perdure.run ADD COLUMN left_over text",
     "ALTER TABLE perdure.run ALTER COLUMN epoch DROP NOT NULL",
     "ALTER TABLE perdure.run ADD CONSTRAINT left_over CHECK (epoch > 7)",
-    "DROP TABLE perdure.event",
+    "DROP TABLE perdure.event CASCADE",
     "UPDATE perdure.meta SET value = '0' WHERE key = 'schema_version'",
     "CREATE TABLE perdure.left_over ()",
     "CREATE FUNCTION perdure.left_over() RETURNS int LANGUAGE sql AS 'SELECT 7'",

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from types import UnionType
 from typing import Any, Union
@@ -24,6 +24,7 @@ LEAVES = (int, str, bytes, bool, float, type(None), Enum)
 HARMLESS: dict[object, str] = {
     Fence: "a run's id, an epoch and a flag",
     GraphIndex: "changed rows, by step",
+    Mapping: "tags, which are texts",
     Vertex: "a node of a graph's model, which is never changed",
     Program: "a program, made when its module is imported",
     typing.Literal: "texts",

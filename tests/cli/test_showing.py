@@ -4,13 +4,18 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from perdure import Engine
 from perdure.cli.exit_codes import REFUSED
+from perdure.client import explaining, run_overview
+from perdure.client.run_overview import RunOverview
+from perdure.core.journal.entry import Entry
 from tests.cli import orders
 from tests.cli.conftest import Command
+from tests.client.engines import store_of
 
 
 def test_shown_run_has_its_state_explanation_and_steps(
@@ -126,9 +131,15 @@ def test_stored_text_can_not_control_the_terminal(perdure_command: Command, tmp_
         assert "\x07" not in said.out
 
 
-def test_last_steps_are_shown_and_with_all_every_one(
-    perdure_command: Command, tmp_path: Path
-) -> None:
+class Many(NamedTuple):
+    """A completed run of 60 steps."""
+
+    url: str
+    run: str
+
+
+@pytest.fixture
+def sqlite_many(tmp_path: Path) -> Many:
     url = f"sqlite:///{tmp_path}/many.db"
 
     async def start() -> str:
@@ -137,8 +148,51 @@ def test_last_steps_are_shown_and_with_all_every_one(
             assert await run.result(60) == 60
             return run.run_id
 
-    run = asyncio.run(start())
-    said = perdure_command("runs", "show", run, "--store", url)
-    assert "there are earlier steps: --all shows them" in said.out
-    assert "root.9 " not in said.out
-    assert "root.9 " in perdure_command("runs", "show", run, "--all", "--store", url).out
+    return Many(url, asyncio.run(start()))
+
+
+def test_last_steps_are_shown_and_with_all_every_one(
+    perdure_command: Command, sqlite_many: Many
+) -> None:
+    at = (sqlite_many.run, "--store", sqlite_many.url)
+    assert "root.9 " not in perdure_command("runs", "show", *at).out
+    assert "root.9 " in perdure_command("runs", "show", "--all", *at).out
+
+
+def test_steps_that_are_not_shown_are_counted(perdure_command: Command, sqlite_many: Many) -> None:
+    at = (sqlite_many.run, "--store", sqlite_many.url)
+    said = perdure_command("runs", "show", *at)
+    assert said.out.splitlines()[-1] == (
+        "10 earlier tasks, timers and child runs: --all shows every step"
+    )
+    shown = json.loads(perdure_command("runs", "show", *at, "-o", "json").out)
+    assert (shown["is_cut"], shown["earlier"], len(shown["steps"])) == (True, 10, 50)
+    shown = json.loads(perdure_command("runs", "show", *at, "--all", "-o", "json").out)
+    assert (shown["is_cut"], shown["earlier"], len(shown["steps"])) == (False, 0, 60)
+
+
+def test_show_of_a_closed_run_reads_the_end_of_its_journal(
+    sqlite_many: Many, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_overview, "ENTRIES_OF_LAST_STEPS", 20)
+    monkeypatch.setattr(explaining, "LAST_ENTRIES", 20)
+
+    async def read() -> tuple[RunOverview, int]:
+        async with Engine(sqlite_many.url, hosts=False) as engine:
+            store, count = store_of(engine), 0
+            entries = store.entries
+
+            async def counted(*where: Any) -> list[Entry]:
+                nonlocal count
+                found: list[Entry] = await entries(*where)
+                count += len(found)
+                return found
+
+            monkeypatch.setattr(store, "entries", counted)
+            monkeypatch.setattr(store, "load", None)
+            return await run_overview.overview_of(engine.handle(sqlite_many.run), 50), count
+
+    found, count = asyncio.run(read())
+    assert count <= 2 * 20
+    assert (found.is_cut, found.earlier + len(found.steps)) == (True, 60)
+    assert found.description.status == "completed"

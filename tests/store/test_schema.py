@@ -270,7 +270,9 @@ async def test_the_migration_to_lists_finds_the_parents_of_children_on_postgres(
 
 
 def undo_lists(connection: apsw.Connection) -> None:
-    """Take back the migrations of schedules, and of lists and views."""
+    """Take back the migrations of attempts and schedules, and of lists and views."""
+    for view in ("attempts", "schedules", "ticks"):
+        connection.execute(f"DROP VIEW perdure_v1_{view}")
     connection.execute("DROP TABLE perdure_schedule; DROP TABLE perdure_tick")
     script = migrations("sqlite")[14]
     for kind in ("VIEW", "INDEX"):

@@ -73,6 +73,22 @@ GROUPS = (
         ),
     ),
     (
+        "schedule",
+        "Look at schedules, and change when they tick.",
+        "schedules",
+        (
+            ("list", "reading:list_schedules", "List the schedules of a store."),
+            ("show", "reading:show", "Show a schedule, its next instants and its last ticks."),
+            ("ticks", "reading:ticks", "List what became of the newest ticks."),
+            ("next", "reading:next_", "List the next instants at which a schedule ticks."),
+            ("pause", "acting:pause", "Pause a schedule."),
+            ("resume", "acting:resume", "End the pause of a schedule."),
+            ("trigger", "acting:trigger", "Start one more run of a schedule at once."),
+            ("backfill", "acting:backfill", "Start the runs of all ticks in a range."),
+            ("delete", "acting:delete", "Delete a schedule; its runs stay."),
+        ),
+    ),
+    (
         "op",
         "Inspect, abort and recover operations of several processes.",
         "op.commands",

@@ -73,16 +73,29 @@ def table_of(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(
-            column.name.upper(),
+            _unwrapped(column.name.upper()) if column.is_cut else column.name.upper(),
             justify="right" if column.is_number else "left",
-            no_wrap=True,
-            overflow="ellipsis" if column.is_cut else "fold",
-            # A column that is not cut keeps its width in a narrow terminal.
-            ratio=1 if column.is_cut else None,
+            # A narrow table takes the width from columns that may wrap: a column that is not cut keeps its own.
+            no_wrap=not column.is_cut,
+            overflow="fold",
         )
     for value in values:
-        table.add_row(*(column.text(value) for column in columns))
+        table.add_row(
+            *(
+                _unwrapped(column.text(value)) if column.is_cut else column.text(value)
+                for column in columns
+            )
+        )
     return table
+
+
+def _unwrapped(content: RenderableType) -> RenderableType:
+    """Text that is cut instead of wrapped."""
+    if isinstance(content, str):
+        content = Text(content)
+    if isinstance(content, Text):
+        content.no_wrap, content.overflow = True, "ellipsis"
+    return content
 
 
 def print_json(value: object) -> None:

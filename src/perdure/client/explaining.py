@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 
 from perdure.authoring.failures import failure_text
 from perdure.client.hosts import HostState, host_list
-from perdure.client.run_description import describe_run
+from perdure.client.run_description import DescribedRun, describe_closed, describe_with_journal
 from perdure.core.codec import Codec
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
-from perdure.core.journal.state import State, apply_event
 from perdure.core.runs.description import Description
 from perdure.core.runs.explaining import Explanation, explain
 from perdure.core.runs.obstacles import (
@@ -30,6 +29,9 @@ MOST_CHILDREN = 20
 
 WATCH_MS = 5000
 """How long a host on another machine is watched for a heartbeat at most."""
+
+LAST_ENTRIES = 2000
+"""Entries that are read of a closed run: a cancellation whose request is older has a reason in the last one."""
 
 StatusOf = Callable[[Run], str]
 
@@ -57,14 +59,20 @@ class _Reading:
     async def situation(self, run_id: RunId) -> RunSituation:
         self._seen.add(run_id)
         store, codec = self._store, self._dispatcher.codec
-        description = await describe_run(self._dispatcher, run_id, self._status_of)
         now_ms = self._dispatcher.sources.now_ms()
+        run = await store.run(run_id)
+        if run is not None and run.is_over:
+            last = await store.entries(run_id, max(0, run.seq - LAST_ENTRIES), run.seq)
+            description = describe_closed(run, self._status_of(run), last)
+            return RunSituation(
+                description=description, now_ms=now_ms, error=_error(codec, last[-1:])
+            )
+        described = await describe_with_journal(self._dispatcher, run_id, self._status_of)
+        description, entries = described.description, described.entries
         if description.closed_at_ms is not None:
-            run = await store.run(run_id)
-            last = [] if run is None else await store.entries(run_id, run.seq - 1, run.seq)
-            error = _error(codec, last)
-            return RunSituation(description=description, now_ms=now_ms, error=error)
-        entries = await store.entries(run_id)
+            return RunSituation(
+                description=description, now_ms=now_ms, error=_error(codec, entries[-1:])
+            )
         hosts = await self._host_facts()
         queues = await store.queue_rows(now_ms)
         dead = [
@@ -77,9 +85,9 @@ class _Reading:
             now_ms=now_ms,
             hosts=hosts,
             queues={row.queue: QueueFact(row.due, row.claimed) for row in queues},
-            early=_early(description, entries),
+            early=_early(described),
             dead_letters=dead,
-            pause=pause_of(entries),
+            pause=None if description.pause_reason is None else pause_of(entries),
             children={child: await self._child(child) for child in self._children(description)},
             locked_ms=await store.locked_ms(),
         )
@@ -100,19 +108,18 @@ class _Reading:
         return {host.host: HostFact(host.host, host.is_alive, host.queues) for host in self._hosts}
 
 
-def _early(description: Description, entries: Sequence[Entry]) -> list[EarlySignal]:
+def _early(described: DescribedRun) -> list[EarlySignal]:
     """Signals that were delivered, and that the program neither has received nor waits for."""
-    state, delivered = State(), dict[tuple[str, int], int]()
-    for entry in entries:
-        event = entry.event
-        apply_event(state, event)
-        if isinstance(event, e.SignalDelivered):
-            delivered[event.signal_name, event.delivery_id] = entry.at_ms
-    awaited = {wait.name for wait in description.waits if isinstance(wait, SignalWait)}
+    state, waits = described.steps.state, described.description.waits
+    awaited = {wait.name for wait in waits if isinstance(wait, SignalWait)}
+    early = {key for key in state.deliveries if key not in state.consumed and key[0] not in awaited}
+    if not early:
+        return []
+    events = ((entry.event, entry.at_ms) for entry in described.entries)
     return [
-        EarlySignal(name, at_ms)
-        for (name, number), at_ms in delivered.items()
-        if (name, number) not in state.consumed and name not in awaited
+        EarlySignal(event.signal_name, at_ms)
+        for event, at_ms in events
+        if isinstance(event, e.SignalDelivered) and (event.signal_name, event.delivery_id) in early
     ]
 
 

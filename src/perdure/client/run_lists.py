@@ -41,8 +41,8 @@ class RunFilters(TypedDict, total=False):
 
     `status` is one state or several. `created` and `closed` are ranges of times, of which either end may be `None`;
     both ends are included. `parent` is the run that gets the result, `chain` the first run of a chain, `forked_from`
-    the run of which others are forks. `waiting_for` is the name of a signal that a workflow, or a graph's hook with a
-    key, waits for. `error` is the fingerprint of the error with which runs failed, or steps that wait for an operator.
+    the run of which others are forks. `waiting_for` is the name of a signal that a workflow, or a graph's hook,
+    waits for. `error` is the fingerprint of the error with which runs failed, or steps that wait for an operator.
     """
 
     status: RunStatus | str | Iterable[RunStatus | str] | None

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from perdure.client.engine_arguments import take_program
 from perdure.client.handle import Handle
 from perdure.client.starts import prepare_start, start_one
 from perdure.client.timetables import Cron, Every, Once, instant_of
-from perdure.core.errors import InputError, UnknownName, UnknownSchedule
+from perdure.core.errors import InputError, StoreDamaged, UnknownName, UnknownSchedule
 from perdure.core.limits import MAX_NAME_LENGTH
 from perdure.core.schedules.schedule import (
     Advanced,
@@ -32,6 +33,7 @@ from perdure.host.host import Host
 from perdure.host.runs.batch import RunStart
 from perdure.host.schedules.ticker import with_state
 from perdure.store.schedule_table import StoredSchedule
+from perdure.store.store import Store
 
 _MOST_TRIES = 100
 
@@ -88,13 +90,8 @@ class ScheduleHandle:
 
     async def next(self, count: int = 10) -> list[datetime]:
         """The next instants at which it ticks; none while it is paused."""
-        schedule = (await self._stored()).schedule
-        instants: list[datetime] = []
-        instant = None if schedule.pause is not None else schedule.next_ms
-        while instant is not None and len(instants) < _require_count(count, "count"):
-            instants.append(_time(instant))
-            instant = schedule.timetable.next_after(instant)
-        return instants
+        most = _require_count(count, "count")
+        return list(map(_time, instants_of((await self._stored()).schedule, most)))
 
     async def pause(self, note: str = "") -> None:
         """Tick no more, until it is resumed. Its open runs continue."""
@@ -107,12 +104,7 @@ class ScheduleHandle:
 
     async def trigger(self, *, id: str | None = None) -> Handle[Any]:  # noqa: A002 - as in signal
         """Start one more run at once, whatever the timetable and the overlap say. Triggers with one `id` are one."""
-        request = (
-            self._host.dispatcher.sources.entropy(16).hex()
-            if id is None
-            else require_user_text("an id", id)
-        )
-        stored = await self._change(lambda schedule, now: triggered(schedule, now, request))
+        stored, request = await self._request(id)
         dispatcher = self._host.dispatcher
         program = dispatcher.programs.find(stored.program)
         if program is None:
@@ -143,18 +135,21 @@ class ScheduleHandle:
 
     async def delete(self) -> None:
         """Delete the schedule and its list of ticks. Runs that it started stay."""
-        await self._stored()
+        with suppress(StoreDamaged):  # one that can't be read can be deleted
+            await self._stored()
         await self._host.dispatcher.store.schedules.delete(self.scope, self.name)
 
+    async def _request(self, request_id: str | None) -> tuple[StoredSchedule, str]:
+        """Commits: a trigger. Hosts that have the program start its run. Returns the trigger's id, too."""
+        entropy = self._host.dispatcher.sources.entropy
+        request = (
+            entropy(16).hex() if request_id is None else require_user_text("an id", request_id)
+        )
+        stored = await self._change(lambda schedule, now: triggered(schedule, now, request))
+        return stored, request
+
     async def _stored(self) -> StoredSchedule:
-        found = await self._host.dispatcher.store.schedules.all(self.scope, self.name)
-        if not found:
-            raise UnknownSchedule(
-                f"there is no schedule {self.name!r}"
-                + (f" in scope {self.scope!r}" if self.scope else ""),
-                "see `Engine.schedules` for those that there are",
-            )
-        return found[0]
+        return await stored_schedule(self._host.dispatcher.store, self.scope, self.name)
 
     async def _change(self, decide: Callable[[Schedule, int], Advanced]) -> StoredSchedule:
         """Commits: the decision, made on the newest revision. Hosts look at the schedule at once."""
@@ -211,6 +206,27 @@ class Schedules:
     def schedule_handle(self, name: str, *, scope: str = "") -> ScheduleHandle:
         """A handle of a schedule that any process has made on this store."""
         return ScheduleHandle(self._require_open(), name, scope)
+
+
+async def stored_schedule(store: Store, scope: str, name: str) -> StoredSchedule:
+    """The schedule of that name. Raises `UnknownSchedule` if there is none."""
+    found = await store.schedules.all(scope, name)
+    if not found:
+        raise UnknownSchedule(
+            f"there is no schedule {name!r}" + (f" in scope {scope!r}" if scope else ""),
+            "`Engine.schedules` and `perdure schedule list` name those that there are",
+        )
+    return found[0]
+
+
+def instants_of(schedule: Schedule, most: int) -> list[int]:
+    """The next instants at which it ticks; none while it is paused."""
+    instants: list[int] = []
+    instant = None if schedule.pause is not None else schedule.next_ms
+    while instant is not None and len(instants) < most:
+        instants.append(instant)
+        instant = schedule.timetable.next_after(instant)
+    return instants
 
 
 async def put_schedule(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Engine, Handle, InputError, Retry, RunStatus, Signal, task, workflow
+from perdure import Engine, Every, Handle, InputError, Retry, RunStatus, Signal, task, workflow
 from tests.client.engines import opened
 
 word = Signal("other_loop.word", str)
@@ -64,18 +64,25 @@ async def _read(items: Any) -> None:
     await anext(items)
 
 
-SYNC = {"open", "handle", "replace", "warm_memory", "alerts"}
+SYNC = {"open", "handle", "replace", "warm_memory", "alerts", "schedule_handle"}
 """Methods that may be called from any thread."""
 
 OF_ENGINES: dict[str, Callable[[Engine], Awaitable[Any]]] = {
     "activate": lambda engine: engine.activate("none", "1"),
     "audit": lambda engine: engine.audit(),
     "close": lambda engine: engine.close(),
+    "count": lambda engine: engine.count(),
     "deploy": lambda engine: engine.deploy(None),  # type: ignore[arg-type]
+    "diff": lambda engine: engine.diff("r_" + "0" * 32, "r_" + "1" * 32),
     "find": lambda engine: engine.find(listening, "key"),
     "graphs": lambda engine: engine.graphs(),
+    "iterate_runs": lambda engine: _read(engine.iterate_runs()),
     "preflight": lambda engine: engine.preflight(),
+    "runs": lambda engine: engine.runs(),
+    "schedule": lambda engine: engine.schedule("none", listening(), Every(60)),
+    "schedules": lambda engine: engine.schedules(),
     "send": lambda engine: engine.send("topic", "key"),
+    "sql": lambda engine: engine.sql("SELECT 1"),
     "start": lambda engine: engine.start(listening()),
     "start_graph": lambda engine: engine.start_graph("none"),
     "start_many": lambda engine: engine.start_many([listening(), listening()]),
@@ -86,17 +93,27 @@ OF_ENGINES: dict[str, Callable[[Engine], Awaitable[Any]]] = {
 }
 
 OF_HANDLES: dict[str, Callable[[Handle[Any]], Awaitable[Any]]] = {
+    "approve": lambda run: run.approve(),
     "cancel": lambda run: run.cancel(),
     "describe": lambda run: run.describe(),
+    "emergency_stop": lambda run: run.emergency_stop(),
     "events": lambda run: _read(run.events()),
+    "explain": lambda run: run.explain(),
     "follow": lambda run: _read(run.follow()),
+    "fork": lambda run: run.fork(),
     "history": lambda run: _read(run.history()),
     "ledger": lambda run: run.ledger(),
+    "pause": lambda run: run.pause(),
+    "preview_fork": lambda run: run.preview_fork(),
     "published": lambda run: run.published(),
     "respond": lambda run: run.respond("step"),
     "result": lambda run: run.result(),
+    "resume": lambda run: run.resume(),
+    "retry": lambda run: run.retry(),
+    "retry_step": lambda run: run.retry_step("step"),
     "runs": lambda run: run.runs(),
     "signal": lambda run: run.signal(word, "no"),
+    "skip_step": lambda run: run.skip_step("step"),
     "status": lambda run: run.status(),
     "stream": lambda run: _read(run.stream("name")),
     "view": lambda run: run.view(),

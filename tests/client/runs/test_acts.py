@@ -361,7 +361,7 @@ async def test_another_act_with_the_same_id_is_not_taken_for_the_first(engine: E
     assert await run.status() is RunStatus.PAUSED
 
 
-async def test_denied_act_does_not_use_up_its_id(shared_url: str) -> None:
+async def test_a_denied_act_leaves_its_id_to_others(shared_url: str) -> None:
     async with Engine(shared_url, authorizer=Roles()) as engine:
         run = await engine.start(listening())
         with pytest.raises(Denied):

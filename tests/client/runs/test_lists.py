@@ -7,11 +7,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Engine, GraphProgram, InputError, RunStatus, Signal, task, workflow
+from perdure import (
+    Engine,
+    GraphProgram,
+    InputError,
+    RunCancelled,
+    RunStatus,
+    Signal,
+    task,
+    workflow,
+)
 from perdure.core.errors import InvalidId
+from perdure.core.graph import model as m
 from perdure.core.journal import events as e
-from tests.client.engines import opened, store_of, until_recorded, until_status
-from tests.client.programs.deployable import adding
+from tests.client.engines import (
+    assert_sound,
+    opened,
+    store_of,
+    until_recorded,
+    until_status,
+    until_store,
+)
+from tests.client.programs.deployable import adding, graph
 from tests.store.builders import raw
 
 approval = Signal("approval", bool)
@@ -38,6 +55,16 @@ async def waiting() -> bool:
 
 
 hooked = GraphProgram[..., int](adding("lists.hooked", ""))
+without_key = GraphProgram[..., Any](
+    graph(
+        "lists.without_key",
+        m.HookNode(name="consent", topic="consent", output={}, sleep="limit"),
+        m.OutputNode(name="out", value="1"),
+        edges="start consent out",
+        version="",
+        limit="int",
+    )
+)
 
 
 async def programs(engine: Engine, **filters: Any) -> list[str]:
@@ -75,6 +102,46 @@ async def test_runs_are_found_by_the_signal_that_they_wait_for(engine: Engine) -
     await for_flow.result(60)
     await for_graph.result(60)
     assert await programs(engine, waiting_for="approval") == []
+
+
+async def test_graphs_are_found_by_the_signal_that_a_hook_without_a_key_waits_for(
+    engine_url: str,
+) -> None:
+    async with opened(engine_url) as engine:
+        run = await engine.start(without_key(limit=3600))
+
+        async def is_found() -> bool:
+            return await programs(engine, waiting_for="consent") == ["lists.without_key"]
+
+        await until_store(is_found)
+        waits = await run.waits()
+        assert ([each.name for each in waits.signals], waits.hooks) == (["consent"], [])
+        rows = await engine.sql("SELECT name, key FROM perdure_v1_waits WHERE kind = 'signal'")
+        assert rows.rows == [("consent", None)]
+        await run.signal(Signal("consent", int), 1)
+        assert await run.result(60) == 1
+        assert await programs(engine, waiting_for="consent") == []
+
+
+async def test_a_hook_without_a_key_whose_row_is_lost_is_found_again_after_a_restart(
+    shared_url: str,
+) -> None:
+    async with Engine(shared_url) as engine:
+        run = await engine.start(without_key(limit=3600))
+
+        async def is_found() -> bool:
+            return await programs(engine, waiting_for="consent") == ["lists.without_key"]
+
+        await until_store(is_found)
+        await raw(store_of(engine), f"DELETE FROM {{}}hook WHERE run_id = '{run.run_id}'")
+        assert not await is_found()
+    async with Engine(shared_url) as engine:
+        await until_store(is_found)
+        await engine.handle(run.run_id).cancel()
+        with pytest.raises(RunCancelled):
+            await engine.handle(run.run_id).result(60)
+        assert await programs(engine, waiting_for="consent") == []
+        await assert_sound(engine)
 
 
 async def test_runs_are_found_by_their_times_and_states(engine_url: str) -> None:

@@ -70,7 +70,7 @@ class Warm:
 
 def loader_of(store: SlowStore) -> tuple[Loader, RunCache]:
     cache = RunCache(MemoryUse(10_000, lambda: 0), lambda _: False)
-    context = cast("HostContext", SimpleNamespace(store=store, host_id=HERE))
+    context = cast("HostContext", SimpleNamespace(store=store, host_id=HERE, payloads=None))
 
     async def replay(stored: StoredRun) -> WarmRun:
         return cast("WarmRun", Warm(stored.run))

@@ -69,7 +69,8 @@ def show(
     if output == "json":
         codec = JsonCodec()
         steps = [_plain_step(step, codec) for step in found.steps]
-        print_json({**plain(found.description), "explanation": found.explanation, "steps": steps})
+        shown = {"explanation": found.explanation, "steps": steps, "earlier": found.earlier}
+        print_json({**plain(found.description), **shown, "is_cut": found.is_cut})
     else:
         console().print(_shown(found))
     return 0
@@ -124,8 +125,14 @@ def _shown(found: RunOverview) -> RenderableType:
     if steps:
         parts += [Text(""), table_of(steps, _columns(description.created_at_ms, end_ms))]
     if found.is_cut:
-        parts.append(Text("there are earlier steps: --all shows them", style="dim"))
+        parts.append(Text(_cut(found), style="dim"))
     return Group(*parts)
+
+
+def _cut(found: RunOverview) -> str:
+    if not found.earlier:
+        return "there are earlier steps: --all shows them"
+    return f"{found.earlier:,} earlier tasks, timers and child runs: --all shows every step"
 
 
 def _head(description: Description, now_ms: int) -> Text:

@@ -14,6 +14,10 @@ RESPOND: Final = "respond"
 """Name of the signal that carries a further response of a step that responded with 202."""
 
 
+NO_KEY: Final = ""
+"""The key of a hook that takes signals to its run. `key_text` refuses it, so nothing is ever sent to its mailbox."""
+
+
 def mailbox_of(topic: str, key: str) -> RunId:
     """The mailbox where signals to a topic and key wait for a hook. It looks like a run id: signals are messages."""
     require_storable_text("topic", topic)

@@ -6,6 +6,7 @@ integers, for the journal's append path.
 
 from perdure.core.ledger.accounts import (
     AccountId,
+    is_step_account,
     layout_of,
     message_account,
     post_to,
@@ -60,6 +61,7 @@ __all__ = [
     "Settlement",
     "diagram",
     "digits_of",
+    "is_step_account",
     "layout_of",
     "located",
     "message_account",

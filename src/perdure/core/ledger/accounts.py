@@ -26,6 +26,10 @@ def message_account(guid: Guid) -> AccountId:
     return AccountId(_MESSAGE + guid)
 
 
+def is_step_account(account: AccountId) -> bool:
+    return account[:5] == _STEP
+
+
 def layout_of(account: AccountId) -> DigitLayout:
     """The layout by which the account's digits are read."""
     if account[:5] == _STEP and account != _STEP:

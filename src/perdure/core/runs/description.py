@@ -40,11 +40,11 @@ class QueuedWork(NamedTuple):
 
 
 class WaitingHook(NamedTuple):
-    """A graph's step that a signal to topic and key finds."""
+    """A graph's step that a signal to topic and key finds; or a signal to its run, without a key."""
 
     step: StepId
     topic: str
-    key: str
+    key: str | None
     since_ms: int
 
 
@@ -167,8 +167,8 @@ class OpenSteps:
             case e.TimerScheduled():
                 self.timers[event.promise_id] = event, at_ms
             case e.ExecutionAwaiting():
-                new = set(event.waiting_on) - self.awaited_since.keys()
-                self.awaited_since.update(dict.fromkeys(new, at_ms))
+                for step in event.waiting_on:
+                    self.awaited_since.setdefault(step, at_ms)
                 self.signals.update({signal.promise_id: signal for signal in event.signals})
             case e.Posted(label=label) if label == GRAPH_LEG_1:
                 steps = (posting.account.partition(":")[2] for posting in event.postings)

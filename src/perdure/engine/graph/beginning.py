@@ -253,14 +253,13 @@ def _ask_signal(
     text = None if request.key is None else key_text(key)
     duration = 0 if request.timeout is None else _duration_ms(step, limit)
     enter_step(machine, step)
-    effects: tuple[RunEffect, ...] = ()
     topic = begun.name or request.topic
     names: tuple[str, ...] = (topic,)
     found = machine.ask(begun, step)
     if text is not None:
         found.key = text
         names = (machine.signal_name(topic, step), topic)
-        effects = (machine.hook_of(found),)
+    effects: tuple[RunEffect, ...] = (machine.hook_of(found),)
     if request.timeout is None:
         account = step_account(step)
         machine.record.emit(posted("leg 1", (account, LEG1_DONE)), *effects)

@@ -29,7 +29,7 @@ def key_effects(machine: "GraphMachine", walk: Walk, scope: dict[str, Any]) -> t
     """The search keys of a new run."""
     lowered = machine.workflow.lowered
     return tuple(
-        hook(machine, lowered.trigger.step(()), "key", name, walk.value(text, scope))
+        hook(machine, lowered.trigger.step(()), "key", name, key_text(walk.value(text, scope)))
         for name, text in lowered.keys
     )
 
@@ -43,7 +43,6 @@ def job_effects(machine: "GraphMachine") -> tuple[RunEffect, ...]:
     return (Publish("job", machine.codec.encode(job)),)
 
 
-def hook(machine: "GraphMachine", step: StepId, kind: str, topic: str, key: Any) -> AddHook:
-    text = key_text(key)
-    mailbox = mailbox_of(topic, text)
-    return AddHook(step, mailbox, kind, topic, text, machine.sources.arrival(mailbox))
+def hook(machine: "GraphMachine", step: StepId, kind: str, topic: str, key: str) -> AddHook:
+    mailbox = mailbox_of(topic, key)
+    return AddHook(step, mailbox, kind, topic, key, machine.sources.arrival(mailbox))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from perdure.core.graph.identity import mailbox_of
+from perdure.core.graph.identity import NO_KEY, mailbox_of
 from perdure.core.graph.joining import joined_variables, stored_form
 from perdure.core.graph.state import Join
 from perdure.core.graph.vertex import Primitive, SignalRequest, Vertex
@@ -104,8 +104,8 @@ def index_of(machine: "GraphMachine") -> Index:
         index.given.update(_given(machine, vertex, step, join))
     for waiting in machine.steps.values():
         request = waiting.vertex.request
-        if waiting.key is not None and isinstance(request, SignalRequest):
-            index.hooks[waiting.step] = mailbox_of(waiting.topic, waiting.key)
+        if isinstance(request, SignalRequest):
+            index.hooks[waiting.step] = mailbox_of(waiting.topic, waiting.key or NO_KEY)
     return index
 
 

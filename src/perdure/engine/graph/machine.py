@@ -20,7 +20,7 @@ from perdure.authoring.context import Info
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import Codec
 from perdure.core.errors import AttemptsExhausted, InputError, UnknownName, UnreadableProgram
-from perdure.core.graph.identity import RESPOND
+from perdure.core.graph.identity import NO_KEY, RESPOND
 from perdure.core.graph.state import GraphState
 from perdure.core.graph.step_error import step_error_from
 from perdure.core.graph.transition import PASSED, StartingStep, StepResponse
@@ -349,9 +349,9 @@ class GraphMachine(RunMachine):
         return reindex(self, bundle, fence, stored)
 
     def hook_of(self, step: ActiveStep) -> AddHook:
-        """The hook by which signals to the step's topic and key reach it."""
+        """The hook by which signals to the step's topic and key reach it. Without a key only lists use it."""
         self._is_indexed = True
-        return hook(self, step.step, "wait", step.topic, step.key)
+        return hook(self, step.step, "wait", step.topic, step.key or NO_KEY)
 
     def receive(self, step: ActiveStep) -> None:
         """Receive the oldest buffered signal that the step waits for; the next ones too while the step stays."""
@@ -406,7 +406,7 @@ class GraphMachine(RunMachine):
         if not walk.stays:
             del self.steps[step.step]
             self.signals.forget(self.signal_name(RESPOND, step.step))
-            if step.key is not None:
+            if isinstance(step.vertex.request, SignalRequest):
                 effects = (RemoveHook(step.step),)
         elif step.key is not None:
             effects = (self.hook_of(step),)  # the match removed the hook from the index

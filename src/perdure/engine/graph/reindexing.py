@@ -19,7 +19,11 @@ def reindex(machine: "GraphMachine", bundle: Bundle, fence: Fence, stored: Store
     expected, held = index_of(machine), stored_index(rows.readiness, rows.inbox, rows.hooks)
     held.follow(undecided)
     # A signal that met its hook deleted the hook's row; its message is pending.
-    served = {message.step for message in stored.messages.values() if message.is_pending}
+    served = {
+        message.step
+        for message in stored.messages.values()
+        if message.is_pending and message.kind != "timer"  # its time limit deletes no hook
+    }
     lost = expected.hooks.keys() - held.hooks.keys() - served
     surplus = held.hooks.keys() - expected.hooks.keys()
     is_wrong = (held.waiting, held.given) != (expected.waiting, expected.given)
@@ -30,7 +34,5 @@ def reindex(machine: "GraphMachine", bundle: Bundle, fence: Fence, stored: Store
     for step in surplus:
         bundle.unhook(fence, step)
     for step in lost:
-        again = machine.hook_again(step)
-        if again is not None:
-            bundle.hook(fence, *again)
+        bundle.hook(fence, *machine.hook_of(machine.steps[step]))
     return True

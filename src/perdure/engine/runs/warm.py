@@ -289,7 +289,7 @@ class WarmRun:
             case SetTag(name, value, before):
                 bundle.tag(self.fence, name, value, sources.now_ms(), before)
             case AddHook(step, mailbox, kind, topic, key, since_ms):
-                self.needs_matching = True
+                self.needs_matching = self.needs_matching or bool(key)
                 bundle.hook(self.fence, step, mailbox, kind, topic, key, since_ms)
             case SendToMailbox(message):
                 self.needs_matching = True

@@ -1,0 +1,1 @@
+"""`perdure schedule`: runs that start by themselves."""
