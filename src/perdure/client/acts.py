@@ -177,6 +177,8 @@ class Acts:
     async def _authorized(self, kind: ActType, given: ActOptions) -> tuple[Run, Act]:
         """The act, and the run that it is for. One that is denied is sent, so that the run's history has it."""
         reason = require_user_text("the reason of an act", given.reason, MAX_ACT_BYTES, 0)
+        if not isinstance(given.descends, bool):
+            raise InputError(f"descends is {given.descends!r:.100}", "pass True or False")
         actor = _NOBODY if given.by is None else given.by
         if not isinstance(actor, Actor):
             raise InputError(f"an act by {actor!r:.100}", "pass perdure.Actor(name, role)")

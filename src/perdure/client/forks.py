@@ -17,7 +17,7 @@ from perdure.client.fork_requests import (
     preview_of,
     require_kept_payloads,
 )
-from perdure.core.errors import CorruptJournal, InputError
+from perdure.core.errors import CorruptJournal, InputError, RunExists
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.events import ActType
@@ -138,7 +138,12 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     bundle.enqueue(recorded)
     if source.chain is not None:
         bundle.forward(source.origin, recorded.guid, source.run_id)
-    await dispatcher.store.commit(bundle)
+    try:
+        await dispatcher.store.commit(bundle)
+    except RunExists as taken:
+        if taken.run_id != fork:
+            raise
+        return fork  # another process stored it in the meantime
     host.runs_added()
     delivered = msgspec.structs.replace(recorded, run_id=source.run_id)
     host.message_sent(delivered, source.owner)

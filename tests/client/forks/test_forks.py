@@ -1,3 +1,4 @@
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 import perdure
 from perdure import Engine, InputError, PerdureError, Retry, Signal, load_graph, task, workflow
 from perdure.authoring.graphs.program import GraphProgram
+from perdure.client import forks
 from perdure.core.errors import Denied, ForkDiverged, UnknownStep
 from perdure.core.journal import events as e
 from perdure.core.runs import forking
@@ -219,6 +221,49 @@ async def test_forks_of_one_id_are_one_run() -> None:
         other = await found.run.fork("root.0", id="ticket-1")
         assert one.run_id == other.run_id
         assert (await found.run.fork("root.0")).run_id != one.run_id
+
+
+async def test_forks_of_one_id_by_two_hosts_at_once_are_one_run(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, prepare = asyncio.Barrier(2), forks._prepare
+
+    async def prepare_at_once(*args: Any) -> Any:
+        prepared = await prepare(*args)
+        await both.wait()
+        return prepared
+
+    async with opened(shared_url) as engine, opened(shared_url) as other:
+        run = await engine.start(breaks(4))
+        with pytest.raises(LookupError):
+            await run.result()
+        monkeypatch.setattr(forks, "_prepare", prepare_at_once)
+        handles = run, other.handle(run.run_id)
+        made = await asyncio.gather(*(each.fork(id="ticket-1") for each in handles))
+        assert len({fork.run_id for fork in made}) == 1
+        assert len((await engine.runs(forked_from=run.run_id)).runs) == 1
+
+
+async def test_the_record_of_a_fork_of_an_ended_run_does_not_say_that_it_was_refused() -> None:
+    async with Engine("sqlite:///:memory:", authorizer=Roles()) as engine:
+        run = await engine.start(order(["a"]))
+        await run.result()
+        await run.fork(by=Actor("ann", "engineer"))
+        with pytest.raises(Denied):
+            await run.fork(by=Actor("eve", "viewer"))
+
+        async def reasons() -> list[str | None]:
+            states = await store_of(engine).act_messages(run.run_id)
+            return [reason for _, state, reason in states if state == "dead"]
+
+        async def are_recorded() -> bool:
+            return len(await reasons()) == 2
+
+        await until_store(are_recorded)
+        assert sorted(map(str, await reasons())) == [
+            "AUTHZ_DENIED: the run is completed",
+            "accepted; the run is completed",
+        ]
 
 
 @workflow(name="fork_continues")

@@ -557,6 +557,8 @@ async def test_acts_by_what_is_no_actor_are_refused() -> None:
             await run.pause(by="ada")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="the id of an act"):
             await run.pause(id="")
+        with pytest.raises(InputError, match="descends is 'yes'"):
+            await run.pause(descends="yes")  # type: ignore[arg-type]
         assert not await recorded(engine, run, e.SignalAccepted)
 
 

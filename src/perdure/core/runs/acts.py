@@ -146,6 +146,15 @@ def is_over_limit(times: list[int], now_ms: int) -> bool:
     return len(times) >= ACTS_PER_MINUTE
 
 
+def closed_verdict(act: Act | None, what: str) -> str:
+    """What the row of an act says that a closed run can't record. A fork began in the commit that sent its act."""
+    if act is not None and act.refusal is not None:
+        return f"{act.refusal}: {what}"
+    if act is not None and act.type in (ActType.FORK, ActType.RETRY_RUN):
+        return f"accepted; {what}"
+    return f"{Code.TERMINAL}: {what}"
+
+
 def act_guid(origin: RunId, signal_id: str) -> Guid:
     """The message of an act: one for a run or the chain that began with it, whichever process sends it."""
     return message_guid(origin, "act", signal_id)

@@ -12,7 +12,7 @@ from perdure.core.errors import StaleFence
 from perdure.core.ids import Guid, RunId, StepId, guid_run
 from perdure.core.journal.state import Status
 from perdure.core.messages import Message
-from perdure.core.runs.acts import Code, act_of, is_act
+from perdure.core.runs.acts import act_of, closed_verdict, is_act
 from perdure.engine.programs.parked import ParkedRun
 from perdure.engine.runs import messages as run_messages
 from perdure.engine.runs.acts import act_refusal
@@ -274,11 +274,13 @@ class Delivery:
             await self._give_back(message, Fence(message.run_id, run.epoch))
         elif run.is_over:
             state = "dead" if is_for_run(message) else "stale"
-            fence, code = Fence(message.run_id, run.epoch), ""
+            fence, reason = Fence(message.run_id, run.epoch), f"the run is {run.status}"
             if is_act(message.kind):
-                taken = await self._context.store.taken_in_chain(run.origin, [message.guid])
-                state, code = ("stale", "") if taken else (state, f"{Code.TERMINAL}: ")
-            await self._mark(message, fence, state, f"{code}the run is {run.status}")
+                if await self._context.store.taken_in_chain(run.origin, [message.guid]):
+                    state = "stale"
+                else:
+                    reason = closed_verdict(act_of(message), reason)
+            await self._mark(message, fence, state, reason)
         return None
 
     async def _act_on_parked(self, run: Run, message: Message) -> None:

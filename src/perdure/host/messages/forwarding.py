@@ -3,7 +3,7 @@
 import msgspec
 
 from perdure.core.messages import SENT, Message
-from perdure.core.runs.acts import Code, is_act
+from perdure.core.runs.acts import act_of, closed_verdict, is_act
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
 from perdure.store.rows.records import Run
@@ -29,8 +29,9 @@ async def forward(store: Store, run: Run, message: Message) -> Message | None:
         bundle.mark(fence, message.guid, "stale", "duplicate: a run of the chain has received it")
     elif end is None or end.is_over:
         what = "gone" if end is None else f"{end.status}"
-        code = f"{Code.TERMINAL}: " if is_act(message.kind) else ""
-        reason = f"{code}the run that continues this one is {what}"
+        reason = f"the run that continues this one is {what}"
+        if is_act(message.kind):
+            reason = closed_verdict(act_of(message), reason)
         bundle.mark(fence, message.guid, "dead", reason)
     else:
         bundle.forward(run.run_id, message.guid, end.run_id)
