@@ -224,6 +224,7 @@ CALLS: dict[str, Callable[[str], Call]] = {
     "next_work": lambda t: lambda s, _: s.next_work([t]),
     "load": lambda t: lambda s, _: s.load([RunId(t)]),
     "readiness": lambda t: lambda s, _: s.readiness(RunId(t)),
+    "list_rows": lambda t: lambda s, _: s.list_rows(RunId(t)),
     "inbox": lambda t: lambda s, _: s.inbox(RunId(t)),
     "hooks_waiting": lambda t: lambda s, _: s.hooks_waiting(RunId(t)),
     "statistics": lambda t: lambda s, _: s.statistics(t, "country"),

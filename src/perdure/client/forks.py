@@ -17,8 +17,8 @@ from perdure.client.fork_requests import (
     preview_of,
     require_kept_payloads,
 )
-from perdure.core.errors import CorruptJournal, InputError, RunExists
-from perdure.core.ids import RunId
+from perdure.core.errors import CorruptJournal, InputError, RunExists, UnknownStep
+from perdure.core.ids import RunId, is_run_id, parse_run_id
 from perdure.core.journal import events as e
 from perdure.core.journal.events import ActType
 from perdure.core.limits import MAX_KEY_LENGTH
@@ -56,6 +56,7 @@ class Forks(Acts):
         """Start a new run that has done what this one had done when `step` ended, and executes the step again.
 
         `step` is a step's id, or the name of a task that the run called once; without it the fork begins at the start.
+        Of a chain the last run is forked, or the one that `step` names: `"r_.../root.0"`.
         `set` gives outcomes for steps that were open at that moment, which are not executed; `input` changes arguments,
         at the start only. Other steps of that moment keep the results that they had later. Signals that the run
         received later are sent to the fork, unless `signals` is false. This run is not changed, and may have ended.
@@ -122,9 +123,10 @@ class ForkOptions(msgspec.Struct, frozen=True):
 async def preview_fork(host: Host, source: Run, options: ForkOptions, act_id: str) -> ForkPreview:
     """What the fork of that id would do. Replays it on the registered code, and stores nothing."""
     act = Act(act_id, ActType.FORK)
-    plan, _ = await _prepare(host, source, options, act)
+    forked, options = await _run_named(host, source, options)
+    plan, _ = await _prepare(host, forked, options, act)
     fork = fork_id(source.origin, act.id)
-    return preview_of(source.run_id, fork, act.id, plan, signals=options.signals)
+    return preview_of(forked.run_id, fork, act.id, plan, signals=options.signals)
 
 
 async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> RunId:
@@ -133,7 +135,8 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     dispatcher = host.dispatcher
     if await dispatcher.store.run(fork) is not None:
         return fork
-    _, bundle = await _prepare(host, source, options, act)
+    forked, options = await _run_named(host, source, options)
+    _, bundle = await _prepare(host, forked, options, act)
     recorded = act_message(source.origin, act, dispatcher.sources.arrival(source.origin))
     bundle.enqueue(recorded)
     if source.chain is not None:
@@ -148,6 +151,20 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     delivered = msgspec.structs.replace(recorded, run_id=source.run_id)
     host.message_sent(delivered, source.owner)
     return fork
+
+
+async def _run_named(host: Host, end: Run, options: ForkOptions) -> tuple[Run, ForkOptions]:
+    """The run of the chain that the step names, and the step without it; the chain's last run if it names none."""
+    name, slash, step = options.step.partition("/")
+    if not slash or not is_run_id(name):
+        return end, options
+    run = await host.dispatcher.store.run(parse_run_id(name))
+    if run is None or run.origin != end.origin:
+        raise UnknownStep(
+            f"run {name!r} is not in the chain of run {end.origin!r}",
+            "see `Handle.runs` for the runs of the chain",
+        )
+    return run, msgspec.structs.replace(options, step=step)
 
 
 async def _prepare(
@@ -171,6 +188,7 @@ async def _prepare(
         lost_child(codec, source.run_id),
     )
     plan = plan_fork(request, journal, [entry.at_ms for entry in entries])
+    plan = msgspec.structs.replace(plan, signals=(*plan.signals, *await _waiting(host, source)))
     require_kept_payloads(source, entries, plan, signals=options.signals)
     if options.arguments is not None:
         plan = _with_arguments(host, source, plan, step, options.arguments)
@@ -183,6 +201,15 @@ async def _prepare(
         for message in _later_signals(fork, plan, sources.now_ms()):
             bundle.enqueue(message)
     return plan, bundle
+
+
+async def _waiting(host: Host, source: Run) -> list[e.SignalDelivered]:
+    """The signals to a run that it has not taken in: they wait for its owner, or for the end of a pause."""
+    return [
+        e.SignalDelivered(message.kind.partition(":")[2], 1, message.guid, payload=message.payload)
+        for message, state, _ in await host.dispatcher.store.messages(source.run_id)
+        if state == "pending" and message.kind.startswith("signal:") and message.step is None
+    ]
 
 
 def _with_arguments(

@@ -17,6 +17,7 @@ from perdure.core.journal.invariants import violations
 from perdure.core.journal.postings import effect_of
 from perdure.core.journal.state import TERMINAL, fold
 from perdure.core.ledger import AccountId, digits_of
+from perdure.core.list_rows import ListRows, list_differences
 from perdure.core.messages import damage_of_sent
 from perdure.core.obligations import Lifetime, Outstanding, missing, obligations_of
 
@@ -54,6 +55,8 @@ class Books(msgspec.Struct, frozen=True):
     outstanding: Outstanding = Outstanding()
     problem: str | None = None
     """Why the database can't read the run's rows; `None` if it can."""
+    listed: ListRows | None = None
+    """What lists find the run by; `None` if it was not read."""
 
 
 def unreadable(run_id: RunId, error: Exception) -> Books:
@@ -116,6 +119,7 @@ def audit_books(books: Books, now_ms: int | None = None) -> list[AuditFinding]:
     findings += _audit_ending(books, journal, semaphore)
     findings += _audit_obligations(books, journal, now_ms)
     findings += _audit_sent(books, end)
+    findings += _audit_lists(books, journal)
     return findings
 
 
@@ -172,6 +176,19 @@ def _audit_first_entry(
     for column, held, recorded in start_differences(ending, first):
         what = f"the {column} of the run is {held!r}, its first entry says {recorded!r}"
         yield AuditFinding(run_id, 0, f"{column}_differs", what)
+
+
+def _audit_lists(books: Books, journal: Sequence[_Recorded]) -> Iterator[AuditFinding]:
+    """Lists find the run by what its first and last entries say. Needs a complete journal."""
+    ending, rows = books.ending, books.listed
+    first = journal[0].event if journal and journal[0].seq == 0 else None
+    if not isinstance(first, ExecutionStarted) or ending is None or rows is None:
+        return
+    if len(journal) != ending.seq:
+        return
+    for found in list_differences(rows, first, journal[-1].event):
+        seq = journal[-1].seq if found.is_at_end else 0
+        yield AuditFinding(books.run_id, seq, found.name, found.detail)
 
 
 def key_in_row(row: RunRowSummary, first: ExecutionStarted) -> str | None:

@@ -45,6 +45,11 @@ def new_run_id(at_ms: int, entropy: bytes) -> RunId:
     return RunId(f"r_{value:032x}")
 
 
+def is_run_id(text: str) -> bool:
+    """Whether the text has the form of a run id."""
+    return _RUN_ID.fullmatch(text) is not None
+
+
 def parse_run_id(text: str) -> RunId:
     if not _RUN_ID.fullmatch(text):
         raise InvalidId(

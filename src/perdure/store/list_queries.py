@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from perdure.core.errors import RunDiverged, StatementFailed
+from perdure.core.ids import RunId
 from perdure.core.limits import MAX_TIME_MS
+from perdure.core.list_rows import ListRows
 from perdure.core.runs.listing import (
     ANY_TIME,
     FIRST_ID,
@@ -44,6 +46,10 @@ class ListTables(Protocol):
 
     async def count_runs(self, wanted: RunFilter) -> RunCount:
         """How many runs the filter selects, among the first `MAX_EXAMINED` that it examines."""
+        ...
+
+    async def list_rows(self, run_id: RunId) -> ListRows:
+        """What lists find a run by: some columns of its row, its tags and its parked steps."""
         ...
 
     async def read_sql(self, sql: str, args: Sequence[Any], limit: int, limit_s: float) -> SqlRows:

@@ -9,20 +9,19 @@ import msgspec
 
 from perdure.core.codec import Codec
 from perdure.core.errors import ForkDiverged
-from perdure.core.ids import RunId, StepId
+from perdure.core.ids import RunId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import NONCE_BYTES
 from perdure.core.journal.journal import Appended, Journal
 from perdure.core.messages import Message
 from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.programs.rebuilding import divergence_error, program_for, rebuild
-from perdure.engine.runs.failing import fingerprint_of
 from perdure.engine.runs.record import Diverged
-from perdure.engine.runs.required_rows import missing_rows
+from perdure.engine.runs.required_rows import missing_rows, parked_steps
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import FIRST_EPOCH, Bundle
-from perdure.store.rows.records import NewRun, ParkedStep, Run, StoredRun
+from perdure.store.rows.records import NewRun, Run, StoredRun
 
 
 def fork_bundle(
@@ -58,7 +57,7 @@ def fork_bundle(
             bundle.hook(fence, *key)
         if warm.machine.is_paused:
             bundle.hold_work(fence, held=True)
-        for step, parked in _parked_steps(warm, appended).items():
+        for step, parked in parked_steps(warm, appended.entries).items():
             bundle.park_step(fence, step, parked)
     finally:
         warm.machine.close()
@@ -96,17 +95,3 @@ def _replay(
             f"the fork would not repeat the entries before its cut: {error.what}",
             "fork at an earlier step, or with the code that the run began with",
         ) from None
-
-
-def _parked_steps(warm: WarmRun, appended: Appended) -> dict[StepId, ParkedStep]:
-    """The steps that wait for an operator in the fork as they did in its source."""
-    promises, codec = warm.machine.promises, warm.machine.codec
-    found: dict[StepId, ParkedStep] = {}
-    for entry in appended.entries:
-        event = entry.event
-        if isinstance(event, e.InvokeRetrying) and event.parks:
-            promise = promises.get(event.promise_id)
-            if promise is not None and promise.is_parked:
-                fingerprint = fingerprint_of(codec, event.payload)
-                found[promise.step] = ParkedStep(promise.name, fingerprint, entry.at_ms)
-    return found

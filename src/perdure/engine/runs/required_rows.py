@@ -12,6 +12,7 @@ from perdure.core.errors import BooksDiffer
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
+from perdure.core.list_rows import ListRows
 from perdure.core.messages import Message, Work, at_once
 from perdure.core.obligations import (
     Lifetime,
@@ -22,11 +23,13 @@ from perdure.core.obligations import (
     unknown_outcome,
 )
 from perdure.core.replay.identity import result_guid, retry_guid, timer_guid
+from perdure.engine.runs.failing import fingerprint_of
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.runs.work_payload import work_of
-from perdure.store.rows.records import StoredRun
+from perdure.store.commit.bundle import Bundle
+from perdure.store.rows.records import ParkedStep, StoredRun
 
 RequiredRow = Message | Work
 
@@ -123,3 +126,52 @@ def _retry(run_id: RunId, promise: DurablePromise, stored: StoredRun) -> list[Re
     if is_fit(stored.messages, guid, promise.step, "retry", due):
         return []
     return [Message(run_id, guid, "retry", due, due, promise.step)]
+
+
+# Rows by which lists find the run
+
+
+def add_list_rows(
+    warm: WarmRun, entries: Sequence[Entry], rows: ListRows, bundle: Bundle
+) -> list[str]:
+    """Add the tags, search keys and parked steps that the run has and its rows lack. Returns what they are."""
+    added: list[str] = []
+    machine, fence = warm.machine, warm.fence
+    for name, value in machine.tags.items():
+        if (name, value) in rows.tags or machine.record.has_effects:
+            continue  # a tag that is not committed yet brings its own row
+        # A row of this value may be damaged.
+        for before in (value, *(held for tag, held in sorted(rows.tags) if tag == name)):
+            bundle.tag(fence, name, value, machine.sources.now_ms(), before)
+        added.append(f"tag {name!r}")
+    for key in machine.search_keys:
+        if (key.topic, key.key) not in rows.tags:
+            bundle.hook(fence, *key)
+            added.append(f"search key {key.topic!r}")
+    for step, parked in parked_steps(warm, entries).items():
+        if step not in rows.parked:
+            bundle.park_step(fence, step, parked)
+            added.append(f"parked step {step}")
+    return added
+
+
+def has_list_rows(warm: WarmRun) -> bool:
+    """Whether the run has tags, search keys or parked steps."""
+    machine = warm.machine
+    return bool(machine.tags or machine.search_keys) or any(
+        promise.is_parked for promise in machine.promises.values()
+    )
+
+
+def parked_steps(warm: WarmRun, entries: Sequence[Entry]) -> dict[StepId, ParkedStep]:
+    """The steps that wait for an operator, as lists have them."""
+    promises, codec = warm.machine.promises, warm.machine.codec
+    found: dict[StepId, ParkedStep] = {}
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, e.InvokeRetrying) and event.parks:
+            promise = promises.get(event.promise_id)
+            if promise is not None and promise.is_parked:
+                fingerprint = fingerprint_of(codec, event.payload)
+                found[promise.step] = ParkedStep(promise.name, fingerprint, entry.at_ms)
+    return found

@@ -18,7 +18,12 @@ from perdure.core.messages import AT_ONCE, Message, Work
 from perdure.core.obligations import has_outcome, is_result
 from perdure.core.replay.identity import result_guid
 from perdure.engine.runs.promise import DurablePromise
-from perdure.engine.runs.required_rows import awaited_children, missing_rows
+from perdure.engine.runs.required_rows import (
+    add_list_rows,
+    awaited_children,
+    has_list_rows,
+    missing_rows,
+)
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.context import HostContext
 from perdure.store.commit.bundle import Bundle
@@ -54,14 +59,24 @@ class Repair:
         if warm.machine.is_paused and any(isinstance(row, Work) for row in put_back):
             bundle.hold_work(warm.fence, held=True)
         is_reindexed = warm.machine.reindex(bundle, warm.fence, stored)
-        if not put_back and not is_reindexed:
+        listed = await self._add_list_rows(warm, stored, bundle)
+        if not (put_back or is_reindexed or listed):
             return
-        named = [*map(_name_of, put_back), *(["rows of its graph's index"] if is_reindexed else [])]
+        indexed = ["rows of its graph's index"] if is_reindexed else []
+        named = [*map(_name_of, put_back), *indexed, *listed]
         self._listener.rows_repaired(warm.run_id, named)
         damaged = _without_damaged(warm, stored, put_back)
         if damaged.fences:
             await self._store.commit(damaged)
         await self._store.commit(bundle)
+
+    async def _add_list_rows(self, warm: WarmRun, stored: StoredRun, bundle: Bundle) -> list[str]:
+        """Add missing rows by which lists find the run. They are read only if the run must have some."""
+        # Decisions that are not committed yet bring their own rows.
+        if warm.machine.record.changes or not has_list_rows(warm):
+            return []
+        rows = await self._store.list_rows(warm.run_id)
+        return add_list_rows(warm, stored.entries, rows, bundle)
 
     async def _with_kept_results(
         self, rows: list[Message | Work], stored: StoredRun

@@ -8,7 +8,10 @@ from typing import Any, ClassVar, TypeVar
 import asyncpg
 
 from perdure.core.errors import ForbiddenStatement, InputError, StatementFailed
+from perdure.core.ids import RunId
+from perdure.core.list_rows import ListRows
 from perdure.core.runs.listing import Position, RunFilter
+from perdure.core.texts import require_storable_text
 from perdure.store.list_queries import (
     Asking,
     ListQueries,
@@ -17,6 +20,7 @@ from perdure.store.list_queries import (
     took_too_long,
 )
 from perdure.store.postgres.opening import LOST, Address, close_connection, unreachable
+from perdure.store.postgres.reading import list_rows
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.lists import ListedPage, RunCount, SqlRows
 from perdure.store.rows.values import require_texts
@@ -54,6 +58,10 @@ class PostgresLists(ABC):
         require_storable_filter(wanted)
         count: RunCount = await self._use(partial(_ask, lambda: self._lists.count(wanted)))
         return count
+
+    async def list_rows(self, run_id: RunId) -> ListRows:
+        require_storable_text("run id", run_id)
+        return await self._use(partial(list_rows, run_id=run_id))
 
     async def read_sql(self, sql: str, args: Sequence[Any], limit: int, limit_s: float) -> SqlRows:
         self._require_open()

@@ -9,6 +9,7 @@ from perdure.core.books import Books, unreadable
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
+from perdure.core.list_rows import ListRows
 from perdure.core.obligations import Outstanding
 from perdure.store.postgres.opening import CONFLICT, LOST
 from perdure.store.postgres.writing import Connection
@@ -20,6 +21,7 @@ from perdure.store.rows.runs import (
     ending_from,
     entry_from,
     graphs_among,
+    list_rows_from,
     loaded_from,
     open_child_runs,
     outstanding_from,
@@ -78,8 +80,23 @@ async def _books_of(connection: Connection, run_id: RunId) -> Books:
         outstanding = Outstanding()
         if ending is not None and ending.closed_at_ms is None:
             outstanding = await _outstanding(connection, run_id, found)
+        listed = await _list_rows(connection, run_id)
     held = {AccountId(account): balance for account, balance in balances}
-    return Books(run_id, ending, found, held, outstanding)
+    return Books(run_id, ending, found, held, outstanding, listed=listed)
+
+
+async def list_rows(connection: Connection, *, run_id: RunId) -> ListRows:
+    """What lists find a run by."""
+    async with _snapshot(connection):
+        return await _list_rows(connection, run_id)
+
+
+async def _list_rows(connection: Connection, run_id: RunId) -> ListRows:
+    return list_rows_from(
+        await connection.fetchrow(_SQL["select_list_columns"], run_id),
+        await connection.fetch(_SQL["select_tags"], run_id),
+        await connection.fetch(_SQL["select_parked_steps"], run_id),
+    )
 
 
 async def _outstanding(

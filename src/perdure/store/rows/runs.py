@@ -12,6 +12,7 @@ from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import Status
 from perdure.core.ledger import AccountId
+from perdure.core.list_rows import ListRows
 from perdure.core.messages import Message, MessageSummary, Work, WorkSummary
 from perdure.core.obligations import Child, Outstanding, obligations_of
 from perdure.core.replay.identity import child_run_id
@@ -88,6 +89,20 @@ def ending_of(run: Run) -> RunRowSummary:
     return RunRowSummary(
         *(run.program, run.version, run.digest, run.seq, run.head, run.semaphore),
         *(str(run.status), run.key, run.chain, run.closed_at_ms, run.scope),
+    )
+
+
+def list_rows_from(
+    columns: Sequence[Any] | None, tags: Iterable[Sequence[Any]], parked: Iterable[Sequence[Any]]
+) -> ListRows:
+    """What lists find a run by. `columns` is `None` if the run has no row."""
+    parent, forked_from, error = columns or (None, None, None)
+    return ListRows(
+        parent,
+        forked_from,
+        error,
+        tags=frozenset((name, value) for name, value in tags),
+        parked=frozenset(StepId(step) for (step,) in parked),
     )
 
 

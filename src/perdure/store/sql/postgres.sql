@@ -890,3 +890,15 @@ EXISTS (SELECT 1 FROM perdure.message AS m
 -- Sends a hint after the commit that it is about. This transaction need not survive a crash of the server, and does not
 -- wait for the disk.
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)
+
+-- name: select_list_columns
+-- Columns by which lists find a run.
+SELECT parent, forked_from, error FROM perdure.run WHERE id = $1
+
+-- name: select_tags
+-- Tags and search keys of a run.
+SELECT topic, key FROM perdure.hook WHERE run_id = $1 AND kind = 'key'
+
+-- name: select_parked_steps
+-- Steps of a run that wait for an operator.
+SELECT step FROM perdure.parked_step WHERE run_id = $1

@@ -564,3 +564,15 @@ EXISTS (SELECT 1 FROM perdure_message AS m INDEXED BY perdure_message_due
  WHERE look_at_ms <= :until_ms AND program IN (SELECT value FROM json_each(:programs))),
 NULL,
 (SELECT value FROM perdure_meta WHERE key = 'schema_version')
+
+-- name: select_list_columns
+-- Columns by which lists find a run.
+SELECT parent, forked_from, error FROM perdure_run WHERE id = :run_id
+
+-- name: select_tags
+-- Tags and search keys of a run.
+SELECT topic, key FROM perdure_hook WHERE run_id = :run_id AND kind = 'key'
+
+-- name: select_parked_steps
+-- Steps of a run that wait for an operator.
+SELECT step FROM perdure_parked_step WHERE run_id = :run_id

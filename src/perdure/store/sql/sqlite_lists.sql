@@ -129,7 +129,7 @@ CASE WHEN run.parked IS NULL THEN run.status
 run.closed_at_ms IS NULL AND (
     (SELECT 1 FROM perdure_hook AS hook WHERE hook.run_id = run.id AND hook.kind = 'wait' AND hook.topic = :waiting_for
      LIMIT 1) IS NOT NULL
-    OR run.status = 'blocked' AND instr((
+    OR run.status IN ('blocked', 'paused') AND instr((
         SELECT event.body FROM perdure_event AS event
         WHERE event.run_id = run.id AND event.body LIKE '{"type":"ExecutionAwaiting"%' ORDER BY event.seq DESC LIMIT 1
     ), :awaited_name) > 0

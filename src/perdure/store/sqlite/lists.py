@@ -7,14 +7,17 @@ from typing import Any, ClassVar, TypeVar
 
 import apsw
 
+from perdure.core.ids import RunId
+from perdure.core.list_rows import ListRows
 from perdure.core.runs.listing import Position, RunFilter
+from perdure.core.texts import require_storable_text
 from perdure.store.list_queries import Asking, ListQueries, require_storable_filter
 from perdure.store.rows.lists import ListedPage, RunCount, SqlRows
 from perdure.store.rows.values import require_texts
 from perdure.store.sqlite.damage import run_with_typed_errors
 from perdure.store.sqlite.opening import MEMORY, connect, retry_while_locked
 from perdure.store.sqlite.read_only import query
-from perdure.store.sqlite.reading import snapshot
+from perdure.store.sqlite.reading import list_rows, snapshot
 from perdure.store.sqlite.statement_guard import require_values
 from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.user_statements import require_allowed
@@ -39,6 +42,10 @@ class SqliteLists(ABC):
         require_storable_filter(wanted)
         count: RunCount = await self._read(partial(_ask, lambda: self._lists.count(wanted)))
         return count
+
+    async def list_rows(self, run_id: RunId) -> ListRows:
+        require_storable_text("run id", run_id)
+        return await self._read(partial(list_rows, run_id=run_id))
 
     async def read_sql(self, sql: str, args: Sequence[Any], limit: int, limit_s: float) -> SqlRows:
         self._require_open()

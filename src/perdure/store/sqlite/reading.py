@@ -11,6 +11,7 @@ from perdure.core.books import Books, unreadable
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
+from perdure.core.list_rows import ListRows
 from perdure.core.obligations import Outstanding
 from perdure.store.rows.records import Run, StoredRun
 from perdure.store.rows.runs import (
@@ -19,6 +20,7 @@ from perdure.store.rows.runs import (
     RowBatch,
     ending_from,
     graphs_among,
+    list_rows_from,
     loaded_from,
     open_child_runs,
     outstanding_from,
@@ -83,7 +85,22 @@ def _books_of(connection: apsw.Connection, run_id: RunId) -> Books:
     if ending is not None and ending.closed_at_ms is None:
         outstanding = _outstanding(connection, run_id, found)
     held = {AccountId(account): balance for account, balance in balances}
-    return Books(run_id, ending, found, held, outstanding)
+    listed = _list_rows(connection, run_id)
+    return Books(run_id, ending, found, held, outstanding, listed=listed)
+
+
+def list_rows(connection: apsw.Connection, *, run_id: RunId) -> ListRows:
+    """What lists find a run by."""
+    with snapshot(connection):
+        return _list_rows(connection, run_id)
+
+
+def _list_rows(connection: apsw.Connection, run_id: RunId) -> ListRows:
+    return list_rows_from(
+        next(iter(_read(connection, "select_list_columns", run_id=run_id)), None),
+        _read(connection, "select_tags", run_id=run_id),
+        _read(connection, "select_parked_steps", run_id=run_id),
+    )
 
 
 def _outstanding(

@@ -26,7 +26,7 @@ SELECT work.run_id, work.step, 'task', work.queue, NULL, NULL, work.available_at
 FROM perdure_work AS work;
 
 -- Attempts of tasks and child runs. An attempt without an outcome is 'running' if no later one has started and its run is
--- open; else its outcome is 'unknown': no entry has it. `logical_attempt` grows when an operator retries the step.
+-- open; otherwise its outcome is 'unknown'. `logical_attempt` grows when an operator retries the step.
 CREATE VIEW perdure_v1_attempts AS
 SELECT event.run_id, event.step, event.attempt, min(event.logical_attempt) AS logical_attempt,
        CASE WHEN count(*) FILTER (WHERE event.type = 'InvokeRetrying' OR event.is_failure) > 0 THEN 'failed'
