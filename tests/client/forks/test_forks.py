@@ -18,7 +18,7 @@ from tests.client.engines import journal, opened, store_of, until_store
 from tests.client.forks.forking import forked
 
 calls: Counter[str] = Counter()
-go = Signal("go", int)
+go = Signal("fork.go", int)
 
 
 @task(name="fork_priced")
@@ -403,6 +403,37 @@ async def test_a_fork_is_found_by_its_source_and_by_the_tags_that_it_had() -> No
         assert [found.run_id for found in page.runs] == [fork.run_id]
         both = await engine.runs(tags={"customer": "acme", "stage": "priced"})
         assert {found.run_id for found in both.runs} == {run.run_id, fork.run_id}
+
+
+async def test_any_run_of_a_chain_can_be_forked() -> None:
+    @workflow(name="fork_chain")
+    async def chained(n: int) -> int:
+        total = await priced("a" * (n + 1))
+        if n < 2:
+            return await perdure.continue_as_new(chained(n + total))
+        return total
+
+    async with forked(chained(0)) as found:
+        first, *_, last = await found.run.runs()
+        assert await (await found.run.fork("root.0", set={"root.0": 7})).result() == 7
+        begun = await found.run.fork(f"{first}/root.0", set={"root.0": 5})
+        assert await begun.result() == 6
+        preview = await found.run.preview_fork(f"{last}/root.0")
+        assert preview.source == last
+        stranger = await found.engine.start(chained(5))
+        with pytest.raises(UnknownStep, match="not in the chain"):
+            await found.run.fork(f"{stranger.run_id}/root.0")
+
+
+async def test_signals_that_wait_during_a_pause_go_to_a_fork_too() -> None:
+    async with opened("sqlite:///:memory:") as engine:
+        run = await engine.start(asks(10))
+        await (await run.pause()).decision(30)
+        await run.signal(go, 3)
+        assert (await run.preview_fork("root.0")).signals == ("fork.go",)
+        fork = await run.fork("root.0")
+        await run.resume()
+        assert (await run.result(30), await fork.result(30)) == (16, 16)
 
 
 async def test_a_fork_on_another_host_survives_its_kill(shared_url: str) -> None:
