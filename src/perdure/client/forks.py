@@ -124,7 +124,7 @@ async def preview_fork(host: Host, source: Run, options: ForkOptions, act_id: st
     """What the fork of that id would do. Replays it on the registered code, and stores nothing."""
     act = Act(act_id, ActType.FORK)
     forked, options = await _run_named(host, source, options)
-    plan, _ = await _prepare(host, forked, options, act)
+    plan, _ = await prepare_fork(host, forked, options, act)
     fork = fork_id(source.origin, act.id)
     return preview_of(forked.run_id, fork, act.id, plan, signals=options.signals)
 
@@ -136,7 +136,7 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     if await dispatcher.store.run(fork) is not None:
         return fork
     forked, options = await _run_named(host, source, options)
-    _, bundle = await _prepare(host, forked, options, act)
+    _, bundle = await prepare_fork(host, forked, options, act)
     recorded = act_message(source.origin, act, dispatcher.sources.arrival(source.origin))
     bundle.enqueue(recorded)
     if source.chain is not None:
@@ -167,7 +167,7 @@ async def _run_named(host: Host, end: Run, options: ForkOptions) -> tuple[Run, F
     return run, msgspec.structs.replace(options, step=step)
 
 
-async def _prepare(
+async def prepare_fork(
     host: Host, source: Run, options: ForkOptions, act: Act
 ) -> tuple[ForkPlan, Bundle]:
     dispatcher = host.dispatcher

@@ -245,11 +245,11 @@ def _audit_sent(books: Books, end: int) -> Iterator[AuditFinding]:
 
 
 def verify_books(books: Books) -> list[AuditFinding]:
-    """All missing and altered entries, by the hash chain."""
+    """All missing and altered entries, by the hash chain; and a ledger that is gone. The audit compares its balances."""
     if books.problem is not None:
         return [_unread(books.run_id, books.problem)]
     entries = books.entries
-    findings = list(_missing(books))
+    findings = [*_missing(books), *_missing_ledger(books)]
     findings += (
         AuditFinding(
             books.run_id, entry.seq, "entry_altered", "its erasure mark is not what it was"
@@ -266,6 +266,21 @@ def verify_books(books: Books) -> list[AuditFinding]:
         what = f"is not what it was when it was written (hash {entries[altered].hash.hex()[:16]})"
         findings.append(AuditFinding(books.run_id, entries[altered].seq, "entry_altered", what))
     return findings
+
+
+def _missing_ledger(books: Books) -> Iterator[AuditFinding]:
+    """A finding if the run has no account, though an entry posts to one."""
+    if books.balances:
+        return
+    for entry in books.entries:
+        try:
+            postings, _ = effect_of(entry.event)
+        except PerdureError:
+            continue  # the chain shows it
+        if postings:
+            what = f"it posts to {postings[0][0]}, and the run has no account"
+            yield AuditFinding(books.run_id, entry.seq, "ledger_missing", what)
+            return
 
 
 def _unread(run_id: RunId, problem: str) -> AuditFinding:

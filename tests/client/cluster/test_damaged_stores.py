@@ -290,6 +290,30 @@ async def test_the_audit_finds_a_page_of_the_ledger_in_the_place_of_a_former_one
             assert not report.is_clean
 
 
+async def test_the_roots_of_the_ledger_and_of_a_partial_index_that_are_swapped_are_found(
+    tmp_path: Path,
+) -> None:
+    path = await _file_with_runs(tmp_path)
+    file = apsw.Connection(str(path))
+    rows: list[Any] = file.execute(
+        "SELECT name, rootpage FROM sqlite_schema WHERE name = 'perdure_ledger' OR sql LIKE '% WHERE %'"
+    ).fetchall()
+    file.close()
+    roots = dict(rows)
+    ledger = roots.pop("perdure_ledger")
+    for name, root in roots.items():
+        copy = tmp_path / f"{name}.db"
+        shutil.copy(path, copy)
+        _swap_pages(copy, ledger - 1, root - 1)
+        for inspect in (perdure.audit, perdure.verify):
+            try:
+                report = await inspect(f"sqlite:///{copy}")
+            except PerdureError as error:
+                assert "backup" in error.remedy  # noqa: PT017 - or it is a report
+            else:
+                assert not report.is_clean, name
+
+
 async def test_two_empty_pages_that_are_swapped_are_no_damage(tmp_path: Path) -> None:
     path = await _file_with_runs(tmp_path)
     file = apsw.Connection(str(path))

@@ -226,7 +226,7 @@ async def test_forks_of_one_id_are_one_run() -> None:
 async def test_forks_of_one_id_by_two_hosts_at_once_are_one_run(
     shared_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both, prepare = asyncio.Barrier(2), forks._prepare
+    both, prepare = asyncio.Barrier(2), forks.prepare_fork
 
     async def prepare_at_once(*args: Any) -> Any:
         prepared = await prepare(*args)
@@ -237,7 +237,7 @@ async def test_forks_of_one_id_by_two_hosts_at_once_are_one_run(
         run = await engine.start(breaks(4))
         with pytest.raises(LookupError):
             await run.result()
-        monkeypatch.setattr(forks, "_prepare", prepare_at_once)
+        monkeypatch.setattr(forks, "prepare_fork", prepare_at_once)
         handles = run, other.handle(run.run_id)
         made = await asyncio.gather(*(each.fork(id="ticket-1") for each in handles))
         assert len({fork.run_id for fork in made}) == 1
