@@ -245,7 +245,7 @@ def _audit_sent(books: Books, end: int) -> Iterator[AuditFinding]:
 
 
 def verify_books(books: Books) -> list[AuditFinding]:
-    """All missing and altered entries, by the hash chain; and a ledger that is gone. The audit compares its balances."""
+    """All missing and altered entries, by the hash chain; and a ledger that is gone. Its balances are for the audit."""
     if books.problem is not None:
         return [_unread(books.run_id, books.problem)]
     entries = books.entries
