@@ -1,3 +1,4 @@
+import sys
 from datetime import UTC, datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -78,3 +79,12 @@ def test_a_timetable_can_be_said_in_words() -> None:
     assert "02:30" in Timetable(cron="30 2 * * *", zone="Europe/Berlin").in_words
     at = round(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000)
     assert Timetable(at_ms=at).in_words == "once, at 2030-01-01T00:00:00.000+00:00"
+
+
+def test_a_process_without_cronsim_lists_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cronsim", None)
+    assert Timetable(cron="30 2 * * *", zone="Europe/Berlin").in_words == (
+        "cron 30 2 * * * (Europe/Berlin)"
+    )
+    with pytest.raises(InputError, match="cronsim"):
+        require_timetable(Timetable(cron="30 2 * * *"))

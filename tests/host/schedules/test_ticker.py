@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import pytest
 
 from perdure import Engine, Every, workflow
-from perdure.core.errors import StoreDamaged, StoreUnavailable
+from perdure.core.errors import StoreDamaged, StoreUnavailable, UnreadableProgram
 from perdure.core.ids import RunId
 from perdure.core.schedules.schedule import Tick, TickOutcome
 from perdure.host.runs.batch import RunStart
 from perdure.host.schedules.ticker import Ticker
-from perdure.store.schedule_table import StoredSchedule
+from perdure.store.schedule_table import MOST_DUE, StoredSchedule
 from perdure.testing.explorer import VirtualSources
 from perdure.testing.probe import Probe
 from tests.client.engines import assert_sound
@@ -145,3 +145,28 @@ async def test_a_damaged_schedule_does_not_keep_others_from_ticking(
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "schedule 'bad' can't be read"
     ]
+
+
+async def test_as_many_damaged_schedules_as_a_read_takes_do_not_keep_the_host_busy(
+    probe: Probe,
+) -> None:
+    for number in range(MOST_DUE):
+        row = f"('', 'bad {number}', 'ticked', x'', 'x', -1, 1)"
+        await raw(probe.store, f"INSERT INTO {{}}schedule VALUES {row}")
+    async with asyncio.timeout(20):
+        await DyingHost(probe, 0, after=False).ticker().tick()
+
+
+async def test_a_schedule_whose_program_can_not_be_read_does_not_fail_the_poll(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise UnreadableProgram("version '2' can't be read", "upgrade Perdure on this host")
+
+    ticker = DyingHost(probe, 0, after=False).ticker()
+    with monkeypatch.context() as patched:
+        patched.setattr(probe.host.dispatcher.programs, "find", unreadable)
+        await ticker.tick()
+    assert "version '2' can't be read" in caplog.text
+    await ticker.tick()
+    await assert_each_tick_ran_once(probe)

@@ -50,7 +50,10 @@ class Timetable(msgspec.Struct, frozen=True, omit_defaults=True):
             return f"once, at {iso(self.at_ms)}"
         if self.every_ms is not None:
             return f"every {self.every_ms / 1000:g} seconds"
-        words = str(_parse(self.cron or "", datetime(2000, 1, 1, tzinfo=UTC)).explain())
+        try:
+            words = str(_parse(self.cron or "", datetime(2000, 1, 1, tzinfo=UTC)).explain())
+        except InputError:  # a process that only lists schedules need not have cronsim
+            words = f"cron {self.cron}"
         return words if self.zone == "UTC" else f"{words} ({self.zone})"
 
 

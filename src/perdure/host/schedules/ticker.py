@@ -48,7 +48,7 @@ class Ticker:
         self._begin_soon = begin_soon
         self.next_due_ms: int | None = None
         """When to look next; `None` if no snapshot of the store shows a schedule."""
-        self._damaged: set[str] = set()
+        self._reported: set[str] = set()
 
     def note_next_due(self, due_ms: int | None) -> None:
         """A snapshot of the store shows when a schedule is due."""
@@ -58,20 +58,31 @@ class Ticker:
         """Decide on all ticks that are due, and start their runs."""
         self.next_due_ms = None
         schedules, programs = self._context.store.schedules, self._dispatcher.programs.names()
+        tried: list[StoredSchedule | StoreDamaged] = []
         while due := await schedules.due(programs, self._context.sources.now_ms()):
             for stored in due:
-                if isinstance(stored, StoreDamaged):
-                    self._report(stored)
-                else:
-                    await self._serve(stored)
-            if len(due) < MOST_DUE:
+                await self._try_to_serve(stored)
+            if len(due) < MOST_DUE or list(map(_identity, due)) == list(map(_identity, tried)):
                 return
+            tried = due
 
-    def _report(self, damage: StoreDamaged) -> None:
-        """Log each damaged schedule once."""
-        if damage.what not in self._damaged:
-            self._damaged.add(damage.what)
-            log.error("%s", damage)
+    async def _try_to_serve(self, stored: StoredSchedule | StoreDamaged) -> None:
+        """Serve the schedule. One that can't be served must not keep the host from its messages and its work."""
+        if isinstance(stored, StoreDamaged):
+            self._report(stored)
+            return
+        try:
+            await self._serve(stored)
+        except StoreError:
+            raise
+        except PerdureError as error:
+            self._report(error)
+
+    def _report(self, problem: PerdureError) -> None:
+        """Log each schedule that can't be served once."""
+        if problem.what not in self._reported:
+            self._reported.add(problem.what)
+            log.error("%s", problem)
 
     async def _serve(self, stored: StoredSchedule) -> None:
         """Carry out what is decided, and decide on what is due. Stops if another host is faster."""
@@ -157,3 +168,10 @@ def with_state(stored: StoredSchedule, schedule: Schedule, now_ms: int) -> Store
         look_at_ms=look_at_ms(stored.name, schedule, now_ms),
         revision=stored.revision + 1,
     )
+
+
+def _identity(found: StoredSchedule | StoreDamaged) -> object:
+    """What tells whether a second read found the same: a schedule that was served has another revision."""
+    if isinstance(found, StoreDamaged):
+        return found.what
+    return found.scope, found.name, found.revision
