@@ -140,8 +140,8 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _refused(error: Exception) -> int:
     # Imported here: `--help` needs none of it.
-    from perdure.cli.importing import CodeFailed  # noqa: PLC0415
-    from perdure.core.errors import PerdureError  # noqa: PLC0415
+    from perdure.cli.importing import CodeFailed  # noqa: PLC0415 - only errors need it
+    from perdure.core.errors import PerdureError  # noqa: PLC0415 - only errors need it
 
     if not isinstance(error, PerdureError):
         raise error

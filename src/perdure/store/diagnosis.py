@@ -36,6 +36,6 @@ async def diagnose(url: str, now_ms: Callable[[], int]) -> list[Reading]:
     if path is not None:
         return diagnose_sqlite(path)
     # asyncpg is slow to import, and a SQLite store does not need it.
-    from perdure.store.postgres.diagnosis import diagnose_postgres  # noqa: PLC0415
+    from perdure.store.postgres.diagnosis import diagnose_postgres  # noqa: PLC0415 - asyncpg is slow to import
 
     return await diagnose_postgres(url, now_ms)

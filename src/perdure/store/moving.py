@@ -38,7 +38,7 @@ async def open_movable(url: str) -> MovableStore:
     if path is not None:
         return MovableSqlite(path)
     # asyncpg is slow to import, and a SQLite store does not need it.
-    from perdure.store.postgres.moving import MovablePostgres  # noqa: PLC0415
+    from perdure.store.postgres.moving import MovablePostgres  # noqa: PLC0415 - asyncpg is slow to import
 
     return await MovablePostgres.open(url)
 
