@@ -16,6 +16,7 @@ from perdure.core.runs.authority import Roles
 from perdure.testing import simulated
 from tests.client.engines import journal, opened, store_of, until_store
 from tests.client.forks.forking import forked
+from tests.engine.workflow.programs import PROGRAMS
 
 calls: Counter[str] = Counter()
 go = Signal("fork.go", int)
@@ -403,6 +404,14 @@ async def test_a_fork_is_found_by_its_source_and_by_the_tags_that_it_had() -> No
         assert [found.run_id for found in page.runs] == [fork.run_id]
         both = await engine.runs(tags={"customer": "acme", "stage": "priced"})
         assert {found.run_id for found in both.runs} == {run.run_id, fork.run_id}
+
+
+async def test_no_outcome_can_be_set_where_a_run_is_being_cancelled() -> None:
+    program = PROGRAMS["tidies_up"]
+    async with forked(program.call(), program.script) as found:
+        with pytest.raises(InputError, match="being cancelled"):
+            await found.run.fork("root.3", set={"root.3": 1})
+        assert len(await all_runs(found.engine)) == 2  # the run and its child
 
 
 async def test_any_run_of_a_chain_can_be_forked() -> None:

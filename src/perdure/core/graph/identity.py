@@ -13,6 +13,8 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 RESPOND: Final = "respond"
 """Name of the signal that carries a further response of a step that responded with 202."""
 
+ENTERED: Final = "entry"
+"""The label of the entry of an answer, which precedes the answer itself."""
 
 NO_KEY: Final = ""
 """The key of a hook that takes signals to its run. `key_text` refuses it, so nothing is ever sent to its mailbox."""

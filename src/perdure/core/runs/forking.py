@@ -13,6 +13,7 @@ from typing import Final, TypeGuard
 import msgspec
 
 from perdure.core.errors import InputError
+from perdure.core.graph import identity
 from perdure.core.ids import Guid, RunId, StepId, guid_run, new_run_id
 from perdure.core.journal import events as e
 from perdure.core.ledger import ENTRY, AccountId, message_account, step_account
@@ -23,8 +24,6 @@ START: Final = StepId("root")
 """In place of a step: the fork keeps nothing but the input."""
 
 _TIME_HEX: Final = 12
-ENTERED: Final = "entry"
-"""The label of a graph's entry for the answer of a step, which precedes the answer."""
 _SETTLING: Final = (e.InvokeCompleted, e.StepSkipped, e.TimerFired, e.SignalReceived)
 _FACTS: Final = (
     e.InvokeStarted,
@@ -99,10 +98,8 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event], times: Sequence[
     skips = later_skips(later, steps_of(journal[:cut]).keys() - targets)
     tasks = {each.promise_id for each in journal if _is_task(each)} & (targets | skips.keys())
     if any(isinstance(event, e.CancelRequested) for event in journal[:cut]):
-        tasks, skips = (
-            set(),
-            {},
-        )  # what a cancelled run waits for depends on which attempts are under way
+        # What a cancelled run waits for depends on which attempts are under way.
+        tasks, skips = set(), {}
     kept = (_without_attempts(event, tasks) for event in journal[:cut])
     prefix = _with_open_timers(
         [event for event in kept if event is not None], request.now_ms - times[cut - 1]
@@ -164,7 +161,7 @@ class OpenSteps:
                 self.entered.discard(step)
             case e.Posted(label="attempt"):
                 self.begun.add(_step_of(event.postings[0].account))
-            case e.Posted(label="entry"):
+            case e.Posted(label=identity.ENTERED):
                 step = StepId(_step_of(event.postings[0].account))
                 self.entries[step] = self.entries.get(step, 0) + 1
                 self.entered.add(step)
@@ -222,6 +219,11 @@ def _require_known(
 
 
 def _require_replaceable(request: ForkRequest, steps: OpenSteps) -> None:
+    if request.values and steps.is_cancelling:
+        raise InputError(
+            f"run {request.source!r} is being cancelled at {request.step!r}, where no outcome can be set",
+            "fork before the cancellation, or let the clean-up step be executed again",
+        )
     for step in request.values:
         scheduled = steps.open.get(step)
         if scheduled is None or scheduled.kind is e.InvokeKind.BRANCH:
@@ -300,7 +302,7 @@ def _is_own_interruption(event: e.Event) -> bool:
 
 
 def _is_entry(event: e.Event) -> bool:
-    return isinstance(event, e.Posted) and event.label == ENTERED
+    return isinstance(event, e.Posted) and event.label == identity.ENTERED
 
 
 def _without_attempts(event: e.Event, tasks: set[StepId]) -> e.Event | None:
@@ -442,7 +444,7 @@ def _entry(steps: OpenSteps, step: StepId, guid: Guid | None) -> Iterable[e.Even
             e.Posting(step_account(step), ENTRY),
             e.Posting(message_account(guid), ordinal),
         )
-        yield e.Posted(ENTERED, postings)
+        yield e.Posted(identity.ENTERED, postings)
 
 
 def _forked(prefix: Sequence[e.Event], request: ForkRequest, cut: int) -> Iterable[e.Event]:

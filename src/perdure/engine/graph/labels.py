@@ -3,9 +3,6 @@
 from perdure.core.journal.events import Posted, Posting
 from perdure.core.ledger import AccountId
 
-ENTERED = "entry"
-"""The label of an answer's entry, which precedes the answer itself."""
-
 
 def posted(label: str, *postings: tuple[AccountId, int], semaphore: int = 0) -> Posted:
     return Posted(label, tuple([Posting(*each) for each in postings]), semaphore)

@@ -20,7 +20,7 @@ from perdure.authoring.context import Info
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.core.codec import Codec
 from perdure.core.errors import AttemptsExhausted, InputError, UnknownName, UnreadableProgram
-from perdure.core.graph.identity import NO_KEY, RESPOND
+from perdure.core.graph.identity import ENTERED, NO_KEY, RESPOND
 from perdure.core.graph.state import GraphState
 from perdure.core.graph.step_error import step_error_from
 from perdure.core.graph.transition import PASSED, StartingStep, StepResponse
@@ -50,7 +50,7 @@ from perdure.engine.graph.ending import (
     stop_run,
 )
 from perdure.engine.graph.entering import STAGED, staged_form
-from perdure.engine.graph.labels import ENTERED, posted
+from perdure.engine.graph.labels import posted
 from perdure.engine.graph.pending_transition import Continuation, PendingTransition
 from perdure.engine.graph.reindexing import reindex
 from perdure.engine.graph.signals import GraphSignals

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from perdure.authoring.failures import encode_failure
 from perdure.core.codec import Codec
 from perdure.core.errors import RunCancelled
+from perdure.core.graph.identity import ENTERED
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
@@ -19,7 +20,7 @@ from perdure.core.replay.identity import (
     timer_guid,
 )
 from perdure.core.runs.acts import Act, Code, act_of, is_act, is_over_limit
-from perdure.engine.graph.labels import ENTERED, posted
+from perdure.engine.graph.labels import posted
 from perdure.engine.runs.acts import acceptance_of, act_refusal, decision_times, rejection_of
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.warm import rebuild_run
