@@ -167,6 +167,19 @@ async def test_runs_are_found_by_their_times_and_states(engine_url: str) -> None
         assert await programs(engine, status="cancelled") == ["lists.waiting"]
 
 
+async def test_a_paused_run_still_waits_for_its_signal(engine_url: str) -> None:
+    async with opened(engine_url) as engine:
+        run = await engine.start(waiting())
+        await until_status(run, RunStatus.BLOCKED)
+        (awaited,) = (await run.waits()).signals
+        before = await engine.runs(waiting_for=awaited.name)
+        assert (await (await run.pause()).decision(60)).accepted
+        after = await engine.runs(waiting_for=awaited.name)
+        assert [each.run_id for each in after.runs] == [run.run_id]
+        assert [each.run_id for each in before.runs] == [run.run_id]
+        await run.cancel()
+
+
 async def test_a_list_is_read_page_by_page_or_as_a_whole(engine_url: str) -> None:
     async with opened(engine_url) as engine:
         started = await engine.start_many([quick() for _ in range(7)])
