@@ -102,6 +102,12 @@ QUERIES = {
 }
 
 
+@pytest.fixture
+def emptied_postgres(fresh_postgres: str) -> str:
+    """A database without the statistics that earlier tests left: the planner would choose by them."""
+    return fresh_postgres
+
+
 CHUNK = StoredChunk(MANY, ChunkOrigin(StepId("root.0")), b"", 0)
 QUERIES["chunks"] = Query(
     lambda s: without_payloads(s.chunks(RunId("r_1"), "tokens", MANY, 10)),
