@@ -80,6 +80,12 @@ FILTERS = {
 }
 
 
+@pytest.fixture
+def emptied_postgres(fresh_postgres: str) -> str:
+    """A database without the statistics that earlier tests left: the planner would choose by them."""
+    return fresh_postgres
+
+
 async def fill(store: Store) -> None:
     is_sqlite = isinstance(store, SqliteStore)
     rows = ROWS["sqlite" if is_sqlite else "postgres"].format(MANY)
