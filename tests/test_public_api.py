@@ -158,6 +158,7 @@ PUBLIC = [
     "load_graph",
     "log",
     "now",
+    "params",
     "patched",
     "publish",
     "put_artifact",

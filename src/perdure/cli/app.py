@@ -66,6 +66,7 @@ GROUPS = (
             ("approve", "acts:approve", "Approve runs that wait for approval."),
             ("retry-step", "acts:retry_step", "Begin the next logical attempt of a parked step."),
             ("skip-step", "acts:skip_step", "Settle a parked step without another attempt."),
+            ("update-params", "acts:update_params", "Change parameters of a run."),
             ("fork", "forking:fork", "Start a run that begins like another, and executes a step again."),
             ("retry", "forking:retry", "Start a run with the input of another."),
             ("diff", "forking:diff", "Compare two runs step by step."),

@@ -36,6 +36,7 @@ from perdure.client.engine_arguments import (
 )
 from perdure.client.engine_services import EngineServices, services_from
 from perdure.client.handle import Handle, RunStatus
+from perdure.client.parameters import with_first_parameters
 from perdure.client.preflight import (
     preflight_closed_engine,
     preflight_open_engine,
@@ -293,7 +294,8 @@ class Engine(RunLists, Schedules):
     ) -> Handle[Any]:
         """Start the active version of a deployed graph, as `start` starts a workflow.
 
-        `version` names the active version, or one that was never active, for a trial.
+        `version` names the active version, or one that was never active, for a trial. If the graph declares parameters,
+        `params` in the input gives their first values.
         """
         require_if_ended(if_ended)
         dispatcher = self._require_host().dispatcher
@@ -301,6 +303,7 @@ class Engine(RunLists, Schedules):
         arguments = require_input_fields(name, {} if input is None else input)
         chosen = version_to_start(name, version, await dispatcher.catalogue.versions(name))
         program, host = dispatcher.programs.deployed(name, chosen), self._require_host()
+        arguments = with_first_parameters(program, arguments)
         start = prepare_start(host, program, arguments, key, scope, tags)
         return await start_one(host, start, if_ended)
 

@@ -33,6 +33,9 @@ from perdure.host.clock import HostSources
 RunsArgument = Annotated[list[str] | None, Parameter(help="The ids of runs.")]
 RunArgument = Annotated[str, Parameter(help="The id of a run.")]
 StepArgument = Annotated[str, Parameter(help="The id of a step.")]
+ValuesArgument = Annotated[
+    str, Parameter(help="New values of parameters, as a JSON object of values by name.")
+]
 
 _WAIT_S = 10.0
 
@@ -143,6 +146,16 @@ def skip_step(
     """
     given = NO_VALUE if value is None else json_value(value)
     return _act([run], lambda handle, how: handle.skip_step(step, **how, value=given), options)
+
+
+def update_params(
+    run: RunArgument, values: ValuesArgument, /, *, options: ActOptions | None = None
+) -> int:
+    """Change parameters of a run while it is open. Its program must declare them."""
+    given = json_value(values)
+    if not isinstance(given, dict):
+        raise InputError(f"{values!r:.100} is no JSON object", "write one: '{\"batch\": 5}'")
+    return _act([run], lambda handle, how: handle.update_params(given, **how), options)
 
 
 def _act(

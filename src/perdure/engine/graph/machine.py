@@ -59,6 +59,7 @@ from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.abandoning import undo_effect
 from perdure.engine.runs.effects import AddHook, RecordedChange, RemoveHook, RunEffect, UntrackAll
 from perdure.engine.runs.machine import COMMON_FACTS, HELD, Handlers, HeldOutcome, RunMachine
+from perdure.engine.runs.parameters import RunParameters
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
@@ -260,6 +261,9 @@ class GraphMachine(RunMachine):
         is_stopping = self.stopping is not None
         if waiting is not None and not is_stopping and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
+
+    def on_parameters(self, parameters: RunParameters) -> None:
+        self.state.params = parameters.read()
 
     def stop_at_once(self, event: e.SignalAccepted) -> None:
         end_at_once(self, event)
