@@ -16,7 +16,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 from msgspec import UNSET
 
-from perdure.authoring.storable import Unresolved, require_storable_annotation
+from perdure.authoring.values.storable import Unresolved, require_storable_annotation
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError, NotDecodable
 from perdure.core.graph.inputs import is_of

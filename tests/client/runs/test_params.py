@@ -171,7 +171,7 @@ async def test_sender_refuses_what_the_program_does_not_declare(
         with pytest.raises(InputError, match=what):
             await run.update_params(values, "tune")
         with pytest.raises(InputError):
-            tuned(1).with_params(values or {"no": 1})
+            _ = tuned(1).with_params(values or {"no": 1})
         assert not await recorded(engine, run, e.SignalRejected)
 
 
@@ -183,10 +183,10 @@ async def test_owner_refuses_what_the_program_does_not_declare(
         tuning, graph = await engine.start(tuned(1)), await engine.start(GRAPH(n=1))
         nothing = await engine.start(plain())
 
-        async def unchecked(dispatcher: Any, run: Any, values: object) -> bytes:  # noqa: ARG001
+        async def unchecked(dispatcher: Any, run: Any, values: object) -> bytes:
             return bytes(dispatcher.codec.encode(values))
 
-        monkeypatch.setattr("perdure.client.acts.encoded_parameters", unchecked)
+        monkeypatch.setattr("perdure.client.runs.acts.encoded_parameters", unchecked)
         for run, values, code in (
             (tuning, {"batsh": 1}, "PARAM_UNKNOWN"),
             (tuning, {"batch": "many"}, "PARAM_MISFIT"),
@@ -212,7 +212,7 @@ async def test_program_without_parameters_refuses_them_at_the_sender(engine_url:
         with pytest.raises(InputError, match="declares no parameters"):
             await run.update_params({"batch": 1}, "tune")
         with pytest.raises(InputError, match="declares none"):
-            plain().with_params({"batch": 1})
+            _ = plain().with_params({"batch": 1})
         await run.signal(step, "a")
         await run.result()
 
