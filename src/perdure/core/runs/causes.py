@@ -45,6 +45,10 @@ class Causes:
         self._of_run: dict[type[e.Event], int] = {}
         """The last pause, wait and approval."""
 
+    @property
+    def steps(self) -> int:
+        return len(self._last)
+
     def copied(self) -> "Causes":
         """Causes that continue where these are."""
         other = copy(self)

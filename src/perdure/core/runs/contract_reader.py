@@ -77,6 +77,11 @@ class ContractReader:
         other._attempts = self._attempts.copy()
         return other
 
+    @property
+    def size(self) -> int:
+        """How many steps it knows."""
+        return self._causes.steps + 1
+
     def skip(self, entry: Entry) -> None:
         """Read an entry whose event is not wanted."""
         self._advance(entry)
