@@ -35,6 +35,7 @@ PUBLIC = [
     "Codec",
     "ContractEvent",
     "Cron",
+    "DecidedAct",
     "Decision",
     "Denied",
     "DeploymentState",

@@ -25,6 +25,10 @@ RETRY_AT_ONCE_MS: Final = 1
 """The due time of the attempt that an operator asks for: past by every clock."""
 
 
+ACCEPTED: Final = "accepted;"
+"""How the verdict begins in the row of an act that was accepted, and that no entry records."""
+
+
 class Actor(msgspec.Struct, frozen=True):
     """Who acts, as the caller's own authentication knows them, and in which role."""
 
@@ -156,7 +160,7 @@ def closed_verdict(act: Act | None, what: str) -> str:
     if act is not None and act.refusal is not None:
         return f"{act.refusal}: {what}"
     if act is not None and act.type in (ActType.FORK, ActType.RETRY_RUN):
-        return f"accepted; {what}"
+        return f"{ACCEPTED} {what}"
     return f"{Code.TERMINAL}: {what}"
 
 
