@@ -34,7 +34,7 @@ _GivenValues = msgspec.defstruct(
 )
 
 
-class Parameters(ABC):
+class DeclaredParameters(ABC):
     """What a program declares: the names of its parameters, their types and defaults."""
 
     @property
@@ -73,8 +73,8 @@ class Parameters(ABC):
         return plain
 
 
-class ClassParameters(Parameters):
-    """Parameters that are the fields of a class: a dataclass, a msgspec struct, or a Pydantic model.
+class ClassParameters(DeclaredParameters):
+    """DeclaredParameters that are the fields of a class: a dataclass, a msgspec struct, or a Pydantic model.
 
     Every field needs a default, because a start may give no values.
     """
@@ -123,7 +123,7 @@ class ClassParameters(Parameters):
         return codec.decode(codec.encode(known), self.declared) if known else self.declared()
 
 
-class FieldParameters(Parameters):
+class FieldParameters(DeclaredParameters):
     """Parameters of a graph: fields, as those of its input. Expressions read them as `params.name`."""
 
     def __init__(self, fields: Mapping[str, FieldType]) -> None:

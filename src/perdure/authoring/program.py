@@ -5,7 +5,7 @@ from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 from perdure.authoring.call import Call, discard
 from perdure.authoring.definition import Definition
-from perdure.authoring.parameters import STORED_AS, Parameters, given_parameters
+from perdure.authoring.parameters import STORED_AS, DeclaredParameters, given_parameters
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.errors import InputError, NotDecodable, OutsideRun
 
@@ -45,7 +45,7 @@ class Program(Definition[P, R]):
     """A workflow or a graph. A call of it can be started on an engine, or awaited in a run as a child run."""
 
     family: ClassVar[str] = "program"
-    parameters: Parameters | None = None
+    parameters: DeclaredParameters | None = None
     """What operators may change while a run is open; `None` if the program declares nothing."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ProgramCall[R]:

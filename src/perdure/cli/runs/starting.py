@@ -25,7 +25,7 @@ KeyOption = Annotated[str | None, Parameter(help="The start key: one run per key
 _MEMORY = "sqlite:///:memory:"
 
 
-def start(
+def start_run(
     program: ProgramArgument,
     input_: InputArgument = "{}",
     /,
@@ -55,7 +55,7 @@ def start(
     return 0
 
 
-def run(
+def run_program(
     program: ProgramArgument,
     input_: InputArgument = "{}",
     /,

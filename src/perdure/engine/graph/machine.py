@@ -44,7 +44,7 @@ from perdure.engine.graph.effects import hook, index_effects, job_effects
 from perdure.engine.graph.ending import (
     complete_run,
     end_as_requested,
-    end_at_once,
+    end_graph_at_once,
     fail_run,
     is_finishing,
     stop_run,
@@ -266,7 +266,7 @@ class GraphMachine(RunMachine):
         self.state.params = parameters.read()
 
     def stop_at_once(self, event: e.SignalAccepted) -> None:
-        end_at_once(self, event)
+        end_graph_at_once(self, event)
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         for held in self._release():  # the run ends: they have no effect any more

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from perdure.authoring.parameters import Parameters, given_parameters
+from perdure.authoring.parameters import DeclaredParameters, given_parameters
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable
 from perdure.core.runs.acts import Code
@@ -11,7 +11,7 @@ from perdure.core.runs.acts import Code
 class RunParameters:
     """The values that a run's start and its operators have given. Defaults hold for the others."""
 
-    def __init__(self, declared: Parameters, codec: Codec) -> None:
+    def __init__(self, declared: DeclaredParameters, codec: Codec) -> None:
         self._declared = declared
         self._codec = codec
         self.given: dict[str, Any] = {}
