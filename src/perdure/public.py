@@ -26,6 +26,7 @@ from perdure.authoring.verbs import (
     info,
     key,
     now,
+    params,
     patched,
     publish,
     random,
@@ -100,6 +101,7 @@ from perdure.core.runs.acts import Act, Actor, Decision
 from perdure.core.runs.alerts import Alert, AlertCode
 from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
+from perdure.core.runs.decided_acts import DecidedAct
 from perdure.core.runs.description import Description
 from perdure.core.runs.diff import StepChange
 from perdure.core.runs.explaining import Explanation
@@ -167,6 +169,7 @@ __all__ = [
     "Codec",
     "ContractEvent",
     "Cron",
+    "DecidedAct",
     "Decision",
     "Denied",
     "DeploymentState",
@@ -292,6 +295,7 @@ __all__ = [
     "load_graph",
     "log",
     "now",
+    "params",
     "patched",
     "publish",
     "put_artifact",

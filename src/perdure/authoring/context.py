@@ -128,6 +128,10 @@ class WorkflowContext(Protocol):
         """Whether the run uses that patch. The first answer holds until the run ends."""
         ...
 
+    def params(self, declared: type[T]) -> T:
+        """The parameters of the run, as the last accepted act has left them."""
+        ...
+
     def last_place(self) -> StepId:
         """The step id that was allocated last."""
         ...

@@ -43,6 +43,7 @@ from perdure.client.queues import require_queue_names, warn_of_unknown_queues
 from perdure.client.runs.comparing import RunDiff, compare_runs
 from perdure.client.runs.handle import Handle, RunStatus
 from perdure.client.runs.lists import RunLists
+from perdure.client.runs.parameters import with_first_parameters
 from perdure.client.schedules.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
@@ -293,7 +294,8 @@ class Engine(RunLists, Schedules):
     ) -> Handle[Any]:
         """Start the active version of a deployed graph, as `start` starts a workflow.
 
-        `version` names the active version, or one that was never active, for a trial.
+        `version` names the active version, or one that was never active, for a trial. If the graph declares parameters,
+        `params` in the input gives their first values.
         """
         require_if_ended(if_ended)
         dispatcher = self._require_host().dispatcher
@@ -301,6 +303,7 @@ class Engine(RunLists, Schedules):
         arguments = require_input_fields(name, {} if input is None else input)
         chosen = version_to_start(name, version, await dispatcher.catalogue.versions(name))
         program, host = dispatcher.programs.deployed(name, chosen), self._require_host()
+        arguments = with_first_parameters(program, arguments)
         start = prepare_start(host, program, arguments, key, scope, tags)
         return await start_one(host, start, if_ended)
 

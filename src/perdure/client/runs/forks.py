@@ -1,8 +1,9 @@
 """Forks a run: stores a new run that begins like it, and takes another way from one of its steps on."""
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -18,8 +19,9 @@ from perdure.client.runs.fork_requests import (
     require_kept_payloads,
 )
 from perdure.core.errors import CorruptJournal, InputError, RunExists, UnknownStep
-from perdure.core.ids import RunId, is_run_id, parse_run_id
+from perdure.core.ids import RunId, StepId, is_run_id, parse_run_id
 from perdure.core.journal import events as e
+from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import ActType
 from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.messages import AT_ONCE, Message
@@ -37,6 +39,11 @@ from perdure.engine.programs.forking import fork_bundle
 from perdure.host.host import Host
 from perdure.store.commit.bundle import Bundle
 from perdure.store.rows.records import Run
+
+T = TypeVar("T")
+
+LONG_JOURNAL: Final = 2_000
+"""Entries from which on a fork is planned and replayed in a thread: that takes about 20 ms for each 1,000 entries."""
 
 
 class Forks(Acts):
@@ -172,28 +179,17 @@ async def prepare_fork(
 ) -> tuple[ForkPlan, Bundle]:
     dispatcher = host.dispatcher
     codec, sources, programs = dispatcher.codec, dispatcher.sources, dispatcher.programs
-    entries = await dispatcher.store.entries(source.run_id, 0, source.seq)
-    journal = [entry.event for entry in entries]
-    step = find_forked_step(source.run_id, options.step, journal)
-    fork = fork_id(source.origin, act.id)
-    request = ForkRequest(
-        source.run_id,
-        source.origin,
-        fork,
-        step,
-        encoded_values(source.run_id, options.values, journal, codec, programs),
-        act.id,
-        act.reason,
-        sources.now_ms(),
-        lost_child(codec, source.run_id),
-    )
-    plan = plan_fork(request, journal, [entry.at_ms for entry in entries])
+    entries = await _journal(host, source)
+    is_long = len(entries) > LONG_JOURNAL
+    plan, step = await _apart(_planned, host, source, entries, options, act, is_long=is_long)
     plan = msgspec.structs.replace(plan, signals=(*plan.signals, *await _waiting(host, source)))
     require_kept_payloads(source, entries, plan, signals=options.signals)
     if options.arguments is not None:
         plan = _with_arguments(host, source, plan, step, options.arguments)
     await dispatcher.catalogue.find_version(source.program, source.version)
-    bundle = fork_bundle(source, fork, plan.events, codec, sources, programs)
+    fork = fork_id(source.origin, act.id)
+    names = source, fork, plan.events
+    bundle = await _apart(fork_bundle, *names, codec, sources, programs, is_long=is_long)
     if plan.is_paused:
         resume = Act(f"{act.id}/resume", ActType.RESUME, act.by, act.role, act.reason)
         bundle.enqueue(act_message(fork, resume, sources.now_ms()))
@@ -201,6 +197,46 @@ async def prepare_fork(
         for message in _later_signals(fork, plan, sources.now_ms()):
             bundle.enqueue(message)
     return plan, bundle
+
+
+async def _journal(host: Host, source: Run) -> list[Entry]:
+    """All entries of the run, read in pages: the event loop has its turn between them."""
+    entries: list[Entry] = []
+    while len(entries) < source.seq:
+        end = min(len(entries) + LONG_JOURNAL, source.seq)
+        page = await host.dispatcher.store.entries(source.run_id, len(entries), end)
+        entries += page
+        if len(entries) < end:
+            raise CorruptJournal(
+                f"entry {len(entries)} of run {source.run_id!r} is missing", "see the audit"
+            )
+    return entries
+
+
+async def _apart(work: Callable[..., T], *args: Any, is_long: bool) -> T:
+    """Call `work`: for a long journal in a thread, so that the event loop does not wait for it."""
+    return await asyncio.to_thread(work, *args) if is_long else work(*args)
+
+
+def _planned(
+    host: Host, source: Run, entries: Sequence[Entry], options: ForkOptions, act: Act
+) -> tuple[ForkPlan, StepId]:
+    dispatcher = host.dispatcher
+    codec = dispatcher.codec
+    journal = [entry.event for entry in entries]
+    step = find_forked_step(source.run_id, options.step, journal)
+    request = ForkRequest(
+        source.run_id,
+        source.origin,
+        fork_id(source.origin, act.id),
+        step,
+        encoded_values(source.run_id, options.values, journal, codec, dispatcher.programs),
+        act.id,
+        act.reason,
+        dispatcher.sources.now_ms(),
+        lost_child(codec, source.run_id),
+    )
+    return plan_fork(request, journal, [entry.at_ms for entry in entries]), step
 
 
 async def _waiting(host: Host, source: Run) -> list[e.SignalDelivered]:

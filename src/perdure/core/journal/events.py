@@ -380,10 +380,11 @@ class StepSkipped(Carrier, frozen=True):
     staged: bool = False
 
 
-class SignalAccepted(Event, frozen=True):
+class SignalAccepted(Carrier, frozen=True):
     """An operator's act is accepted; its effect follows in the same commit. `signal_type` is an `ActType`.
 
-    `RETRY_STEP` has its effect here: the next logical attempt of `step` begins.
+    Two acts have their effect here: with `RETRY_STEP` the next logical attempt of `step` begins, and with
+    `UPDATE_PARAMS` the parameters in the payload have new values.
     """
 
     signal_id: str

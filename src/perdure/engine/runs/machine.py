@@ -28,6 +28,7 @@ from perdure.engine.runs.effects import (
     SetTag,
 )
 from perdure.engine.runs.log_notes import LogNote
+from perdure.engine.runs.parameters import RunParameters
 from perdure.engine.runs.patches import Patches
 from perdure.engine.runs.payloads import is_same_event
 from perdure.engine.runs.prefetched import NO_MESSAGES
@@ -80,6 +81,10 @@ class RunMachine(ABC):
         """Outcomes that a pause held and that the program has not learned yet: they come before any other fact."""
         self.parks_failures = False
         """Whether failed steps of tasks that do not say so themselves are parked."""
+        self.parameters: RunParameters | None = None
+        """`None` if the program declares none."""
+        if program.parameters is not None:
+            self.parameters = RunParameters(program.parameters, codec)
         self.cancel_reason: str | None = None
         self.seed: str = info.run_id
         """What random ids derive from."""
@@ -136,7 +141,10 @@ class RunMachine(ABC):
     # Facts with the same meaning for every program
 
     def begin_as(self, event: e.ExecutionStarted) -> None:
-        """Take what the first entry says about the run, besides its input."""
+        """Take what the first entry says about the run, besides its arguments."""
+        if self.parameters is not None:
+            self.parameters.begin(event.payload)
+            self.on_parameters(self.parameters)
         self.parent = event.parent_id
         self.seed = event.seed or self.seed
         self.tags = event.tags or NO_TAGS
@@ -170,13 +178,19 @@ class RunMachine(ABC):
             promise.is_given_up = False
 
     def on_accepted(self, event: e.SignalAccepted) -> None:
-        """An operator's act. Two have their effect here: a retry, and an emergency stop, which ends the run."""
+        """An operator's act. Three have their effect here: a retry, an emergency stop, and new parameters."""
         if event.signal_type == e.ActType.EMERGENCY_STOP:
             self.stop_at_once(event)
         elif event.signal_type == e.ActType.RETRY_STEP and event.step in self.promises:
             promise = self.promises[event.step]
             promise.begin_logical_attempt()
             promise.retry_at_ms = RETRY_AT_ONCE_MS
+        elif event.signal_type == e.ActType.UPDATE_PARAMS and self.parameters is not None:
+            self.parameters.update(event.payload)
+            self.on_parameters(self.parameters)
+
+    def on_parameters(self, parameters: RunParameters) -> None:  # noqa: B027 - workflows ask for them
+        """The parameters have new values, or their first ones."""
 
     @abstractmethod
     def stop_at_once(self, event: e.SignalAccepted) -> None:
