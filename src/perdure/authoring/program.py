@@ -4,6 +4,8 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from perdure.authoring.call import Call
 from perdure.authoring.definition import Definition
+from perdure.authoring.limits import Limit
+from perdure.authoring.signature import Arguments
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError, NotDecodable, OutsideRun
 
@@ -24,6 +26,8 @@ class Program(Definition[P, R]):
     """A workflow or a graph. A call of it can be started on an engine, or awaited in a run as a child run."""
 
     family: ClassVar[str] = "program"
+    limit: Limit | None = None
+    """The limit on its runs, if it declares one."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ProgramCall[R]:
         return ProgramCall(self, self.pack(args, kwargs))
@@ -37,6 +41,10 @@ class Program(Definition[P, R]):
                 f"{self.noun} {self.name!r} can't begin with these arguments: {error.what}",
                 "pass arguments of the types that its annotations say",
             ) from error
+
+    def call_arguments(self, codec: Codec, payload: bytes) -> Arguments:
+        """Stored arguments as the program gets them, with defaults filled in."""
+        return self.signature.completed(self.signature.unpack(codec, payload))
 
     def is_same_call(self, codec: Codec, one: bytes, other: bytes) -> bool:
         """Whether two payloads hold the same arguments, with defaults filled in."""

@@ -44,7 +44,8 @@ class ExecutionStarted(Carrier, frozen=True):
     `continues` another one begins with `inherited` entries for events of that run; the program starts after them.
     Entries older than the field `scope` have `None` there. A fork names in `forks` the run and the entry where it was
     cut (`run@seq`), and in `seed` what its random ids derive from: those of the run that it forks. The run starts with
-    the `tags`.
+    the `tags`, and while it is open it holds the `slot` of a limit. A run that was cancelled before it began has
+    `inherited` entries too: those that end it before its program starts.
     """
 
     program: str
@@ -61,6 +62,7 @@ class ExecutionStarted(Carrier, frozen=True):
     forks: str | None = None
     seed: str | None = None
     tags: dict[str, str] | None = None
+    slot: str | None = None
 
 
 class Terminal(Carrier, frozen=True, kw_only=True):

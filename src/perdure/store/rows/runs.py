@@ -96,11 +96,12 @@ def list_rows_from(
     columns: Sequence[Any] | None, tags: Iterable[Sequence[Any]], parked: Iterable[Sequence[Any]]
 ) -> ListRows:
     """What lists find a run by. `columns` is `None` if the run has no row."""
-    parent, forked_from, error = columns or (None, None, None)
+    parent, forked_from, error, slot = columns or (None, None, None, None)
     return ListRows(
         parent,
         forked_from,
         error,
+        slot,
         tags=frozenset((name, value) for name, value in tags),
         parked=frozenset(StepId(step) for (step,) in parked),
     )

@@ -48,6 +48,7 @@ from perdure.store.rows.runs import (
 )
 from perdure.store.rows.values import require_storable_values
 from perdure.store.schema import require_known
+from perdure.store.sqlite.admission import SqliteAdmissions
 from perdure.store.sqlite.bulk_statements import execute_rows
 from perdure.store.sqlite.damage import (
     integrity_check,
@@ -85,7 +86,7 @@ T = TypeVar("T")
 _SQL = statements("sqlite")
 
 
-class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator):
+class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator, SqliteAdmissions):
     """Open with `SqliteStore.open`."""
 
     def __init__(self, path: str, writer: ConnectionWorker, reader: ConnectionWorker) -> None:
