@@ -1,6 +1,5 @@
 """Admission in a SQLite store, on the store's connections."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -14,8 +13,8 @@ from perdure.store import admission_steps as steps
 from perdure.store.admission_table import Admitted, Entered, Entrant, Pending, SlotStanding
 from perdure.store.admission_table import StoredSetting as Stored
 from perdure.store.rows.values import require_storable_values
-from perdure.store.sqlite.bulk_statements import fetch_rows
-from perdure.store.sqlite.opening import retry_while_locked
+from perdure.store.sqlite.connections.bulk_statements import fetch_rows
+from perdure.store.sqlite.connections.opening import retry_while_locked
 from perdure.store.sqlite.operations import RunJob
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
@@ -81,20 +80,6 @@ class SqliteAdmission:
         return await self._read(
             lambda connection: retry_while_locked(partial(_begin, connection, begin))
         )
-
-
-class SqliteAdmissions:
-    """The part of a SQLite store for admission."""
-
-    @property
-    def admission(self) -> SqliteAdmission:
-        return SqliteAdmission(self._change_by, self._read)
-
-    @abstractmethod
-    async def _change_by(self, job: Callable[[apsw.Connection], T]) -> T: ...
-
-    @abstractmethod
-    async def _read(self, job: Callable[[apsw.Connection], T]) -> T: ...
 
 
 def _begin(connection: apsw.Connection, begin: Callable[[], steps.Steps[T]]) -> T:
