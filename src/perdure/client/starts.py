@@ -19,7 +19,7 @@ from perdure.client.start_keys import (
     require_key,
     scoped_key,
 )
-from perdure.core.errors import RunExists
+from perdure.core.errors import RunExists, RunJoined
 from perdure.core.ids import RunId
 from perdure.core.secrets import refuse_secrets
 from perdure.host.host import Host
@@ -120,6 +120,8 @@ async def _handle_of_start(
     """A handle of the run once it is durable. Begins the start, unless the caller has `begun` it."""
     try:
         run_id = await (begun or (joined.start if joined else host.begin_run)(start))
+    except RunJoined as other:
+        return Handle(host, RunId(other.run_id))
     except RunExists as taken:
         return await handle_of_holder(host, start, joined, if_ended, RunId(taken.run_id))
     return Handle(host, run_id, start.workflow, joined, is_new=True)

@@ -26,6 +26,8 @@ class ListRows(msgspec.Struct, frozen=True):
     slot: str | None = None
     tags: frozenset[tuple[str, str]] = frozenset()
     parked: frozenset[StepId] = frozenset()
+    is_in_line: bool = False
+    """Whether it waits to be admitted."""
 
 
 class ListDifference(msgspec.Struct, frozen=True):

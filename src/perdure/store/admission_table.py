@@ -16,10 +16,6 @@ from perdure.core.limits import MAX_TIME_MS
 from perdure.core.messages import Message
 from perdure.store.rows.records import NewRun, Run
 
-START: Final = "start"
-"""The kind of the message with the input of a run that has not begun. It is never due: the run's first commit
-acknowledges it."""
-
 NEVER_DUE_MS: Final = MAX_TIME_MS
 
 MOST_ADMITTED: Final = 500

@@ -28,6 +28,7 @@ from perdure.core.runs.acts import (
     act_message,
 )
 from perdure.core.runs.authority import ActedRun, AllowAll
+from perdure.client.runs.pending import send_to_pending
 from perdure.host.host import Host
 from perdure.store.rows.records import Run
 from perdure.store.store import Store
@@ -166,7 +167,8 @@ class Acts:
         text = require_user_text("the reason of a cancel", reason, MAX_PAYLOAD_BYTES // 4, 0)
         end = await self._open_receiver("be cancelled")
         guid = cancel_guid(end.origin)
-        await self._send(end, "cancel", guid, text.encode())
+        if not await send_to_pending(self._host, end, "cancel", guid, text.encode()):
+            await self._send(end, "cancel", guid, text.encode())
         return Receipt(self._host, end, guid)
 
     async def _act(self, kind: ActType, given: ActOptions) -> "Receipt":
@@ -222,7 +224,10 @@ class Acts:
                 f"{len(pending)} acts wait for run {end.run_id!r}",
                 "send this one again in a minute",
             )
-        await self._send(end, message.kind, message.guid, payload)
+        is_denied = act.refusal is not None
+        sent = message.kind, message.guid, payload
+        if is_denied or not await send_to_pending(self._host, end, *sent):
+            await self._send(end, *sent)
         return Receipt(self._host, end, message.guid, act, is_new=is_new)
 
 

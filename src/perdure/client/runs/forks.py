@@ -173,6 +173,10 @@ async def prepare_fork(
     dispatcher = host.dispatcher
     codec, sources, programs = dispatcher.codec, dispatcher.sources, dispatcher.programs
     entries = await dispatcher.store.entries(source.run_id, 0, source.seq)
+    if not entries:
+        raise InputError(
+            f"run {source.run_id!r} has not begun, and has nothing to fork", "start another run"
+        )
     journal = [entry.event for entry in entries]
     step = find_forked_step(source.run_id, options.step, journal)
     fork = fork_id(source.origin, act.id)

@@ -13,6 +13,7 @@ protocol: it posts its own digit only, because the step's entry and the spawning
 entries of their own.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from math import isfinite
 from typing import Final
@@ -434,6 +435,16 @@ class Posted(Event, frozen=True):
     label: str
     postings: tuple[Posting, ...]
     semaphore: int = 0
+
+
+def started_of(events: Sequence[Event]) -> ExecutionStarted | None:
+    """The event with which a journal began: the first, or the second after an approval. `None` if it is neither."""
+    for event in events[:2]:
+        if isinstance(event, ExecutionStarted):
+            return event
+        if not isinstance(event, RunApproved):
+            break
+    return None
 
 
 EVENTS: tuple[type[Event], ...] = (

@@ -84,6 +84,8 @@ class RunMachine(ABC):
         """The rows by which broadcasts and lists find a graph's run; those of its tags are others."""
         self.parent: str | None = None
         """The run and step that get this run's result."""
+        self.slot: str | None = None
+        """The slot of a limit that the run holds while it is open."""
         self.tags: Mapping[str, str] = NO_TAGS
         """The tags of the run now. Never changed in place: effects refer to it."""
         self._sent_ms = 0
@@ -135,6 +137,7 @@ class RunMachine(ABC):
         self.parent = event.parent_id
         self.seed = event.seed or self.seed
         self.tags = event.tags or NO_TAGS
+        self.slot = event.slot
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Give the run these tags, with the next commit. Those of other names stay."""

@@ -835,7 +835,7 @@ UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :host_sn
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
 -- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
--- grows with each version that is deployed or activated; when a schedule is due next; the time, by the server's clock if
+-- grows with each version that is deployed or activated; when a schedule is due next; when a waiting run may begin; the time, by the server's clock if
 -- there is one; the version of the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
 -- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
@@ -883,6 +883,8 @@ EXISTS (SELECT 1 FROM perdure.message AS m
                LIMIT 1)),
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure.program),
 (SELECT min(look_at_ms) FROM perdure.schedule WHERE look_at_ms <= (SELECT $4::bigint) AND program = ANY ($3::text[])),
+CASE WHEN EXISTS (SELECT 1 FROM perdure.pending WHERE state = 'ready') THEN 0
+     ELSE (SELECT min(ready_at_ms) FROM perdure.pending WHERE state = 'delayed' AND ready_at_ms <= (SELECT $4::bigint)) END,
 (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
 (SELECT value FROM perdure.meta WHERE key = 'schema_version');
 
@@ -892,8 +894,9 @@ EXISTS (SELECT 1 FROM perdure.message AS m
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)
 
 -- name: select_list_columns
--- Columns by which lists find a run.
-SELECT parent, forked_from, error, slot FROM perdure.run WHERE id = $1
+-- Columns by which lists find a run, and whether it waits to be admitted.
+SELECT parent, forked_from, error, slot, EXISTS (SELECT 1 FROM perdure.pending WHERE run_id = $1)
+FROM perdure.run WHERE id = $1
 
 -- name: select_tags
 -- Tags and search keys of a run.

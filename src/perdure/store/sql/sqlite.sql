@@ -518,7 +518,7 @@ UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :host_snapsho
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
 -- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
--- grows with each version that is deployed or activated; when a schedule is due next; the time, by the server's clock if
+-- grows with each version that is deployed or activated; when a schedule is due next; when a waiting run may begin; the time, by the server's clock if
 -- there is one; the version of the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
 -- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
@@ -562,12 +562,15 @@ EXISTS (SELECT 1 FROM perdure_message AS m INDEXED BY perdure_message_due
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure_program),
 (SELECT min(look_at_ms) FROM perdure_schedule INDEXED BY perdure_schedule_due
  WHERE look_at_ms <= :until_ms AND program IN (SELECT value FROM json_each(:programs))),
+CASE WHEN EXISTS (SELECT 1 FROM perdure_pending WHERE state = 'ready') THEN 0
+     ELSE (SELECT min(ready_at_ms) FROM perdure_pending WHERE state = 'delayed' AND ready_at_ms <= :until_ms) END,
 NULL,
 (SELECT value FROM perdure_meta WHERE key = 'schema_version')
 
 -- name: select_list_columns
--- Columns by which lists find a run.
-SELECT parent, forked_from, error, slot FROM perdure_run WHERE id = :run_id
+-- Columns by which lists find a run, and whether it waits to be admitted.
+SELECT parent, forked_from, error, slot, EXISTS (SELECT 1 FROM perdure_pending WHERE run_id = :run_id)
+FROM perdure_run WHERE id = :run_id
 
 -- name: select_tags
 -- Tags and search keys of a run.
