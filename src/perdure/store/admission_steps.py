@@ -320,7 +320,10 @@ def _admit(
     left = yield Ask("leave_line", rows=[(run_id,) for run_id in sorted(owners)])
     if not left:
         return ()
-    rows = sorted((run_id, owners[run_id]) for (run_id,) in left)
+    debounced = sorted(run_id for run_id, until_ms in left if until_ms is not None)
+    if debounced:
+        yield Ask("forget_keys", rows=[(run_id,) for run_id in debounced])
+    rows = sorted((run_id, owners[run_id]) for run_id, _ in left)
     return tuple([run_from(row) for row in (yield Ask("admit", rows=rows))])
 
 

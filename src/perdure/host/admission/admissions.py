@@ -159,16 +159,16 @@ class Admissions:
         try:
             while self._must_look and not self._context.stopping.is_set():
                 self._must_look = False
-                await self.dequeue()
+                await self._dequeue_all()
         except StoreClosed:
             return
         finally:
             self._is_looking = False
 
-    async def dequeue(self) -> list[RunId]:
-        """Admit the runs that may begin now, and begin those of this host. Returns the admitted ones."""
+    async def _dequeue_all(self) -> list[Run]:
+        """Admit the runs that may begin now, and begin those of this host."""
         freed, self._freed = sorted(self._freed), set()
-        admitted: list[RunId] = []
+        admitted: list[Run] = []
         after = NO_SLOT
         has_more = True
         while has_more:
@@ -178,10 +178,23 @@ class Admissions:
                 *(self._context.sources.now_ms(), slots, after),
             )
             self._begin(found.runs)
-            admitted += [run.run_id for run in found.runs]
+            admitted += found.runs
             after = found.last_slot
             has_more = bool(freed) or found.has_more
         return admitted
+
+    async def start_waiting(self) -> list[tuple[RunId, str]]:
+        """Admit the runs that may begin now, and wait until those of this host have begun. Returns what became of each."""
+        admitted = await self._dequeue_all()
+        await asyncio.gather(
+            *(
+                self._dispatcher.advance(run.run_id, nothing)
+                for run in admitted
+                if run.owner == self._context.host_id
+            )
+        )
+        stored = await self._context.store.runs([run.run_id for run in admitted])
+        return [(run.run_id, _outcome(run, self._context.host_id)) for run in stored]
 
     def _begin(self, runs: Sequence[Run]) -> None:
         mine = [run for run in runs if run.owner == self._context.host_id]
@@ -206,6 +219,13 @@ class Admissions:
         if was_waiting:
             self.look_soon()
         return was_waiting
+
+
+def _outcome(run: Run, host: HostId) -> str:
+    """What became of an admitted run, by its row."""
+    if run.parked is not None:
+        return "FAILED"
+    return "STARTED" if run.seq or run.owner == host else "SKIPPED"
 
 
 def _named(entrant: Entrant) -> str:

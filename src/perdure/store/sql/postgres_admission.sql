@@ -143,7 +143,11 @@ RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head,
 -- name: leave_line
 -- Commits: runs do not wait to be admitted any more. Before `admit`, so that all lock a run's place before its row.
 DELETE FROM perdure.pending WHERE run_id IN (SELECT column1 FROM unnest($1::text[]) AS b (column1))
-RETURNING run_id
+RETURNING run_id, until_ms
+
+-- name: forget_keys
+-- Commits: runs that were debounced have no start key any more, so that a later start with it makes another run.
+UPDATE perdure.run SET key = NULL WHERE id IN (SELECT column1 FROM unnest($1::text[]) AS b (column1)) AND epoch = 0
 
 -- name: call_up
 -- Commits: a pending run is ready at once and waits for no limit, so that its host takes in what ends it.

@@ -133,7 +133,11 @@ RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, sem
 -- name: leave_line
 -- Commits: runs do not wait to be admitted any more. Before `admit`, so that all lock a run's place before its row.
 DELETE FROM perdure_pending WHERE run_id IN (SELECT column1 FROM (VALUES :rows))
-RETURNING run_id
+RETURNING run_id, until_ms
+
+-- name: forget_keys
+-- Commits: runs that were debounced have no start key any more, so that a later start with it makes another run.
+UPDATE perdure_run SET key = NULL WHERE id IN (SELECT column1 FROM (VALUES :rows)) AND epoch = 0
 
 -- name: call_up
 -- Commits: a pending run is ready at once and waits for no limit, so that its host takes in what ends it.
