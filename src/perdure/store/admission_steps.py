@@ -375,6 +375,14 @@ def find_settings() -> Steps[list[StoredSetting]]:
     ]
 
 
+def find_standing(slot: str) -> Steps[tuple[SlotStanding, Setting | None]]:
+    rows = yield Ask("select_standing", values={"slot": slot})
+    found, rules, arrival_us, running, waiting, body = rows[0]
+    setting = None if body is None else msgspec.json.decode(body, type=Setting)
+    declared = msgspec.json.decode(rules, type=Rules)
+    return SlotStanding(found, declared, arrival_us, running, waiting), setting
+
+
 def find_slots(name: str, after: str, limit: int) -> Steps[list[SlotStanding]]:
     rows = yield Ask("select_limits", values={"after": after, "name": name, "limit": limit})
     return [

@@ -149,6 +149,10 @@ class AdmissionTable(Protocol):
         """What operators have set for limits."""
         ...
 
+    async def standing(self, slot: str) -> tuple[SlotStanding, Setting | None]:
+        """A slot that a run waits for, and what an operator has set for its limit."""
+        ...
+
     async def slots(self, name: str, after: str, limit: int) -> list[SlotStanding]:
         """Slots of a limit, or of all with an empty name, in order."""
         ...

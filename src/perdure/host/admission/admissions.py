@@ -44,6 +44,9 @@ class Admissions:
         """Slots in which a run may begin."""
         self._must_look = False
         self._is_looking = False
+        self._next_ms: int | None = None
+        """When the timer looks."""
+        self._timer: asyncio.TimerHandle | None = None
 
     # Starting
 
@@ -66,6 +69,10 @@ class Admissions:
             case None:
                 await self._resolve(entrant, entered.run_id, start)
                 return entered.run_id
+            case Fate.DELAY:
+                self.note_next(self._context.sources.now_ms() + entered.retry_ms)
+            case _ if entrant.state == DELAYED:
+                self.note_next(entrant.ready_at_ms)
             case _:
                 self.look_soon(entrant.slot)
         return entrant.run.run_id
@@ -146,12 +153,25 @@ class Admissions:
 
     def note_next(self, due_ms: int | None) -> None:
         """A snapshot of the store shows when a waiting run may begin."""
-        if due_ms is not None and due_ms <= self._context.sources.now_ms():
+        if due_ms is None:
+            return
+        wait_ms = due_ms - self._context.sources.now_ms()
+        if wait_ms <= 0:
             self._look()
+        elif self._next_ms is None or due_ms < self._next_ms or self._is_past(self._next_ms):
+            self._next_ms = due_ms
+            if self._timer is not None:
+                self._timer.cancel()
+            # A snapshot would show it, too, but up to a heartbeat later.
+            self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._look)
+
+    def _is_past(self, at_ms: int) -> bool:
+        return at_ms <= self._context.sources.now_ms()
 
     def _look(self) -> None:
         self._must_look = True
-        if not self._is_looking and not self._context.stopping.is_set():
+        is_over = self._context.is_killed or self._context.stopping.is_set()
+        if not self._is_looking and not is_over:
             self._is_looking = True
             self._context.spawn(self._look_until_done())
 

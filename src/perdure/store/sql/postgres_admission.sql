@@ -199,3 +199,12 @@ SELECT known.slot, known.rules, known.arrival_us,
        (SELECT count(*) FROM perdure.pending AS pending WHERE pending.slot = known.slot)
 FROM perdure.limit_key AS known WHERE known.slot > $1::text AND ($2::text = '' OR known.name = $2::text)
 ORDER BY known.slot LIMIT $3::bigint
+
+-- name: select_standing
+SELECT known.slot, known.rules, known.arrival_us,
+       (SELECT count(*) FROM perdure.run AS run
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0),
+       (SELECT count(*) FROM perdure.pending AS pending WHERE pending.slot = known.slot), setting.body
+FROM perdure.limit_key AS known
+LEFT JOIN perdure.limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name
+WHERE known.slot = $1::text

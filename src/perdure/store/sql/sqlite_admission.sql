@@ -189,3 +189,12 @@ SELECT known.slot, known.rules, known.arrival_us,
        (SELECT count(*) FROM perdure_pending AS pending WHERE pending.slot = known.slot)
 FROM perdure_limit_key AS known WHERE known.slot > :after AND (:name = '' OR known.name = :name)
 ORDER BY known.slot LIMIT :limit
+
+-- name: select_standing
+SELECT known.slot, known.rules, known.arrival_us,
+       (SELECT count(*) FROM perdure_run AS run
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0),
+       (SELECT count(*) FROM perdure_pending AS pending WHERE pending.slot = known.slot), setting.body
+FROM perdure_limit_key AS known
+LEFT JOIN perdure_limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name
+WHERE known.slot = :slot

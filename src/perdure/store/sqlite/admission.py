@@ -66,6 +66,9 @@ class SqliteAdmission:
     async def settings(self) -> list[Stored]:
         return await self._look(steps.find_settings)
 
+    async def standing(self, slot: str) -> tuple[SlotStanding, Setting | None]:
+        return await self._look(lambda: steps.find_standing(slot))
+
     async def slots(self, name: str, after: str, limit: int) -> list[SlotStanding]:
         return await self._look(lambda: steps.find_slots(name, after, limit))
 
