@@ -68,7 +68,9 @@ class Limit:
         queued, spans = more.get("queued"), more.get("spans_scopes", False)
         self.name = require_name("limit", name)
         if running is None and rate is None:
-            raise InputError(f"limit {name!r} limits nothing", "pass running=..., or rate=Rate(...)")
+            raise InputError(
+                f"limit {name!r} limits nothing", "pass running=..., or rate=Rate(...)"
+            )
         if rate is not None and not isinstance(rate, Rate):
             raise InputError(f"rate is {rate!r:.100}", "pass Rate(count, per=seconds)")
         if over not in OVER:

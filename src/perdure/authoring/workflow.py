@@ -61,8 +61,8 @@ def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make an async function a workflow: `@workflow`, or `@workflow(name=..., lint="warn")`.
 
     A process may have several versions of one `name`: a run keeps the `version` that it began with. `lint` decides
-    about code that would not replay (clocks, randomness, I/O, threads): refuse it, warn, or accept it. A `limit` says how
-    many of its runs may be open at a time, and what further starts do.
+    about code that would not replay (clocks, randomness, I/O, threads): refuse it, warn, or accept it. A `limit` says
+    how many of its runs may be open at a time, and what further starts do.
     """
     if fn is not None:
         return Workflow(fn)

@@ -35,7 +35,9 @@ def terms_from(given: Mapping[str, Any], key: object) -> Terms | None:
         return None
     priority, approval = given.get("priority", 0), given.get("approval", False)
     if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > _MOST_URGENT:
-        raise InputError(f"priority is {priority!r:.100}", f"pass a whole number up to {_MOST_URGENT}")
+        raise InputError(
+            f"priority is {priority!r:.100}", f"pass a whole number up to {_MOST_URGENT}"
+        )
     if not isinstance(approval, bool):
         raise InputError(f"approval is {approval!r:.100}", "pass True or False")
     delay, debounce = given.get("delay"), given.get("debounce")

@@ -1,6 +1,6 @@
 """Limits as operators see and set them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -69,7 +69,7 @@ class Limits:
         reason: str = "",
         by: str = "",
     ) -> None:
-        """Replace numbers of a limit, in all scopes and for all keys, until `reset`. Those not given stay the code's."""
+        """Replace numbers of a limit, in all scopes and for all keys, until `reset`. The others stay the code's."""
         host = self._require_host()
         values = LimitValues(running, queued, rate, reason, by)
         setting = setting_from(require_name("limit", name), values)
@@ -84,7 +84,7 @@ class Limits:
         host.admissions.look_soon()
         return was_set
 
-    async def dequeue_and_start(self) -> "list[StartOutcome]":
+    async def dequeue_and_start(self) -> Sequence[StartOutcome]:
         """Admit the runs that may begin now, and begin those of programs that this process has.
 
         Engines do so by themselves. It may be called at any time, by any number of processes: a run begins once.
@@ -114,10 +114,20 @@ def _info(
     named: tuple[str, str | None, str], slot: SlotStanding, rules: Rules, setting: Setting | None
 ) -> LimitInfo:
     pace = rules.pace
+    name, scope, key = named
     return LimitInfo(
-        *(*named, slot.running, slot.waiting, rules.running, rules.queued),
-        *(None if pace is None else pace.count, None if pace is None else pace.per_ms),
-        *(rules.over, setting is not None, "" if setting is None else setting.reason),
+        name,
+        scope,
+        key,
+        slot.running,
+        slot.waiting,
+        rules.running,
+        rules.queued,
+        None if pace is None else pace.count,
+        None if pace is None else pace.per_ms,
+        rules.over,
+        setting is not None,
+        "" if setting is None else setting.reason,
     )
 
 

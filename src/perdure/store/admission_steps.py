@@ -1,7 +1,8 @@
 """The transactions of admission as sequences of statements, which both databases execute.
 
-A step asks for a statement by name and gets its rows. So the order of locks and writes is written once: limits first, in
-the order of their slots, then new runs in the order of their keys, then places in line before the rows of their runs.
+A step asks for a statement by name and gets its rows. So the order of locks and writes is written once: limits first,
+in the order of their slots, then new runs in the order of their keys, then places in line before the rows of their
+runs.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence

@@ -21,7 +21,9 @@ def list_limits(*, store: StoreOption = None, output: FormatOption = "table") ->
     return _print(store, output, "")
 
 
-def show(name: NameArgument, /, *, store: StoreOption = None, output: FormatOption = "table") -> int:
+def show(
+    name: NameArgument, /, *, store: StoreOption = None, output: FormatOption = "table"
+) -> int:
     """Show a limit in each scope and for each key."""
     return _print(store, output, name)
 

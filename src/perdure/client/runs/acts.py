@@ -9,6 +9,7 @@ import msgspec
 
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.texts import require_user_text
+from perdure.client.runs.pending import send_to_pending
 from perdure.core.errors import Denied, InputError, PayloadTooLarge, TooManyActs
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
@@ -28,7 +29,6 @@ from perdure.core.runs.acts import (
     act_message,
 )
 from perdure.core.runs.authority import ActedRun, AllowAll
-from perdure.client.runs.pending import send_to_pending
 from perdure.host.host import Host
 from perdure.store.rows.records import Run
 from perdure.store.store import Store

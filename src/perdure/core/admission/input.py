@@ -5,6 +5,7 @@ import msgspec
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import Guid, RunId, message_guid
 
+
 class StartInput(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the run begins with, besides its row: its tags, and `payload`, its encoded arguments."""
 

@@ -115,7 +115,9 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event], times: Sequence[
     skipped = [*skips.values(), *_replacements(request)]
     settled = outcomes.keys() | {skip.promise_id for skip in skipped}
     behind = [*_restarted(request, steps, settled), *_facts(request, steps, outcomes, skipped)]
-    whole = [_renamed(event, request) for event in [*_forked(prefix, request, before + cut), *behind]]
+    whole = [
+        _renamed(event, request) for event in [*_forked(prefix, request, before + cut), *behind]
+    ]
     return ForkPlan(
         before + cut,
         tuple(whole),

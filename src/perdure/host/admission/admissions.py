@@ -194,8 +194,11 @@ class Admissions:
         while has_more:
             slots, freed = freed[:MOST_SLOTS], freed[MOST_SLOTS:]
             found = await self._context.store.admission.dequeue(
-                *(self._owner(), self._dispatcher.programs.names()),
-                *(self._context.sources.now_ms(), slots, after),
+                self._owner(),
+                self._dispatcher.programs.names(),
+                self._context.sources.now_ms(),
+                slots,
+                after,
             )
             self._begin(found.runs)
             admitted += found.runs
@@ -204,7 +207,7 @@ class Admissions:
         return admitted
 
     async def start_waiting(self) -> list[tuple[RunId, str]]:
-        """Admit the runs that may begin now, and wait until those of this host have begun. Returns what became of each."""
+        """Admit the runs that may begin now, and wait until those of this host have begun. Returns their outcomes."""
         admitted = await self._dequeue_all()
         await asyncio.gather(
             *(

@@ -30,10 +30,10 @@ from perdure.engine.runs.doubts import recover_attempts
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Diverged
 from perdure.engine.runs.warm import WarmRun
-from perdure.host.admission.beginning import begin_admitted
 from perdure.host.backoff import Backoff, is_transient
 from perdure.host.context import HostContext
 from perdure.host.runs.batch import Batch, RunStart
+from perdure.host.runs.beginning import begin_admitted
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.catalogue import Catalogue
 from perdure.host.runs.loading import Loader
