@@ -219,6 +219,9 @@ TABLES: Final = (
     "operation_log",
     "schedule",
     "tick",
+    "bus",
+    "publication",
+    "dead_letter",
 )
 
 

@@ -24,6 +24,7 @@ from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write_async
 from perdure.store.hints import OnHint
+from perdure.store.postgres.buses import PostgresBuses
 from perdure.store.postgres.commit_connection import FIRST_WAIT_S, LONGEST_WAIT_S, CommitConnection
 from perdure.store.postgres.graphs import PostgresGraphs
 from perdure.store.postgres.heartbeat_connection import (
@@ -116,6 +117,7 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator):
         self.submit = self._committer.submit
         self._closed = False
         self._closing = asyncio.Lock()
+        self.buses = PostgresBuses(self._use)
 
     @classmethod
     async def open(

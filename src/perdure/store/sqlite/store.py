@@ -49,6 +49,7 @@ from perdure.store.rows.runs import (
 from perdure.store.rows.values import require_storable_values
 from perdure.store.schema import require_known
 from perdure.store.sqlite.bulk_statements import execute_rows
+from perdure.store.sqlite.buses import SqliteBuses
 from perdure.store.sqlite.damage import (
     integrity_check,
     run_with_typed_damage,
@@ -98,6 +99,7 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator):
         self.submit = self._committer.submit
         self._closed = False
         self._closing = asyncio.Lock()
+        self.buses = SqliteBuses(self._change_by, self._read)
 
     @classmethod
     async def open(cls, path: str, **how: bool) -> "SqliteStore":
@@ -244,9 +246,8 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator):
 
     async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
         require_storable_values([lease_until_ms])
-        rows = await self._change(
-            "renew_work", **claim_values(claims), lease_until_ms=lease_until_ms
-        )
+        values = claim_values(claims)
+        rows = await self._change("renew_work", **values, lease_until_ms=lease_until_ms)
         return claims_in(claims, rows)
 
     async def regain_work(
