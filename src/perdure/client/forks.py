@@ -193,7 +193,8 @@ async def prepare_fork(
     if options.arguments is not None:
         plan = _with_arguments(host, source, plan, step, options.arguments)
     await dispatcher.catalogue.find_version(source.program, source.version)
-    bundle = fork_bundle(source, fork, plan.events, codec, sources, programs)
+    enrolments = dispatcher.context.enrolments.of(fork, source.program, sources.now_ms())
+    bundle = fork_bundle(source, fork, plan.events, codec, sources, programs, enrolments)
     if plan.is_paused:
         resume = Act(f"{act.id}/resume", ActType.RESUME, act.by, act.role, act.reason)
         bundle.enqueue(act_message(fork, resume, sources.now_ms()))

@@ -1,4 +1,4 @@
-"""What an engine was given beside its store: places for artifacts, and sources of secrets."""
+"""What an engine was given beside its store: places for artifacts, sources of secrets, event buses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from perdure.core.codec import Codec
 from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.payloads import LargePayloads, reading_large
+from perdure.host.bus.bus import EventBus
 from perdure.host.secrets import SecretProvider
 
 
@@ -15,6 +16,7 @@ class Services:
     artifacts: Artifacts | None = None
     secrets: Sequence[SecretProvider] = ()
     authorizer: Authorizer = field(default_factory=AllowAll)
+    buses: Sequence[EventBus] = ()
 
 
 def reading_codec(codec: Codec, services: Services) -> Codec:

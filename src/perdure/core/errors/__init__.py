@@ -27,6 +27,7 @@
     │   ├── KeySpent               a start key whose run failed or was cancelled
     │   ├── SignalReused           the id of a signal that was sent before with another value
     │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownBus             an event bus that the store does not have
     │   ├── UnknownSchedule        a schedule that the store does not have
     │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── NotActive              a version of a graph that new runs can't be of
@@ -74,6 +75,9 @@
     ├── ActRefused                 an operator act that was refused before the run got it
     │   ├── Denied                 the authorizer denied it
     │   └── TooManyActs            too many acts wait for the run
+    ├── BusError                   an event that was not published
+    │   ├── BusRefused             the bus refuses this event
+    │   └── BusUnavailable         the bus takes no events now
     ├── EvaluationError            an expression that can't be evaluated on these values
     │   └── ExpressionTooCostly    it would take too long, or make something too large
     ├── OperationError             an operation of `perdure.operations`
@@ -120,6 +124,7 @@ from perdure.core.errors.books import (
     LedgerOverflow,
     SemaphoreUnderflow,
 )
+from perdure.core.errors.buses import BusError, BusRefused, BusUnavailable
 from perdure.core.errors.commits import (
     BundleRefused,
     CommitRejected,
@@ -165,6 +170,7 @@ from perdure.core.errors.inputs import (
     SecretExposed,
     SignalReused,
     TurnTooLong,
+    UnknownBus,
     UnknownName,
     UnknownSchedule,
     UnknownSecret,
@@ -221,6 +227,9 @@ __all__ = [
     "AttemptsExhausted",
     "BooksDiffer",
     "BundleRefused",
+    "BusError",
+    "BusRefused",
+    "BusUnavailable",
     "CallFailed",
     "CallOver",
     "CallReused",
@@ -303,6 +312,7 @@ __all__ = [
     "TransactionInterrupted",
     "TransactionOver",
     "TurnTooLong",
+    "UnknownBus",
     "UnknownName",
     "UnknownOperation",
     "UnknownRun",
