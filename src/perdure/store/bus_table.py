@@ -71,7 +71,7 @@ class AheadPage(NamedTuple):
 
 
 class BusCounts(NamedTuple):
-    """How far a bus is behind: publications with more to publish, since when the oldest entry waits, replays, letters."""
+    """How far a bus is behind: how many runs, since when their oldest entry waits; replays and dead letters."""
 
     behind: int
     oldest_ms: int | None

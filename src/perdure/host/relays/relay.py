@@ -167,7 +167,7 @@ class Relay:
         backoff = Backoff(self._context.outage)
         while True:
             try:
-                while await self._begin() and self._is_crowded:
+                while await self._begin() and self._is_crowded:  # noqa: ASYNC110 - let short publishes end
                     await asyncio.sleep(0)
                 await self._flush_if_due()
                 backoff.renew()
@@ -205,12 +205,15 @@ class Relay:
 
     async def work(self) -> None:
         """Publish all that may be published now, found by a whole sweep, and write the marks."""
-        self._next_sweep_ms, self._after = 0, None
+        self._sweep_next_from(None)
         while await self._begin() or self._publishing or self._after is not None:
             await self._wait_for_publishing()
             if self._after is not None:
-                self._next_sweep_ms = 0
+                self._sweep_next_from(self._after)
         await self._write(self._lease_until_ms())
+
+    def _sweep_next_from(self, after: PublicationKey | None) -> None:
+        self._next_sweep_ms, self._after = 0, after
 
     async def _wait_for_publishing(self) -> None:
         if self._publishing:

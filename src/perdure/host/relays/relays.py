@@ -77,7 +77,7 @@ class Relays:
                 await self._enrol_open(bus)
 
     async def _enrol_open(self, bus: StoredBus) -> None:
-        """Open runs get a mark that were created before the bus was registered, or by a process that did not know it."""
+        """Give open runs a mark that were created before the bus was registered, or by a process without the bus."""
         after: RunId | None = None
         while ids := await self._store.open_ids(after, ENROLLED_AT_ONCE, bus.programs):
             await self._store.buses.enrol_open(bus.name, ids)

@@ -29,7 +29,7 @@ class SentMessage(msgspec.Struct, frozen=True):
 
 
 class Enrolment(msgspec.Struct, frozen=True, gc=False):
-    """A bus to which a new run is published. `holder` is the relay that does so until the lease ends, if one is known."""
+    """A bus to which a new run is published. `holder` is the relay that does so until the lease ends, if any."""
 
     bus: str
     holder: str | None = None
