@@ -94,7 +94,7 @@ class Engine(RunLists, Schedules):
         hosts: bool = True,
         **services: Unpack[EngineServices],
     ) -> None:
-        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer` and `on_alert`."""
+        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer`, `on_alert` and `buses`."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)

@@ -6,6 +6,7 @@ from typing import TypedDict
 from perdure.client.artifacts import artifacts_from
 from perdure.client.engine_arguments import (
     require_authorizer,
+    require_buses,
     require_secret_providers,
     require_tracing,
 )
@@ -13,6 +14,7 @@ from perdure.core.runs.authority import Authorizer
 from perdure.host.alerts import OnAlert
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.store import ArtifactStore
+from perdure.host.bus.bus import EventBus
 from perdure.host.secrets import SecretProvider
 from perdure.host.services import Services
 from perdure.host.tracing import Tracing
@@ -24,7 +26,7 @@ class EngineServices(TypedDict, total=False):
     `artifacts` is a place for large results: a directory, or an `ArtifactStore`. `secrets` are asked for the secrets
     that tasks read. The `authorizer` decides who may act on runs as an operator. `on_alert` is called with each alert
     in the engine's event loop; it may be a coroutine function. `tracing` reports spans of runs and attempts, for
-    instance `perdure.integrations.otel.OpenTelemetry()`.
+    instance `perdure.integrations.otel.OpenTelemetry()`. The events of runs are published to `buses`.
     """
 
     artifacts: Artifacts | ArtifactStore | str | None
@@ -32,6 +34,7 @@ class EngineServices(TypedDict, total=False):
     authorizer: Authorizer | None
     on_alert: OnAlert | None
     tracing: Tracing | None
+    buses: Sequence[EventBus]
 
 
 def services_from(given: EngineServices) -> Services:
@@ -44,4 +47,5 @@ def services_from(given: EngineServices) -> Services:
         require_secret_providers(given.get("secrets", ())),
         require_authorizer(given.get("authorizer")),
         require_tracing(given.get("tracing")),
+        require_buses(given.get("buses", ())),
     )

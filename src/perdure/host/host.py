@@ -20,6 +20,7 @@ from perdure.host.cluster.takeover import Takeover
 from perdure.host.cluster.takeover_loop import TakeoverLoop
 from perdure.host.context import HostContext
 from perdure.host.messages.polling import Poller
+from perdure.host.relays.relays import Relays
 from perdure.host.runs.batch import RunStart
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
@@ -99,6 +100,7 @@ class Host:
         self.feed = JournalFeed(self.context)
         self.views = Views(self.context)
         self.readers = Readers()
+        self.relays = Relays(self.context)
         self.poller = Poller(
             *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
             Ticker(self.context, self.dispatcher, self.begin_soon),
@@ -193,6 +195,7 @@ class Host:
 
     def hint_arrived(self, hint: Hint) -> None:
         if hint.look:
+            self.relays.refresh_soon(is_changed=True)
             self.poller.look_soon()
         if hint.messages:
             self.poller.deliver_soon()
@@ -222,6 +225,7 @@ class Host:
 
     def snapshot_read(self, snapshot: HostSnapshot) -> None:
         self.admissions.note_next(snapshot.next_admission_ms)
+        self.relays.refresh_soon()
         self.hints.see([peer.host for peer in snapshot.peers])
         self.ask_for_hints()
 
@@ -284,6 +288,7 @@ class Host:
         """Register, poll once, then poll in the background. Runs of dead hosts are taken over in the background."""
         await self.dispatcher.catalogue.refresh()
         await self.membership.join()
+        await self.relays.open()
         await self.hints.open(self._make_hint_channel())
         await self.poller.serve()
         self.poller.start()
@@ -311,6 +316,7 @@ class Host:
         await self.poller.stop(grace_s)
         try:
             await self.dispatcher.stop(grace_s)
+            await self.relays.stop(grace_s)
             await self._hand_back()
         finally:
             self.kill()
@@ -340,6 +346,7 @@ class Host:
         stopped = EngineClosed("the engine was closed", "open an engine, and follow the run again")
         self.feed.close(self.failure or stopped)
         self.hints.close()
+        self.relays.kill()
         self.membership.kill()
         self.poller.kill()
         self.worker.close()

@@ -27,6 +27,7 @@
     │   ├── KeySpent               a start key whose run failed or was cancelled
     │   ├── SignalReused           the id of a signal that was sent before with another value
     │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownBus             an event bus that the store does not have
     │   ├── UnknownSchedule        a schedule that the store does not have
     │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── NotActive              a version of a graph that new runs can't be of
@@ -76,6 +77,9 @@
     │   ├── Denied                 the authorizer denied it
     │   └── TooManyActs            too many acts wait for the run
     ├── LimitReached               a limit refuses the start; it says when to try again
+    ├── BusError                   an event that was not published
+    │   ├── BusRefused             the bus refuses this event
+    │   └── BusUnavailable         the bus takes no events now
     ├── EvaluationError            an expression that can't be evaluated on these values
     │   └── ExpressionTooCostly    it would take too long, or make something too large
     ├── OperationError             an operation of `perdure.operations`
@@ -123,6 +127,7 @@ from perdure.core.errors.books import (
     LedgerOverflow,
     SemaphoreUnderflow,
 )
+from perdure.core.errors.buses import BusError, BusRefused, BusUnavailable
 from perdure.core.errors.commits import (
     BundleRefused,
     CommitRejected,
@@ -169,6 +174,7 @@ from perdure.core.errors.inputs import (
     SecretExposed,
     SignalReused,
     TurnTooLong,
+    UnknownBus,
     UnknownName,
     UnknownSchedule,
     UnknownSecret,
@@ -225,6 +231,9 @@ __all__ = [
     "AttemptsExhausted",
     "BooksDiffer",
     "BundleRefused",
+    "BusError",
+    "BusRefused",
+    "BusUnavailable",
     "CallFailed",
     "CallOver",
     "CallReused",
@@ -309,6 +318,7 @@ __all__ = [
     "TransactionInterrupted",
     "TransactionOver",
     "TurnTooLong",
+    "UnknownBus",
     "UnknownName",
     "UnknownOperation",
     "UnknownRun",
