@@ -11,6 +11,7 @@ from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.program import ProgramCall
+from perdure.authoring.request import Answered, Ask, Request
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
 from perdure.authoring.secrets import SecretFilter, secret
@@ -70,6 +71,8 @@ from perdure.core.errors import (
     NotCommitted,
     NotDone,
     PerdureError,
+    RequestRejected,
+    RequestUnanswered,
     ResponseError,
     RunCancelled,
     RunClosed,
@@ -147,12 +150,14 @@ __all__ = [
     "AlertCode",
     "AllowAll",
     "AnswerWait",
+    "Answered",
     "ApplicationError",
     "ArtifactDamaged",
     "ArtifactMissing",
     "ArtifactRef",
     "ArtifactStore",
     "Artifacts",
+    "Ask",
     "Authorizer",
     "Call",
     "Cancelled",
@@ -210,6 +215,9 @@ __all__ = [
     "Preflight",
     "ProgramCall",
     "Receipt",
+    "Request",
+    "RequestRejected",
+    "RequestUnanswered",
     "Response",
     "ResponseError",
     "Retry",

@@ -15,6 +15,7 @@ from perdure.authoring.result_types import unreadable_result
 from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
+from perdure.client.asking import Asking
 from perdure.client.caller_checks import require_own_loop
 from perdure.client.explaining import explain_run
 from perdure.client.forks import Forks
@@ -72,7 +73,7 @@ class RunStatus(StrEnum):
     PARKED = "parked"
 
 
-class Handle(HistoryMethods, Forks, Generic[R]):
+class Handle(HistoryMethods, Forks, Asking, Generic[R]):
     """A run. Any process with the same store can have a handle of it.
 
     A handle of a run in a chain stands for the whole chain, whichever run it names: events and streams begin with the
