@@ -8,8 +8,8 @@ from perdure.authoring.call import DurableOperation
 from perdure.authoring.context import workflow_context
 from perdure.authoring.durations import Duration
 from perdure.authoring.signal import Prompt, Receive, Signal, encode_checked, prompt_of, receiving
-from perdure.authoring.storable import Unresolved, require_storable_annotation
 from perdure.authoring.texts import require_user_text
+from perdure.authoring.values.storable import Unresolved, require_storable_annotation
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
 from perdure.core.ids import Guid

@@ -35,7 +35,7 @@ async def answered(wanted: str) -> list[object]:
     if wanted == "reply":
         await ask.reply(text)
     else:
-        ask.reject(text)
+        await ask.reject(text)
     return [ask.value, text]
 
 
@@ -49,7 +49,7 @@ async def last_words() -> list[list[object]]:
     """The reply and the end of the run are in one commit."""
     ask = await price.receive(timeout=3600)
     text = perdure.uuid4().hex
-    ask.reply(text)
+    await ask.reply(text)
     return [[ask.value, text]]
 
 
@@ -67,7 +67,7 @@ async def tidying() -> list[list[object]]:
     try:
         await word.receive()
     except Cancelled:
-        ask.reply(perdure.uuid4().hex)
+        await ask.reply(perdure.uuid4().hex)
         raise
     return []
 

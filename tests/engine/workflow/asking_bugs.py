@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from perdure.client import asking
+from perdure.client.runs import asking
 from perdure.core.ids import Guid, RunId, message_guid
 from perdure.core.journal import events as e
 from perdure.engine.runs.effects import AppendChunk, RunEffect

@@ -1,4 +1,4 @@
-"""Workflows that answer requests, under every schedule of one fault: each request is answered once, and as journaled."""
+"""Workflows that answer requests, under every schedule of one fault: each is answered once, as the run says."""
 
 import pytest
 

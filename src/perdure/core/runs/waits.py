@@ -37,8 +37,8 @@ class TimerWait(msgspec.Struct, frozen=True, kw_only=True):
 class SignalWait(msgspec.Struct, frozen=True, kw_only=True):
     """A signal. `name` is its name, or a graph's topic; `None` if the journal does not name it.
 
-    A graph's hook may wait for a `key`. `until_ms` is when the wait times out, if it does. If a person answers, `ask` is
-    what the person should see, `who` is the person or group, and `schema` the JSON Schema of the answer.
+    A graph's hook may wait for a `key`. `until_ms` is when the wait times out, if it does. If a person answers, `ask`
+    is what the person should see, `who` is the person or group, and `schema` the JSON Schema of the answer.
     """
 
     step: StepId
