@@ -4,13 +4,12 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import msgspec
-
 from perdure.authoring.call import Composite, DurableOperation, Sleep, made
 from perdure.authoring.context import Suspension, workflow_context
 from perdure.authoring.definition import require_name
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.texts import require_user_text
+from perdure.authoring.values.schema import schema_text
 from perdure.authoring.values.storable import Unresolved, require_storable_annotation
 from perdure.authoring.values.subclasses import classes_in, require_lossless
 from perdure.core.codec import Codec, encode_named
@@ -18,7 +17,6 @@ from perdure.core.errors import InputError, NotDecodable
 from perdure.core.ids import Guid
 from perdure.core.journal.events import AwaitKind
 from perdure.core.limits import MAX_ASK_BYTES, MAX_NAME_LENGTH, MAX_SCHEMA_BYTES
-from perdure.core.models import schema_of_model
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -52,11 +50,7 @@ class Signal(Generic[T]):
     @cached_property
     def schema(self) -> str | None:
         """The JSON Schema of the values; `None` if there is none, or if it is too long for a journal."""
-        try:
-            found = msgspec.json.encode(msgspec.json.schema(self.of, schema_hook=schema_of_model))
-        except (TypeError, ValueError, RuntimeError, NameError):
-            return None
-        return found.decode() if len(found) <= MAX_SCHEMA_BYTES else None
+        return schema_text(self.of, MAX_SCHEMA_BYTES)
 
     def __repr__(self) -> str:
         return f"Signal({self.name!r}, {getattr(self.of, '__name__', self.of)})"

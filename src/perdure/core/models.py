@@ -74,14 +74,6 @@ def _properties(schema: dict[str, Any]) -> dict[str, set[str]]:
     }
 
 
-def schema_of_model(cls: Any) -> dict[str, Any]:
-    """The JSON Schema of a model. Raises `NotImplementedError` for other classes."""
-    if not is_model(cls):
-        raise NotImplementedError
-    schema: dict[str, Any] = cls.model_json_schema(by_alias=False)
-    return schema
-
-
 def encode_model(value: Any) -> Any:
     """A model as JSON-like values.
 
