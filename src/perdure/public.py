@@ -12,6 +12,7 @@ from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.request import Answered, Ask, Request
+from perdure.authoring.resources import resource
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
 from perdure.authoring.secrets import SecretFilter, secret
@@ -301,6 +302,7 @@ __all__ = [
     "publish",
     "put_artifact",
     "random",
+    "resource",
     "run",
     "secret",
     "shield",

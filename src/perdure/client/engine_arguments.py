@@ -1,6 +1,6 @@
 """Validation of the arguments of an engine, its starts and its searches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.authoring.call import Call
@@ -91,3 +91,18 @@ def require_authorizer(authorizer: Authorizer | None) -> Authorizer:
             "pass perdure.Roles(), or an object with `async def decide(self, act, actor, run, reason)`",
         )
     return authorizer
+
+
+def require_resources(given: object) -> Mapping[type, Callable[[], Any]]:
+    if isinstance(given, Mapping):
+        wrong = [f"{kind!r}: {make!r}" for kind, make in given.items() if not _is_made(kind, make)]
+        if not wrong:
+            return dict(given)
+        given = f"{{{wrong[0]}}}"
+    raise InputError(
+        f"resources is {given}", "pass a dict of functions by type: {Client: make_client}"
+    )
+
+
+def _is_made(kind: object, make: object) -> bool:
+    return isinstance(kind, type) and callable(make)

@@ -1,10 +1,14 @@
 """The options of an engine that connect it with other parts of a program."""
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
 
 from perdure.client.artifacts import artifacts_from
-from perdure.client.engine_arguments import require_authorizer, require_secret_providers
+from perdure.client.engine_arguments import (
+    require_authorizer,
+    require_resources,
+    require_secret_providers,
+)
 from perdure.core.runs.authority import Authorizer
 from perdure.host.alerts import OnAlert
 from perdure.host.artifacts.artifacts import Artifacts
@@ -18,13 +22,15 @@ class EngineServices(TypedDict, total=False):
 
     `artifacts` is a place for large results: a directory, or an `ArtifactStore`. `secrets` are asked for the secrets
     that tasks read. The `authorizer` decides who may act on runs as an operator. `on_alert` is called with each alert
-    in the engine's event loop; it may be a coroutine function.
+    in the engine's event loop; it may be a coroutine function. `resources` are functions, by type, that make what tasks
+    get from `perdure.resource`: each returns it, an awaitable of it, or a context manager.
     """
 
     artifacts: Artifacts | ArtifactStore | str | None
     secrets: Sequence[SecretProvider]
     authorizer: Authorizer | None
     on_alert: OnAlert | None
+    resources: Mapping[type, Callable[[], Any]]
 
 
 def services_from(given: EngineServices) -> Services:
@@ -36,4 +42,5 @@ def services_from(given: EngineServices) -> Services:
         artifacts_from(given.get("artifacts")),
         require_secret_providers(given.get("secrets", ())),
         require_authorizer(given.get("authorizer")),
+        require_resources(given.get("resources", {})),
     )

@@ -1,7 +1,8 @@
-"""What an engine was given beside its store: places for artifacts, and sources of secrets."""
+"""What an engine was given beside its store: places for artifacts, sources of secrets, resources."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from perdure.core.codec import Codec
 from perdure.core.runs.authority import AllowAll, Authorizer
@@ -15,6 +16,8 @@ class Services:
     artifacts: Artifacts | None = None
     secrets: Sequence[SecretProvider] = ()
     authorizer: Authorizer = field(default_factory=AllowAll)
+    resources: Mapping[type, Callable[[], Any]] = field(default_factory=dict)
+    """Functions that make resources of tasks, by type."""
 
 
 def reading_codec(codec: Codec, services: Services) -> Codec:

@@ -94,7 +94,7 @@ async def ask_and_cancel(run: Handle[Any]) -> None:
     await run.cancel("enough")
 
 
-def answers_are_told(count: int) -> Callable[[Ended], None]:
+def answers_are_stored(count: int) -> Callable[[Ended], None]:
     """The run has answered `count` requests, each once, and clients read what the run says it answered."""
 
     def check(ended: Ended) -> None:
@@ -113,8 +113,8 @@ def chunks(ended: Ended) -> list[bytes]:
     return [chunk for steps in ended.streams.values() for each in steps.values() for chunk in each]
 
 
-def all_are_told(count: int) -> Callable[[Ended], None]:
-    some = answers_are_told(count)
+def all_are_stored(count: int) -> Callable[[Ended], None]:
+    some = answers_are_stored(count)
 
     def check(ended: Ended) -> None:
         some(ended)
@@ -123,14 +123,14 @@ def all_are_told(count: int) -> Callable[[Ended], None]:
     return check
 
 
-def one_is_told_or_none(ended: Ended) -> None:
+def one_is_stored_or_none(ended: Ended) -> None:
     assert ended.status == "cancelled"
     assert len(chunks(ended)) <= 1
 
 
 PROGRAMS = {
-    "answering": Program(answering, ask_for_two, all_are_told(2)),
-    "last words": Program(last_words, ask_for_one, all_are_told(1)),
-    "chain": Program(lambda: next_in_chain([]), ask_for_two, answers_are_told(2)),
-    "tidying": Program(tidying, ask_and_cancel, one_is_told_or_none),
+    "answering": Program(answering, ask_for_two, all_are_stored(2)),
+    "last words": Program(last_words, ask_for_one, all_are_stored(1)),
+    "chain": Program(lambda: next_in_chain([]), ask_for_two, answers_are_stored(2)),
+    "tidying": Program(tidying, ask_and_cancel, one_is_stored_or_none),
 }
