@@ -82,9 +82,9 @@ class Ask(Generic[T, R]):
 
     def reply(self, value: R) -> Answered:
         """Answer with a value of the request's reply type."""
-        what = f"the reply to request {self._request.name!r}"
+        carrier = f"the reply to request {self._request.name!r}"
         return self._answer(
-            "Ask.reply", lambda codec: encode_checked(codec, value, self._request.reply, what)
+            "Ask.reply", lambda codec: encode_checked(codec, value, self._request.reply, carrier)
         )
 
     def reject(self, reason: str) -> Answered:

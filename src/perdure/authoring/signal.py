@@ -45,7 +45,7 @@ class Signal(Generic[T]):
 
     def encode(self, codec: Codec, value: object) -> bytes:
         """The payload of a value. Refuses a value that is not of the signal's type."""
-        return encode_checked(codec, value, self.of, f"the value of signal {self.name!r}")
+        return encode_checked(codec, value, self.of, f"signal {self.name!r}")
 
     @cached_property
     def schema(self) -> str | None:
@@ -79,16 +79,16 @@ def prompt_of(ask: object, who: object) -> Prompt | None:
     return Prompt(text, None if who is None else require_user_text("who is asked", who))
 
 
-def encode_checked(codec: Codec, value: object, of: Any, what: str) -> bytes:
-    """The payload of a value of type `of`. Raises `InputError` for any other value. `what` names the value."""
-    require_lossless(what, value, classes_in(of))
-    payload = encode_named(codec, value, lambda: what)
+def encode_checked(codec: Codec, value: object, of: Any, carrier: str) -> bytes:
+    """The payload of a value of type `of`. Raises `InputError` for any other value. `carrier` names what carries it."""
+    require_lossless(f"the value of {carrier}", value, classes_in(of))
+    payload = encode_named(codec, value, lambda: f"the value of {carrier}")
     try:
         codec.decode(payload, of)
     except NotDecodable as error:
         raise InputError(
-            f"{what} can't be of type {type(value).__qualname__!r} ({error.what})",
-            "pass a value of the declared type",
+            f"{carrier} can't carry a value of type {type(value).__qualname__!r} ({error.what})",
+            f"pass a value of the type of {carrier}",
         ) from None
     return payload
 
