@@ -12,6 +12,8 @@ from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.limits import Limit, Rate
 from perdure.authoring.program import ProgramCall
+from perdure.authoring.request import Answered, Ask, Request
+from perdure.authoring.resources import resource
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
 from perdure.authoring.run_logging import RunFieldsFilter, log
@@ -75,6 +77,8 @@ from perdure.core.errors import (
     NotCommitted,
     NotDone,
     PerdureError,
+    RequestRejected,
+    RequestUnanswered,
     ResponseError,
     RunCancelled,
     RunClosed,
@@ -154,12 +158,14 @@ __all__ = [
     "AlertCode",
     "AllowAll",
     "AnswerWait",
+    "Answered",
     "ApplicationError",
     "ArtifactDamaged",
     "ArtifactMissing",
     "ArtifactRef",
     "ArtifactStore",
     "Artifacts",
+    "Ask",
     "Authorizer",
     "Call",
     "Cancelled",
@@ -222,6 +228,9 @@ __all__ = [
     "ProgramCall",
     "Rate",
     "Receipt",
+    "Request",
+    "RequestRejected",
+    "RequestUnanswered",
     "Response",
     "ResponseError",
     "Retry",
@@ -310,6 +319,7 @@ __all__ = [
     "publish",
     "put_artifact",
     "random",
+    "resource",
     "run",
     "secret",
     "shield",

@@ -81,7 +81,7 @@ class Engine(RunLists, Schedules):
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
     engines on the store execute the runs. `codec` may encrypt what is stored. `artifacts` is a place for large results
     (a directory, or an `ArtifactStore`), `secrets` are asked for the secrets that tasks read, the `authorizer` decides
-    who may act on runs as an operator, and `on_alert` is called with each alert.
+    who may act on runs as an operator, `on_alert` is called with each alert, and `resources` make what tasks share.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Engine(RunLists, Schedules):
         hosts: bool = True,
         **services: Unpack[EngineServices],
     ) -> None:
-        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer`, `on_alert` and `buses`."""
+        """`services` are those of `EngineServices`, such as `artifacts` and `secrets`."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)

@@ -18,6 +18,7 @@ from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
+from perdure.authoring.request import Request
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
 from perdure.authoring.tags import TagValue
@@ -57,6 +58,7 @@ from perdure.store.process import OwnProcess, never_free_in_child
 from perdure.store.rows.lists import RunCount, SqlRows
 
 R = TypeVar("R")
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -376,6 +378,16 @@ class SyncHandle(SyncHistoryMethods, SyncActs[R]):
 
     def signal(self, signal: Signal[T], value: T, *, id: str | None = None) -> None:  # noqa: A002 - as in Handle
         self._engine.wait_for(self._handle.signal(signal, value, id=id))
+
+    def ask(
+        self,
+        request: Request[T, A],
+        value: T,
+        *,
+        id: str | None = None,  # noqa: A002 - as in Handle
+        timeout: Duration | None = None,
+    ) -> A:
+        return self._engine.wait_for(self._handle.ask(request, value, id=id, timeout=timeout))
 
     def respond(
         self,

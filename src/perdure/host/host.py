@@ -317,6 +317,7 @@ class Host:
         try:
             await self.dispatcher.stop(grace_s)
             await self.relays.stop(grace_s)
+            await self.executor.requests.resources.close()
             await self._hand_back()
         finally:
             self.kill()
@@ -340,6 +341,7 @@ class Host:
         """Stop at once, as a crash would."""
         self._end()
         self.dispatcher.kill()
+        self.executor.requests.resources.kill()
 
     def _end(self) -> None:
         """Stop the heartbeat, the poller and the queues."""

@@ -1,7 +1,8 @@
-"""What an engine was given beside its store: artifacts, secrets, tracing, event buses."""
+"""What an engine was given beside its store: artifacts, secrets, tracing, event buses, resources."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from perdure.core.codec import Codec
 from perdure.core.runs.authority import AllowAll, Authorizer
@@ -19,6 +20,8 @@ class Services:
     authorizer: Authorizer = field(default_factory=AllowAll)
     tracing: Tracing | None = None
     buses: Sequence[EventBus] = ()
+    resources: Mapping[type, Callable[[], Any]] = field(default_factory=dict)
+    """Functions that make resources of tasks, by type."""
 
 
 def reading_codec(codec: Codec, services: Services) -> Codec:

@@ -17,6 +17,7 @@ from perdure.authoring.values.result_types import unreadable_result
 from perdure.client.caller_checks import require_own_loop
 from perdure.client.large import encode_message
 from perdure.client.runs.answerable_steps import answerable_steps, find_step, require_answerable
+from perdure.client.runs.asking import Asking
 from perdure.client.runs.description import describe_run
 from perdure.client.runs.explaining import explain_run
 from perdure.client.runs.forks import Forks
@@ -74,7 +75,7 @@ class RunStatus(StrEnum):
     PARKED = "parked"
 
 
-class Handle(HistoryMethods, Forks, Generic[R]):
+class Handle(HistoryMethods, Forks, Asking, Generic[R]):
     """A run. Any process with the same store can have a handle of it.
 
     A handle of a run in a chain stands for the whole chain, whichever run it names: events and streams begin with the

@@ -96,7 +96,9 @@ class ContractReader:
         event, label, cause = self._advance(entry)
         return self._event(entry, event, label, cause) if label.type in types else None
 
-    def _event(self, entry: Entry, event: e.Event, label: Label, cause: EventCause) -> ContractEvent:
+    def _event(
+        self, entry: Entry, event: e.Event, label: Label, cause: EventCause
+    ) -> ContractEvent:
         origin, is_of_run = self.origin, label.step == RUN_STEP
         return ContractEvent(
             run_id=origin.run_id,
