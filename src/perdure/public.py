@@ -44,6 +44,7 @@ from perdure.client.fork_requests import ForkedStep, ForkPreview
 from perdure.client.handle import Handle, RunStatus
 from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
+from perdure.client.retention import Erasure, KeptRun
 from perdure.client.run_lists import Page, RunFilters, RunSummary
 from perdure.client.schedules import ScheduleHandle, ScheduleInfo, TickInfo
 from perdure.client.streams import Abandoned, Chunk
@@ -102,6 +103,7 @@ from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.description import Description
 from perdure.core.runs.diff import StepChange
+from perdure.core.runs.erasing import RunErasure
 from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.obstacles import Cause, CauseKind
 from perdure.core.runs.projector import SnapshotProjector
@@ -132,6 +134,8 @@ from perdure.engine.programs.preflight import Preflight
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.object_store import ObjectArtifacts
 from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
+from perdure.host.retention.passes import Retained
+from perdure.host.retention.policy import Retention
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
@@ -176,6 +180,7 @@ __all__ = [
     "EngineRunRef",
     "EngineServices",
     "EnvironmentSecrets",
+    "Erasure",
     "EventType",
     "Every",
     "Explanation",
@@ -195,6 +200,7 @@ __all__ = [
     "JoinSet",
     "JoinWait",
     "JsonCodec",
+    "KeptRun",
     "KeyReused",
     "KeySpent",
     "LedgerAccount",
@@ -212,6 +218,8 @@ __all__ = [
     "Receipt",
     "Response",
     "ResponseError",
+    "Retained",
+    "Retention",
     "Retry",
     "RetryWait",
     "Roles",
@@ -222,6 +230,7 @@ __all__ = [
     "RunDiff",
     "RunDiverged",
     "RunEnded",
+    "RunErasure",
     "RunFailed",
     "RunFilters",
     "RunInterrupted",

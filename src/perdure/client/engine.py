@@ -42,6 +42,7 @@ from perdure.client.preflight import (
     require_program_names,
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
+from perdure.client.retention import EngineRetention
 from perdure.client.run_lists import RunLists
 from perdure.client.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
@@ -91,7 +92,7 @@ class Engine(RunLists, Schedules):
         hosts: bool = True,
         **services: Unpack[EngineServices],
     ) -> None:
-        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer` and `on_alert`."""
+        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer`, `retention` and so on."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)
@@ -128,6 +129,11 @@ class Engine(RunLists, Schedules):
     def artifacts(self) -> EngineArtifacts:
         """The artifacts that tasks have stored."""
         return EngineArtifacts(self._require_host)
+
+    @property
+    def retention(self) -> EngineRetention:
+        """Archives, erases and purges runs that are over."""
+        return EngineRetention(self._require_host)
 
     def replace(
         self, *, queues: Sequence[str] | None = None, settings: Settings | None = None

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
-from perdure.client.artifacts import artifacts_from
+from perdure.client.artifacts import archive_from, artifacts_from
 from perdure.client.engine_arguments import require_authorizer, require_secret_providers
 from perdure.core.runs.authority import Authorizer
 from perdure.host.alerts import OnAlert
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.store import ArtifactStore
+from perdure.host.retention.policy import Retention, require_policies
 from perdure.host.secrets import SecretProvider
 from perdure.host.services import Services
 
@@ -18,13 +19,16 @@ class EngineServices(TypedDict, total=False):
 
     `artifacts` is a place for large results: a directory, or an `ArtifactStore`. `secrets` are asked for the secrets
     that tasks read. The `authorizer` decides who may act on runs as an operator. `on_alert` is called with each alert
-    in the engine's event loop; it may be a coroutine function.
+    in the engine's event loop; it may be a coroutine function. `retention` has policies for runs that are
+    over; `archive` is where they are archived, by default where artifacts are: a directory, or an `ArtifactStore`.
     """
 
     artifacts: Artifacts | ArtifactStore | str | None
     secrets: Sequence[SecretProvider]
     authorizer: Authorizer | None
     on_alert: OnAlert | None
+    archive: ArtifactStore | str | None
+    retention: Sequence[Retention]
 
 
 def services_from(given: EngineServices) -> Services:
@@ -36,4 +40,6 @@ def services_from(given: EngineServices) -> Services:
         artifacts_from(given.get("artifacts")),
         require_secret_providers(given.get("secrets", ())),
         require_authorizer(given.get("authorizer")),
+        archive_from(given.get("archive")),
+        require_policies(given.get("retention", ())),
     )

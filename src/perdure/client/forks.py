@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 import msgspec
@@ -17,7 +18,15 @@ from perdure.client.fork_requests import (
     preview_of,
     require_kept_payloads,
 )
-from perdure.core.errors import CorruptJournal, InputError, RunExists, UnknownStep
+from perdure.client.run_rows import require_run
+from perdure.core.errors import (
+    CorruptJournal,
+    InputError,
+    RunExists,
+    StaleFence,
+    StoreUnavailable,
+    UnknownStep,
+)
 from perdure.core.ids import RunId, is_run_id, parse_run_id
 from perdure.core.journal import events as e
 from perdure.core.journal.events import ActType
@@ -36,7 +45,10 @@ from perdure.core.runs.forking import (
 from perdure.engine.programs.forking import fork_bundle
 from perdure.host.host import Host
 from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.fence import Fence
 from perdure.store.rows.records import Run
+
+_MOST_TRIES = 10
 
 
 class Forks(Acts):
@@ -135,8 +147,20 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     dispatcher = host.dispatcher
     if await dispatcher.store.run(fork) is not None:
         return fork
-    forked, options = await _run_named(host, source, options)
-    _, bundle = await prepare_fork(host, forked, options, act)
+    for _ in range(_MOST_TRIES):
+        forked, chosen = await _run_named(host, source, options)
+        _, bundle = await prepare_fork(host, forked, chosen, act)
+        with suppress(StaleFence):
+            return await _commit_fork(host, source, fork, act, bundle)
+        source = await require_run(dispatcher.store, source.run_id)
+    raise StoreUnavailable(
+        f"run {source.run_id!r} changed its owner again and again", "fork it again"
+    )
+
+
+async def _commit_fork(host: Host, source: Run, fork: RunId, act: Act, bundle: Bundle) -> RunId:
+    """Commits the bundle and the act. Raises `StaleFence` if the source has another owner, or was erased."""
+    dispatcher = host.dispatcher
     recorded = act_message(source.origin, act, dispatcher.sources.arrival(source.origin))
     bundle.enqueue(recorded)
     if source.chain is not None:
@@ -194,6 +218,8 @@ async def prepare_fork(
         plan = _with_arguments(host, source, plan, step, options.arguments)
     await dispatcher.catalogue.find_version(source.program, source.version)
     bundle = fork_bundle(source, fork, plan.events, codec, sources, programs)
+    # Rejected if the source is erased or removed meanwhile, which changes its epoch.
+    bundle.fences.append(Fence(source.run_id, source.epoch))
     if plan.is_paused:
         resume = Act(f"{act.id}/resume", ActType.RESUME, act.by, act.role, act.reason)
         bundle.enqueue(act_message(fork, resume, sources.now_ms()))

@@ -17,6 +17,7 @@ from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
 from perdure.client.explaining import explain_run
+from perdure.client.erased_results import require_result
 from perdure.client.forks import Forks
 from perdure.client.history import HistoryMethods, HistoryReader
 from perdure.client.large import encode_message
@@ -135,6 +136,7 @@ class Handle(HistoryMethods, Forks, Generic[R]):
             await payloads.prefetch((ending.payload,))
         if ending.status is Status.COMPLETED:
             program = await self._find_program(run_id)
+            await require_result(self._dispatcher.store, run_id, ending.payload)
             try:
                 result: R = program.signature.unpack_result(codec, ending.payload or b"null")
             except NotDecodable as error:

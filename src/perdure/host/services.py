@@ -1,4 +1,4 @@
-"""What an engine was given beside its store: places for artifacts, and sources of secrets."""
+"""What an engine was given beside its store: places for artifacts and archives, sources of secrets, policies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,6 +7,8 @@ from perdure.core.codec import Codec
 from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.payloads import LargePayloads, reading_large
+from perdure.host.artifacts.store import ArtifactStore
+from perdure.host.retention.policy import Retention
 from perdure.host.secrets import SecretProvider
 
 
@@ -15,6 +17,8 @@ class Services:
     artifacts: Artifacts | None = None
     secrets: Sequence[SecretProvider] = ()
     authorizer: Authorizer = field(default_factory=AllowAll)
+    archive: ArtifactStore | None = None
+    retention: Sequence[Retention] = ()
 
 
 def reading_codec(codec: Codec, services: Services) -> Codec:

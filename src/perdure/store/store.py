@@ -26,6 +26,7 @@ from perdure.store.hints import HintChannel, OnHint
 from perdure.store.list_queries import ListTables
 from perdure.store.operation_table import OperationTable
 from perdure.store.operator_tables import OperatorTables
+from perdure.store.retention_table import RetentionTable
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
 from perdure.store.rows.records import (
     ActMessage,
@@ -51,6 +52,11 @@ class Store(GraphTables, ListTables, OperatorTables, Protocol):
     @property
     def schedules(self) -> ScheduleTable:
         """The schedules of this store."""
+        ...
+
+    @property
+    def retention(self) -> RetentionTable:
+        """Runs that leave this store, or lose their data."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

@@ -105,7 +105,8 @@ def _loaded(name: str, url: str) -> tuple[Run, list[Entry], KnownPrograms]:
     except OSError as error:
         what = f"{name} can't be read ({error.strerror})"
         raise InputError(what, "pass an exported run") from None
-    return *read_export(lines, name), asyncio.run(_programs(url))
+    header, entries = read_export(lines, name)
+    return header.run, entries, asyncio.run(_programs(url))
 
 
 async def _stored(name: str, url: str) -> tuple[Run, list[Entry], KnownPrograms]:

@@ -1,4 +1,7 @@
-"""A run as JSON lines: its row and balances first, then one line for each entry. Enough to replay it elsewhere."""
+"""A run as JSON lines: its row and balances first, then one line for each entry. Enough to replay it elsewhere.
+
+The archive has runs in this form, too, with what else the store had of them.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,22 +18,25 @@ FORMAT = "perdure-run-1"
 _REMEDY = "export the run again: perdure runs export RUN"
 
 
-class ExportHeader(msgspec.Struct, frozen=True):
-    """The first line."""
+class ExportHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first line. `streams` has the chunks of each, `receipt` says what was erased."""
 
-    format: str
+    format: str = ""
     run: Run
     balances: dict[AccountId, int] = {}
+    published: dict[str, bytes] = {}
+    streams: dict[str, list[bytes]] = {}
+    receipt: str | None = None
 
 
-def export_lines(
-    run: Run, entries: Iterable[Entry], balances: dict[AccountId, int]
-) -> Iterator[bytes]:
-    yield msgspec.json.encode(ExportHeader(FORMAT, run, balances))
-    yield from map(msgspec.json.encode, entries)
+def write_export(header: ExportHeader, entries: Iterable[Entry]) -> Iterator[bytes]:
+    """The lines, each with its end."""
+    yield msgspec.json.encode(msgspec.structs.replace(header, format=FORMAT)) + b"\n"
+    for entry in entries:
+        yield msgspec.json.encode(entry) + b"\n"
 
 
-def read_export(lines: Sequence[bytes], name: str) -> tuple[Run, list[Entry]]:
+def read_export(lines: Sequence[bytes], name: str) -> tuple[ExportHeader, list[Entry]]:
     """The run and its journal. Raises `CorruptJournal` if the lines are not an unchanged export."""
     try:
         header = msgspec.json.decode(lines[0] if lines else b"", type=ExportHeader)
@@ -42,8 +48,10 @@ def read_export(lines: Sequence[bytes], name: str) -> tuple[Run, list[Entry]]:
             f"{name} has the format {header.format!r}", f"this Perdure reads {FORMAT}"
         )
     run = header.run
-    books = Books(run.run_id, ending_of(run), tuple(entries), header.balances)
+    books = Books(
+        run.run_id, ending_of(run), tuple(entries), header.balances, receipt=header.receipt
+    )
     findings = verify_books(books)
     if findings:
         raise CorruptJournal(f"{name} was changed: {findings[0]}", _REMEDY)
-    return run, entries
+    return header, entries

@@ -23,6 +23,7 @@
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure.schedule   when runs start by themselves                                 key: scope, name
 --   perdure.tick       what became of the ticks of schedules                         key: scope, name, number
+--   perdure.retained   what stays of runs that were erased, archived or purged       key: run
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
@@ -175,6 +176,8 @@ CREATE INDEX message_order ON perdure.message (left(guid, 34), arrival)
     WHERE state = 'pending' AND (due_at_ms = 0) IS TRUE;
 -- Due messages, in the order in which they are delivered.
 CREATE INDEX message_due ON perdure.message (due_at_ms, arrival) WHERE state = 'pending';
+-- Messages that are not delivered any more, the oldest first.
+CREATE INDEX message_aside ON perdure.message (arrival) WHERE state <> 'pending';
 
 -- run_id, step    whose task it is: put twice, it is one row
 -- guid            the message that will carry its result
@@ -547,3 +550,40 @@ CREATE VIEW perdure.perdure_v1_ticks AS
 SELECT scope, name, number, (body::json ->> 'instant_ms')::bigint AS at_ms, body::json ->> 'outcome' AS outcome, body::json ->> 'run_id' AS run_id,
        body::json ->> 'reason' AS reason, (body::json ->> 'count')::bigint AS count, (body::json ->> 'until_ms')::bigint AS until_ms
 FROM perdure.tick;
+
+-- run_id          a run that was erased, archived or purged
+-- scope, program, status, created_at_ms, closed_at_ms  as its row had them
+-- entries, head   length and last hash of its journal: an archive is verified against them
+-- parent, forked_from, chain  as its row had them
+-- archive         the object that holds it; NULL if it is not archived
+-- receipt         what was erased, as JSON with hashes; NULL if nothing was
+-- purged_at_ms    when it was purged; NULL if it was not
+-- is_unfinished   1 while objects of it, in the archive or among artifacts, are still to be deleted
+CREATE TABLE perdure.retained (
+    run_id        text COLLATE "C" PRIMARY KEY,
+    scope         text NOT NULL,
+    program       text NOT NULL,
+    status        text NOT NULL,
+    created_at_ms bigint NOT NULL,
+    closed_at_ms  bigint NOT NULL,
+    entries       bigint NOT NULL,
+    head          bytea NOT NULL,
+    parent        text COLLATE "C",
+    forked_from   text COLLATE "C",
+    chain         text COLLATE "C",
+    archive       text,
+    receipt       text,
+    purged_at_ms  bigint,
+    is_unfinished bigint NOT NULL DEFAULT 0 CHECK (is_unfinished IN (0, 1))
+);
+
+-- Archived runs in the order in which they ended.
+CREATE INDEX retained_archived ON perdure.retained (status, closed_at_ms, run_id) WHERE archive IS NOT NULL;
+-- Archived child runs.
+CREATE INDEX retained_parent ON perdure.retained (parent) WHERE archive IS NOT NULL AND parent IS NOT NULL;
+-- Archived forks.
+CREATE INDEX retained_forks ON perdure.retained (forked_from) WHERE archive IS NOT NULL AND forked_from IS NOT NULL;
+-- Archived runs of a chain.
+CREATE INDEX retained_chain ON perdure.retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
+-- Runs with objects that are still to be deleted.
+CREATE INDEX retained_unfinished ON perdure.retained (run_id) WHERE is_unfinished = 1;
