@@ -7,7 +7,7 @@ import msgspec
 
 from perdure.authoring.tags import TagValue, tag_texts
 from perdure.authoring.texts import require_user_text
-from perdure.core.errors import ArtifactDamaged, InputError
+from perdure.core.errors import ArtifactDamaged, ArtifactMissing, InputError
 from perdure.core.ids import RunId, parse_run_id
 from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.runs.erasing import RunErasure, read_erasure
@@ -136,7 +136,7 @@ class EngineRetention:
                 await places.read(kept[run_id])
             except KeyError:
                 problems.append(f"run {run_id!r} is not in the archive")
-            except ArtifactDamaged as error:
+            except (ArtifactDamaged, ArtifactMissing) as error:
                 problems.append(str(error))
         return problems
 

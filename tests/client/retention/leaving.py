@@ -25,7 +25,7 @@ async def copy(value: str) -> str:
 
 @task(name="retention.large")
 async def large(value: str) -> str:
-    return value * 200_000
+    return value * 180_000
 
 
 @task(name="retention.refuse")
