@@ -136,14 +136,21 @@ class Engine(RunLists, Schedules):
         return EngineRetention(self._require_host)
 
     def replace(
-        self, *, queues: Sequence[str] | None = None, settings: Settings | None = None
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        settings: Settings | None = None,
+        hosts: bool | None = None,
     ) -> "Engine":
-        """A closed engine like this one, with the given queues or settings."""
+        """A closed engine like this one, with the given queues, settings or `hosts`."""
         other = copy(self)
         other._store = other._host = None
+        other._hosts = require_hosts(
+            self._hosts if hosts is None else hosts, queues if queues is not None else self._queues
+        )
         if queues is not None:
             other._queues = require_queue_names(queues)
-            require_hosts(self._hosts, other._queues)
+            require_hosts(other._hosts, other._queues)
         if settings is not None:
             other._settings = require_engine_settings(settings)
         return other

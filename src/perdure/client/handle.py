@@ -16,8 +16,8 @@ from perdure.authoring.signal import Signal, require_signal
 from perdure.authoring.texts import require_user_text
 from perdure.client.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.caller_checks import require_own_loop
-from perdure.client.explaining import explain_run
 from perdure.client.erased_results import require_result
+from perdure.client.explaining import explain_run
 from perdure.client.forks import Forks
 from perdure.client.history import HistoryMethods, HistoryReader
 from perdure.client.large import encode_message

@@ -91,11 +91,16 @@ class EngineRetention:
         for what, text in (("a name", by), ("a reason", reason)):
             require_user_text(what, text, MAX_KEY_LENGTH, least=0)
         receipts = await erase_runs(places, erased, By(by, reason))
-        size = await places.store.retention.size()
-        may_scrub = scrub and size is not None and size <= SCRUBBED_BYTES
-        return Erasure(
-            receipts, await places.store.retention.compact(full=True) if may_scrub else False
-        )
+        return Erasure(receipts, scrub and await self.scrub())
+
+    async def scrub(self) -> bool:
+        """Rewrite the file of a SQLite store of up to 256 MB, so that it holds nothing that was deleted.
+
+        False if it is larger, if another program reads it, or if the store is on Postgres: use `compact`.
+        """
+        retention = self._places().store.retention
+        size = await retention.size()
+        return size is not None and size <= SCRUBBED_BYTES and await retention.compact(full=True)
 
     async def purge(self, run_ids: Iterable[str]) -> list[RunId]:
         """Remove runs from the store, and from the archive. A line of some 200 bytes with the head of each stays.

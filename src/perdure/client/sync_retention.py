@@ -35,6 +35,9 @@ class SyncRetention:
             self._retention.erase(run_id, by=by, reason=reason, scrub=scrub)
         )
 
+    def scrub(self) -> bool:
+        return self._engine.wait_for(self._retention.scrub())
+
     def purge(self, run_ids: Iterable[str]) -> list[RunId]:
         return self._engine.wait_for(self._retention.purge(run_ids))
 

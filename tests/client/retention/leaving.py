@@ -87,6 +87,11 @@ async def spread_out(engine: Engine) -> Handle[str]:
     return run
 
 
+async def heads_of(engine: Engine) -> dict[str, str]:
+    """The heads of all journals, as they are kept outside the store."""
+    return {str(run_id): head for run_id, head in (await engine.verify()).heads.items()}
+
+
 async def everything(url: str, *folders: Path) -> bytes:
     """All bytes of a store and of folders; of what is compressed or in base64, what it holds."""
     found = [await stored_bytes(url)]

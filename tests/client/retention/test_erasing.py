@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from perdure import Engine, InputError, NoArtifactStore, RunStatus
+from perdure.core.books import verify_books
 from perdure.core.runs.erasing import read_erasure
 from tests.client.engines import assert_sound, store_of
 from tests.client.retention.leaving import (
     SECRET,
     everything,
+    heads_of,
     looping,
     note,
     parent,
@@ -41,7 +44,7 @@ async def test_data_of_an_erased_run_is_in_no_table_file_or_artifact(
 async def test_receipt_and_heads_prove_what_was_erased(shared_url: str, tmp_path: Path) -> None:
     async with Engine(shared_url, artifacts=str(tmp_path / "artifacts")) as engine:
         run = await spread_out(engine)
-        heads = (await engine.verify()).heads
+        heads = await heads_of(engine)
         erased = await engine.retention.erase(run.run_id)
         report = await engine.verify(heads=heads)
         assert report.is_clean, str(report)
@@ -110,7 +113,6 @@ async def test_runs_with_artifacts_need_an_engine_that_knows_where_they_are(
             await engine.retention.erase(run.run_id)
 
 
-@pytest.mark.usefixtures("tmp_path")
 async def test_other_texts_than_a_receipt_has_are_found(shared_url: str) -> None:
     async with Engine(shared_url) as engine:
         run = await engine.start(plain(SECRET), key=SECRET)
@@ -128,9 +130,6 @@ async def test_other_texts_than_a_receipt_has_are_found(shared_url: str) -> None
             None,
             entry.erased,
         )
-        from perdure.core.books import verify_books
-        import msgspec
-
         forged = msgspec.structs.replace(books, entries=(changed, *books.entries[1:]))
         assert [each.name for each in verify_books(forged)] == ["entry_altered"]
         assert not verify_books(books)

@@ -15,7 +15,7 @@ from perdure.host.retention import acts
 from perdure.host.retention.places import Places
 from perdure.testing.probe import Probe
 from tests.client.engines import assert_sound, store_of
-from tests.client.retention.leaving import everything, spread_out, traces
+from tests.client.retention.leaving import everything, heads_of, spread_out, traces
 
 WRITES = frozenset(
     {"erase", "remove", "purge_archived", "erase_archived", "finish", "put", "delete"}
@@ -109,7 +109,7 @@ async def test_acts_that_died_at_any_write_end_when_they_are_repeated(
                 run = await spread_out(engine)
                 children = [each.run_id async for each in engine.iterate_runs(parent=run.run_id)]
                 ids = [run.run_id, *children]
-                heads = {each: head for each, head in (await engine.verify()).heads.items()}
+                heads = await heads_of(engine)
                 dying = Dying(number, after=after)
                 store = dying.wrap(store_of(engine))
                 archive_store = dying.wrap(DirectoryArtifacts(folders[0]))

@@ -9,6 +9,7 @@ from tests.client.engines import assert_sound, store_of
 from tests.client.retention.leaving import (
     SECRET,
     everything,
+    heads_of,
     looping,
     note,
     parent,
@@ -28,7 +29,7 @@ async def test_an_archived_run_is_in_its_object_and_verifies_against_its_head(
     ) as engine:
         run = await spread_out(engine)
         (child,) = [each.run_id async for each in engine.iterate_runs(parent=run.run_id)]
-        heads = (await engine.verify()).heads
+        heads = await heads_of(engine)
         assert set(await engine.retention.archive([run.run_id, child])) == {run.run_id, child}
         assert run.run_id not in [each.run_id async for each in engine.iterate_runs()]
         report = await engine.verify(heads=heads)
@@ -73,7 +74,7 @@ async def test_data_of_an_archived_run_is_erased_from_the_archive(
     async with Engine(shared_url, archive=str(folders[0]), artifacts=str(folders[1])) as engine:
         run = await spread_out(engine)
         (child,) = [each.run_id async for each in engine.iterate_runs(parent=run.run_id)]
-        heads = (await engine.verify()).heads
+        heads = await heads_of(engine)
         await engine.retention.archive([run.run_id])
         erased = await engine.retention.erase(run.run_id)
         assert {each.run_id for each in erased.runs} == {run.run_id, child}
@@ -92,7 +93,7 @@ async def test_a_purged_run_has_no_row_but_its_head(shared_url: str, tmp_path: P
     async with Engine(shared_url, archive=str(folders[0]), artifacts=str(folders[1])) as engine:
         run = await spread_out(engine)
         (child,) = [each.run_id async for each in engine.iterate_runs(parent=run.run_id)]
-        heads = (await engine.verify()).heads
+        heads = await heads_of(engine)
         await engine.retention.archive([child])
         assert set(await engine.retention.purge([run.run_id, child])) == {run.run_id, child}
         assert not await engine.retention.purge([run.run_id])
@@ -117,7 +118,7 @@ async def test_verification_finds_a_run_that_left_with_another_head(shared_url: 
     async with Engine(shared_url) as engine:
         run = await engine.start(plain("x"))
         await run.result(60)
-        heads = dict((await engine.verify()).heads)
+        heads = await heads_of(engine)
         await engine.retention.purge([run.run_id])
         heads[run.run_id] = heads[run.run_id][:-1] + ("0" if heads[run.run_id][-1] != "0" else "1")
         (finding,) = (await engine.verify(heads=heads)).findings

@@ -15,11 +15,11 @@ from tests.client.retention.leaving import looping, note, parent, plain, waiting
 DAY_MS = 86_400_000
 
 
-async def ended(engine: Engine, count: int, **how: str) -> list[Handle[str]]:
+async def ended(engine: Engine, count: int, scope: str = "") -> list[Handle[str]]:
     """Runs that ended one after the other, the oldest first."""
     runs = []
     for number in range(count):
-        run = await engine.start(plain(str(number)), **how)
+        run = await engine.start(plain(str(number)), scope=scope)
         await run.result(60)
         runs.append(run)
     return runs

@@ -53,9 +53,8 @@ class Places:
             raise UnknownRun(f"run {kept.run_id!r} is not in the archive", "see when it was purged")
         content = await self.require_archive().read(kept.archive, 0, MOST_BYTES)
         try:
-            lines = gzip.decompress(content).splitlines()
-            header, entries = read_export(lines, kept.archive)
-        except (OSError, EOFError, CorruptJournal) as error:
+            header, entries = read_export(content, kept.archive)
+        except CorruptJournal as error:
             raise _damaged(kept, str(error)) from error
         run = header.run
         if (run.run_id, run.seq, run.head) != (kept.run_id, kept.entries, kept.head):

@@ -3,7 +3,9 @@
 The archive has runs in this form, too, with what else the store had of them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -15,6 +17,7 @@ from perdure.store.rows.records import Run
 from perdure.store.rows.runs import ending_of
 
 FORMAT = "perdure-run-1"
+_GZIP = b"\x1f\x8b"
 _REMEDY = "export the run again: perdure runs export RUN"
 
 
@@ -36,12 +39,14 @@ def write_export(header: ExportHeader, entries: Iterable[Entry]) -> Iterator[byt
         yield msgspec.json.encode(entry) + b"\n"
 
 
-def read_export(lines: Sequence[bytes], name: str) -> tuple[ExportHeader, list[Entry]]:
-    """The run and its journal. Raises `CorruptJournal` if the lines are not an unchanged export."""
+def read_export(content: bytes, name: str) -> tuple[ExportHeader, list[Entry]]:
+    """The run and its journal. Raises `CorruptJournal` if the content, which may be compressed, is not an unchanged
+    export."""
     try:
+        lines = (gzip.decompress(content) if content[:2] == _GZIP else content).splitlines()
         header = msgspec.json.decode(lines[0] if lines else b"", type=ExportHeader)
         entries = [msgspec.json.decode(line, type=Entry) for line in lines[1:]]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
         raise CorruptJournal(f"{name} is not an exported run ({error})", _REMEDY) from None
     if header.format != FORMAT:
         raise CorruptJournal(
