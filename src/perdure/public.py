@@ -13,19 +13,20 @@ from perdure.authoring.interruption import Cancelled
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
+from perdure.authoring.run_logging import RunFieldsFilter, log
 from perdure.authoring.secrets import SecretFilter, secret
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
 from perdure.authoring.task import Task, task
-from perdure.authoring.upcaster import upcaster
+from perdure.authoring.values.upcaster import upcaster
 from perdure.authoring.verbs import (
     ChildRun,
     continue_as_new,
     heartbeat,
     info,
     key,
-    log,
     now,
+    params,
     patched,
     publish,
     random,
@@ -35,24 +36,24 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
-from perdure.client.acts import Receipt
-from perdure.client.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
-from perdure.client.fork_requests import ForkedStep, ForkPreview
-from perdure.client.handle import Handle, RunStatus
-from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
 from perdure.client.retention import Erasure, KeptRun
-from perdure.client.run_lists import Page, RunFilters, RunSummary
-from perdure.client.schedules import ScheduleHandle, ScheduleInfo, TickInfo
-from perdure.client.streams import Abandoned, Chunk
+from perdure.client.runs.acts import Receipt
+from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
+from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
+from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.history import LedgerAccount
+from perdure.client.runs.lists import Page, RunFilters, RunSummary
+from perdure.client.runs.streams import Abandoned, Chunk
+from perdure.client.runs.sync_acts import SyncReceipt
+from perdure.client.runs.waits import HookWait, Waits
+from perdure.client.schedules.schedules import ScheduleHandle, ScheduleInfo, TickInfo
+from perdure.client.schedules.timetables import Cron, Every, Once
 from perdure.client.sync import SyncEngine, SyncHandle, run
-from perdure.client.sync_acts import SyncReceipt
 from perdure.client.sync_transaction import SyncTransaction
-from perdure.client.timetables import Cron, Every, Once
-from perdure.client.waits import HookWait, Waits
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (
@@ -101,6 +102,7 @@ from perdure.core.runs.acts import Act, Actor, Decision
 from perdure.core.runs.alerts import Alert, AlertCode
 from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
+from perdure.core.runs.decided_acts import DecidedAct
 from perdure.core.runs.description import Description
 from perdure.core.runs.diff import StepChange
 from perdure.core.runs.erasing import RunErasure
@@ -116,6 +118,7 @@ from perdure.core.runs.snapshot import (
     StepSnapshot,
     StepStatus,
 )
+from perdure.core.runs.tracing import TraceSpan
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
@@ -170,6 +173,7 @@ __all__ = [
     "Codec",
     "ContractEvent",
     "Cron",
+    "DecidedAct",
     "Decision",
     "Denied",
     "DeploymentState",
@@ -232,6 +236,7 @@ __all__ = [
     "RunEnded",
     "RunErasure",
     "RunFailed",
+    "RunFieldsFilter",
     "RunFilters",
     "RunInterrupted",
     "RunSnapshot",
@@ -272,6 +277,7 @@ __all__ = [
     "TickInfo",
     "TimerWait",
     "TooManyActs",
+    "TraceSpan",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",
@@ -298,6 +304,7 @@ __all__ = [
     "load_graph",
     "log",
     "now",
+    "params",
     "patched",
     "publish",
     "put_artifact",

@@ -38,7 +38,9 @@ def _parse(run_id: object, text: object) -> RecordedHead:
     return int(count), digest
 
 
-def compare(run_id: RunId, entries: Sequence[Entry], head: RecordedHead) -> Iterator[AuditFinding]:
+def compare_heads(
+    run_id: RunId, entries: Sequence[Entry], head: RecordedHead
+) -> Iterator[AuditFinding]:
     """Differences between a journal and an earlier head of it."""
     count, digest = head
     before = {entry.seq: entry for entry in entries}.get(count - 1)

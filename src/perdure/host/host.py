@@ -24,6 +24,7 @@ from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.feed import JournalFeed
 from perdure.host.runs.memory import MemoryUse
+from perdure.host.runs.readers import Readers
 from perdure.host.runs.remote import RemoteRuns
 from perdure.host.runs.retaining import retain_regularly
 from perdure.host.runs.views import Views
@@ -96,6 +97,7 @@ class Host:
         self.remote_runs = RemoteRuns(self.context, cache)
         self.feed = JournalFeed(self.context)
         self.views = Views(self.context)
+        self.readers = Readers()
         self.poller = Poller(
             *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
             Ticker(self.context, self.dispatcher, self.begin_soon),

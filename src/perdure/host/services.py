@@ -1,4 +1,4 @@
-"""What an engine was given beside its store: places for artifacts and archives, sources of secrets, policies."""
+"""What an engine was given beside its store: places for artifacts and archives, secrets, tracing, policies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.artifacts.store import ArtifactStore
 from perdure.host.retention.policy import Retention
 from perdure.host.secrets import SecretProvider
+from perdure.host.tracing import Tracing
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Services:
     artifacts: Artifacts | None = None
     secrets: Sequence[SecretProvider] = ()
     authorizer: Authorizer = field(default_factory=AllowAll)
+    tracing: Tracing | None = None
     archive: ArtifactStore | None = None
     retention: Sequence[Retention] = ()
 

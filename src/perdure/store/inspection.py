@@ -12,7 +12,7 @@ import msgspec
 from perdure.core import books as of_one_run
 from perdure.core.books import NO_RUN, AuditFinding, Books
 from perdure.core.errors import StoreDamaged, UnknownRun
-from perdure.core.heads import compare, compare_end, parse_heads, spell_head, vanished
+from perdure.core.heads import compare_end, compare_heads, parse_heads, spell_head, vanished
 from perdure.core.ids import RunId
 from perdure.store.store import Store
 
@@ -73,7 +73,7 @@ def verify_runs(
     def inspect(books: Books) -> list[AuditFinding]:
         found = of_one_run.verify_books(books)
         if books.run_id in kept and books.problem is None:
-            found += compare(books.run_id, books.entries, kept[books.run_id])
+            found += compare_heads(books.run_id, books.entries, kept[books.run_id])
         return found
 
     return _inspect(store, inspect, run_ids)

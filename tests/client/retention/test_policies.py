@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from perdure import Engine, Handle, InputError, Retention, Settings, UnknownRun
+from perdure.core.ids import message_guid
+from perdure.core.messages import AT_ONCE, Message
 from perdure.host.runs.retaining import make_pass
 from perdure.store.commit.bundle import Bundle
 from perdure.testing.probe import Probe
@@ -122,25 +124,33 @@ async def test_messages_that_are_not_delivered_any_more_are_deleted(shared_url: 
         run = await engine.start(waiting("x"))
         await run.signal(note, "first")
         await run.result(60)
-        store = store_of(engine)
+        store, host = store_of(engine), Probe(engine).host
+        sources = host.dispatcher.sources
+        late = message_guid(run.run_id, "late")
+        bundle = Bundle()
+        bundle.enqueue(Message(run.run_id, late, "signal:late", AT_ONCE, sources.now_ms()))
+        await store.commit(bundle)
         act = await run.pause()
         assert not (await act.decision(60)).accepted
 
-        async def states() -> list[str]:
-            return [state for _, state, _ in await store.messages(run.run_id)]
+        async def kinds() -> list[str]:
+            found = await store.messages(run.run_id)
+            return sorted(each.kind for each, state, _ in found if state != "pending")
 
-        async def is_aside() -> bool:
-            return await states() == ["dead"]
+        async def are_aside() -> bool:
+            host.poller.deliver_soon()
+            return await kinds() == ["act:PAUSE", "signal:late"]
 
-        await until_store(is_aside)
-        await make_pass(Probe(engine).host.context)
-        assert await states() == ["dead"]
-        sources = Probe(engine).host.dispatcher.sources
+        await until_store(are_aside)
+        await make_pass(host.context)
+        assert await kinds() == ["act:PAUSE", "signal:late"]
         real = sources.now_ms
         sources.now_ms = lambda: real() + 8 * DAY_MS  # type: ignore[method-assign]
-        await make_pass(Probe(engine).host.context)
-        assert not await states()
+        await make_pass(host.context)
+        assert await kinds() == ["act:PAUSE"]  # the record of what was decided
         sources.now_ms = real  # type: ignore[method-assign]
+        assert await engine.retention.purge([run.run_id])
+        assert not await kinds()
 
 
 async def test_pending_messages_are_never_swept(shared_url: str) -> None:

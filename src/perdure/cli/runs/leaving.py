@@ -22,7 +22,7 @@ from perdure.cli.output import (
     print_lines,
     table_of,
 )
-from perdure.cli.progress import Progress
+from perdure.cli.progress import ProgressLine
 from perdure.cli.runs.choosing import confirm, named_runs
 from perdure.cli.store_setting import StoreOption
 from perdure.core.errors import PerdureError
@@ -153,7 +153,7 @@ async def _all_left(
     async with front_end(options.store, **services) as engine:
         clock = asyncio.get_running_loop().time
         began_s, found = clock(), []
-        with Progress("runs", len(runs)) as progress:
+        with ProgressLine("runs", len(runs)) as progress:
             for number, run_id in enumerate(runs):
                 await asyncio.sleep(max(0.0, began_s + number / options.rate - clock()))
                 try:

@@ -44,7 +44,7 @@ class ExecutionStarted(Carrier, frozen=True):
     `continues` another one begins with `inherited` entries for events of that run; the program starts after them.
     Entries older than the field `scope` have `None` there. A fork names in `forks` the run and the entry where it was
     cut (`run@seq`), and in `seed` what its random ids derive from: those of the run that it forks. The run starts with
-    the `tags`.
+    the `tags`. Of a traced run `trace` is the context that it belongs to, in the form of W3C Trace Context.
     """
 
     program: str
@@ -61,6 +61,7 @@ class ExecutionStarted(Carrier, frozen=True):
     forks: str | None = None
     seed: str | None = None
     tags: dict[str, str] | None = None
+    trace: str | None = None
 
 
 class Terminal(Carrier, frozen=True, kw_only=True):
@@ -379,10 +380,11 @@ class StepSkipped(Carrier, frozen=True):
     staged: bool = False
 
 
-class SignalAccepted(Event, frozen=True):
+class SignalAccepted(Carrier, frozen=True):
     """An operator's act is accepted; its effect follows in the same commit. `signal_type` is an `ActType`.
 
-    `RETRY_STEP` has its effect here: the next logical attempt of `step` begins.
+    Two acts have their effect here: with `RETRY_STEP` the next logical attempt of `step` begins, and with
+    `UPDATE_PARAMS` the parameters in the payload have new values.
     """
 
     signal_id: str

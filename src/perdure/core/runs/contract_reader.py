@@ -11,7 +11,7 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.contract import RUN_STEP, EventType, Label, Labelling
 from perdure.core.journal.entry import Entry
-from perdure.core.runs.causes import Cause, Causes
+from perdure.core.runs.causes import Causes, EventCause
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef, event_id
 from perdure.core.runs.fingerprint import error_text
 from perdure.core.runs.snapshot import ApplicationError
@@ -77,6 +77,11 @@ class ContractReader:
         other._attempts = self._attempts.copy()
         return other
 
+    @property
+    def size(self) -> int:
+        """How many steps it knows."""
+        return self._causes.steps + 1
+
     def skip(self, entry: Entry) -> None:
         """Read an entry whose event is not wanted."""
         self._advance(entry)
@@ -110,7 +115,7 @@ class ContractReader:
             "run `verify` to find what was changed, and restore the rows from a backup",
         )
 
-    def _advance(self, entry: Entry) -> tuple[e.Event, Label, Cause]:
+    def _advance(self, entry: Entry) -> tuple[e.Event, Label, EventCause]:
         if entry.seq != self.seq:
             raise self.missing(entry.seq)
         event = entry.event

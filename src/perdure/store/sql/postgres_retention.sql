@@ -153,7 +153,7 @@ SELECT run_id FROM perdure.retained WHERE is_unfinished = 1 ORDER BY run_id LIMI
 UPDATE perdure.retained SET is_unfinished = 0 WHERE run_id = $1
 
 -- name: sweep_messages
--- Commits: old messages that are not delivered any more are deleted.
+-- Commits: old messages that are not delivered any more are deleted. Operators' acts go with their runs.
 DELETE FROM perdure.message WHERE (run_id, guid) IN (
     SELECT run_id, guid FROM perdure.message
-    WHERE state <> 'pending' AND arrival < $1 ORDER BY arrival LIMIT $2)
+    WHERE state <> 'pending' AND substr(kind, 1, 4) <> 'act:' AND arrival < $1 ORDER BY arrival LIMIT $2)

@@ -176,8 +176,10 @@ CREATE INDEX message_order ON perdure.message (left(guid, 34), arrival)
     WHERE state = 'pending' AND (due_at_ms = 0) IS TRUE;
 -- Due messages, in the order in which they are delivered.
 CREATE INDEX message_due ON perdure.message (due_at_ms, arrival) WHERE state = 'pending';
--- Messages that are not delivered any more, the oldest first.
-CREATE INDEX message_aside ON perdure.message (arrival) WHERE state <> 'pending';
+-- Messages that are not delivered any more, the oldest first. Operators' acts stay as long as their runs: they are the
+-- record of what was decided on runs that are over.
+CREATE INDEX message_aside ON perdure.message (arrival)
+    WHERE state <> 'pending' AND substr(kind, 1, 4) <> 'act:';
 
 -- run_id, step    whose task it is: put twice, it is one row
 -- guid            the message that will carry its result
@@ -474,14 +476,25 @@ SELECT id AS host, beat, stale_after_ms, queues, started_at_ms FROM perdure.host
 CREATE VIEW perdure.perdure_v1_parked_steps AS
 SELECT run_id, step, task, error, since_ms FROM perdure.parked_step;
 
--- Operators' acts that journals record, accepted or rejected.
+-- Operators' acts, accepted or rejected. Those without a `seq` are in no journal: the run had ended, or the act was one
+-- of too many; `at_ms` is when they were sent.
 CREATE VIEW perdure.perdure_v1_decisions AS
 SELECT run_id, seq, at_ms, body::json ->> 'signal_id' AS signal_id, body::json ->> 'signal_type' AS type,
        coalesce(body::json ->> 'by', '') AS actor, coalesce(body::json ->> 'role', '') AS role, body::json ->> 'step' AS step,
        body::json ->> 'type' = 'SignalAccepted' AS is_accepted, coalesce(body::json ->> 'code', '') AS code,
        coalesce(body::json ->> 'reason', '') AS reason
 FROM perdure.event
-WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%';
+WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%'
+UNION ALL
+SELECT sent.run_id, NULL, sent.arrival, sent.act ->> 'id', substr(sent.kind, 5),
+       coalesce(sent.act ->> 'by', ''), coalesce(sent.act ->> 'role', ''), sent.act ->> 'step',
+       sent.verdict LIKE 'accepted;%',
+       CASE WHEN sent.verdict LIKE 'accepted;%' THEN '' ELSE split_part(sent.verdict, ': ', 1) END,
+       coalesce(sent.act ->> 'reason', '')
+FROM (SELECT run_id, arrival, kind, reason AS verdict,
+             CASE WHEN encode(payload, 'escape') LIKE '{%}' THEN convert_from(payload, 'UTF8') ELSE '{}' END::json AS act
+      FROM perdure.message WHERE kind LIKE 'act:%' AND state = 'dead') AS sent
+WHERE sent.verdict LIKE 'accepted;%' OR strpos(sent.verdict, ': ') > 1;
 -- scope, name     which schedule
 -- program         whose runs it starts
 -- payload         their arguments, as codec bytes

@@ -146,7 +146,7 @@ SELECT run_id FROM perdure_retained WHERE is_unfinished = 1 ORDER BY run_id LIMI
 UPDATE perdure_retained SET is_unfinished = 0 WHERE run_id = :run_id
 
 -- name: sweep_messages
--- Commits: old messages that are not delivered any more are deleted.
+-- Commits: old messages that are not delivered any more are deleted. Operators' acts go with their runs.
 DELETE FROM perdure_message WHERE (run_id, guid) IN (
     SELECT run_id, guid FROM perdure_message
-    WHERE state <> 'pending' AND arrival < :before_ms ORDER BY arrival LIMIT :limit)
+    WHERE state <> 'pending' AND substr(kind, 1, 4) <> 'act:' AND arrival < :before_ms ORDER BY arrival LIMIT :limit)

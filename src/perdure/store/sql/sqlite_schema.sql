@@ -169,8 +169,10 @@ CREATE TABLE perdure_message (
 CREATE INDEX perdure_message_order ON perdure_message (substr(guid, 1, 34), arrival) WHERE state = 'pending' AND due_at_ms = 0;
 -- Due messages, in the order in which they are delivered.
 CREATE INDEX perdure_message_due ON perdure_message (due_at_ms, arrival) WHERE state = 'pending';
--- Messages that are not delivered any more, the oldest first.
-CREATE INDEX perdure_message_aside ON perdure_message (arrival) WHERE state <> 'pending';
+-- Messages that are not delivered any more, the oldest first. Operators' acts stay as long as their runs: they are the
+-- record of what was decided on runs that are over.
+CREATE INDEX perdure_message_aside ON perdure_message (arrival)
+    WHERE state <> 'pending' AND substr(kind, 1, 4) <> 'act:';
 
 -- run_id, step    whose task it is: put twice, it is one row
 -- guid            the message that will carry its result
@@ -456,14 +458,25 @@ SELECT id AS host, beat, stale_after_ms, queues, started_at_ms FROM perdure_host
 CREATE VIEW perdure_v1_parked_steps AS
 SELECT run_id, step, task, error, since_ms FROM perdure_parked_step;
 
--- Operators' acts that journals record, accepted or rejected.
+-- Operators' acts, accepted or rejected. Those without a `seq` are in no journal: the run had ended, or the act was one
+-- of too many; `at_ms` is when they were sent.
 CREATE VIEW perdure_v1_decisions AS
 SELECT run_id, seq, at_ms, body ->> '$.signal_id' AS signal_id, body ->> '$.signal_type' AS type,
        coalesce(body ->> '$.by', '') AS actor, coalesce(body ->> '$.role', '') AS role, body ->> '$.step' AS step,
        body ->> '$.type' = 'SignalAccepted' AS is_accepted, coalesce(body ->> '$.code', '') AS code,
        coalesce(body ->> '$.reason', '') AS reason
 FROM perdure_event
-WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%';
+WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%'
+UNION ALL
+SELECT sent.run_id, NULL, sent.arrival, sent.act ->> '$.id', substr(sent.kind, 5),
+       coalesce(sent.act ->> '$.by', ''), coalesce(sent.act ->> '$.role', ''), sent.act ->> '$.step',
+       sent.verdict LIKE 'accepted;%',
+       CASE WHEN sent.verdict LIKE 'accepted;%' THEN '' ELSE substr(sent.verdict, 1, instr(sent.verdict, ': ') - 1) END,
+       coalesce(sent.act ->> '$.reason', '')
+FROM (SELECT run_id, arrival, kind, reason AS verdict,
+             CASE WHEN json_valid(CAST(payload AS TEXT)) THEN CAST(payload AS TEXT) ELSE '{}' END AS act
+      FROM perdure_message WHERE kind LIKE 'act:%' AND state = 'dead') AS sent
+WHERE sent.verdict LIKE 'accepted;%' OR instr(sent.verdict, ': ') > 1;
 -- scope, name     which schedule
 -- program         whose runs it starts
 -- payload         their arguments, as codec bytes

@@ -24,8 +24,8 @@ from perdure.store.retention_table import (
     retained_from,
 )
 from perdure.store.rows.values import require_storable_values
-from perdure.store.sqlite.heartbeat_connection import json_list
-from perdure.store.sqlite.opening import retry_while_locked
+from perdure.store.sqlite.connections.heartbeat_connection import json_list
+from perdure.store.sqlite.connections.opening import retry_while_locked
 from perdure.store.sqlite.operations import RunJob
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements

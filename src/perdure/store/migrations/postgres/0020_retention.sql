@@ -25,4 +25,5 @@ CREATE INDEX retained_forks ON perdure.retained (forked_from) WHERE archive IS N
 CREATE INDEX retained_chain ON perdure.retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
 CREATE INDEX retained_unfinished ON perdure.retained (run_id) WHERE is_unfinished = 1;
 
-CREATE INDEX message_aside ON perdure.message (arrival) WHERE state <> 'pending';
+CREATE INDEX message_aside ON perdure.message (arrival)
+    WHERE state <> 'pending' AND substr(kind, 1, 4) <> 'act:';

@@ -25,4 +25,5 @@ CREATE INDEX perdure_retained_forks ON perdure_retained (forked_from) WHERE arch
 CREATE INDEX perdure_retained_chain ON perdure_retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
 CREATE INDEX perdure_retained_unfinished ON perdure_retained (run_id) WHERE is_unfinished = 1;
 
-CREATE INDEX perdure_message_aside ON perdure_message (arrival) WHERE state <> 'pending';
+CREATE INDEX perdure_message_aside ON perdure_message (arrival)
+    WHERE state <> 'pending' AND substr(kind, 1, 4) <> 'act:';
