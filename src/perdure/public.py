@@ -45,6 +45,7 @@ from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
 from perdure.client.inspection import audit, verify
 from perdure.client.limits import LimitInfo, StartOutcome
+from perdure.client.retention import Erasure, KeptRun
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
@@ -112,6 +113,7 @@ from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.decided_acts import DecidedAct
 from perdure.core.runs.description import Description
 from perdure.core.runs.diff import StepChange
+from perdure.core.runs.erasing import RunErasure
 from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.obstacles import Cause, CauseKind
 from perdure.core.runs.projector import SnapshotProjector
@@ -143,6 +145,8 @@ from perdure.engine.programs.preflight import Preflight
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.object_store import ObjectArtifacts
 from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
+from perdure.host.retention.passes import Retained
+from perdure.host.retention.policy import Retention
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
@@ -190,6 +194,7 @@ __all__ = [
     "EngineRunRef",
     "EngineServices",
     "EnvironmentSecrets",
+    "Erasure",
     "EventType",
     "Every",
     "Explanation",
@@ -209,6 +214,7 @@ __all__ = [
     "JoinSet",
     "JoinWait",
     "JsonCodec",
+    "KeptRun",
     "KeyReused",
     "KeySpent",
     "LedgerAccount",
@@ -233,6 +239,8 @@ __all__ = [
     "RequestUnanswered",
     "Response",
     "ResponseError",
+    "Retained",
+    "Retention",
     "Retry",
     "RetryWait",
     "Roles",
@@ -243,6 +251,7 @@ __all__ = [
     "RunDiff",
     "RunDiverged",
     "RunEnded",
+    "RunErasure",
     "RunFailed",
     "RunFieldsFilter",
     "RunFilters",

@@ -74,8 +74,26 @@ GROUPS = (
             ("retry", "forking:retry", "Start a run with the input of another."),
             ("diff", "forking:diff", "Compare two runs step by step."),
             ("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),
+            ("archive", "leaving:archive", "Move runs that are over to the archive."),
+            ("erase", "leaving:erase", "Erase the data of runs that are over, with receipts."),
+            ("purge", "leaving:purge", "Remove runs that are over from the store and the archive."),
             ("trace", "tracing:trace", "Print the spans of a run and its attempts as OTLP JSON."),
         ),
+    ),
+    (
+        "retention",
+        "The policies by which runs leave the store.",
+        "retention.commands",
+        (
+            ("list", "list_policies", "List the policies of an engine, and the runs that are due."),
+            ("run", "run_policies", "Apply the policies of an engine now."),
+        ),
+    ),
+    (
+        "store",
+        "Maintain the database.",
+        "retention",
+        (("compact", "compacting:compact", "Rewrite the store without free space."),),
     ),
     (
         "schedule",

@@ -42,6 +42,7 @@ from perdure.client.preflight import (
     require_program_names,
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
+from perdure.client.retention import EngineRetention
 from perdure.client.runs.comparing import RunDiff, compare_runs
 from perdure.client.runs.handle import Handle, RunStatus
 from perdure.client.runs.lists import RunLists
@@ -132,15 +133,27 @@ class Engine(RunLists, Schedules):
         """The artifacts that tasks have stored."""
         return EngineArtifacts(self._require_host)
 
+    @property
+    def retention(self) -> EngineRetention:
+        """Archives, erases and purges runs that are over."""
+        return EngineRetention(self._require_host)
+
     def replace(
-        self, *, queues: Sequence[str] | None = None, settings: Settings | None = None
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        settings: Settings | None = None,
+        hosts: bool | None = None,
     ) -> "Engine":
-        """A closed engine like this one, with the given queues or settings."""
+        """A closed engine like this one, with the given queues, settings or `hosts`."""
         other = copy(self)
         other._store = other._host = None
+        other._hosts = require_hosts(
+            self._hosts if hosts is None else hosts, queues if queues is not None else self._queues
+        )
         if queues is not None:
             other._queues = require_queue_names(queues)
-            require_hosts(self._hosts, other._queues)
+            require_hosts(other._hosts, other._queues)
         if settings is not None:
             other._settings = require_engine_settings(settings)
         return other

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
-from perdure.client.artifacts import artifacts_from
+from perdure.client.artifacts import archive_from, artifacts_from
 from perdure.client.engine_arguments import (
     require_authorizer,
     require_buses,
@@ -16,6 +16,7 @@ from perdure.host.alerts import OnAlert
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.store import ArtifactStore
 from perdure.host.bus.bus import EventBus
+from perdure.host.retention.policy import Retention, require_policies
 from perdure.host.secrets import SecretProvider
 from perdure.host.services import Services
 from perdure.host.tracing import Tracing
@@ -29,7 +30,8 @@ class EngineServices(TypedDict, total=False):
     in the engine's event loop; it may be a coroutine function. `tracing` reports spans of runs and attempts, for
     instance `perdure.integrations.otel.OpenTelemetry()`. The events of runs are published to `buses`. `resources` are
     functions, by type, that make what tasks get from `perdure.resource`: each returns it, an awaitable of it, or a
-    context manager.
+    context manager. `retention` has policies for runs that are over; `archive` is where they are archived, by default
+    where artifacts are: a directory, or an `ArtifactStore`.
     """
 
     artifacts: Artifacts | ArtifactStore | str | None
@@ -39,6 +41,8 @@ class EngineServices(TypedDict, total=False):
     tracing: Tracing | None
     buses: Sequence[EventBus]
     resources: Mapping[type, Callable[[], Any]]
+    archive: ArtifactStore | str | None
+    retention: Sequence[Retention]
 
 
 def services_from(given: EngineServices) -> Services:
@@ -53,4 +57,6 @@ def services_from(given: EngineServices) -> Services:
         require_tracing(given.get("tracing")),
         require_buses(given.get("buses", ())),
         require_resources(given.get("resources", {})),
+        archive_from(given.get("archive")),
+        require_policies(given.get("retention", ())),
     )

@@ -38,6 +38,7 @@ from perdure.client.runs.sync_history import SyncHistoryMethods
 from perdure.client.runs.waits import Waits
 from perdure.client.start_keys import IfEnded
 from perdure.client.sync_artifacts import SyncArtifacts
+from perdure.client.sync_retention import SyncRetention
 from perdure.client.sync_schedules import SyncSchedules
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.core.codec import Codec
@@ -308,6 +309,11 @@ class SyncEngine(SyncSchedules):
     def artifacts(self) -> SyncArtifacts:
         """The artifacts that tasks have stored."""
         return SyncArtifacts(self, self._engine.artifacts)
+
+    @property
+    def retention(self) -> SyncRetention:
+        """Archives, erases and purges runs that are over."""
+        return SyncRetention(self, self._engine.retention)
 
     @contextmanager
     def transaction(self) -> Iterator[SyncTransaction]:

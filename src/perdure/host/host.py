@@ -28,6 +28,7 @@ from perdure.host.runs.feed import JournalFeed
 from perdure.host.runs.memory import MemoryUse
 from perdure.host.runs.readers import Readers
 from perdure.host.runs.remote import RemoteRuns
+from perdure.host.runs.retaining import retain_regularly
 from perdure.host.runs.views import Views
 from perdure.host.schedules.ticker import Ticker
 from perdure.host.services import NO_SERVICES, Services
@@ -295,6 +296,8 @@ class Host:
         artifacts = self.context.services.artifacts
         if artifacts is not None and artifacts.sweep_every_s:
             self.context.spawn(sweep_regularly(self.context, artifacts))
+        if self.context.settings.retention_every:
+            self.context.spawn(retain_regularly(self.context))
 
     async def begin_run(self, start: RunStart) -> RunId:
         """Create a run and commit its first turn. Raises `RunExists` if its key is taken."""
