@@ -66,6 +66,8 @@ def sqlite_shape(connection: apsw.Connection) -> Shape:
     for name in names:
         for pragma in ("table_xinfo", "index_list", "index_xinfo"):
             rows = connection.execute(f"PRAGMA {pragma}({name})").fetchall()
+            # An index's number is that of its making, which a migration may change.
+            rows = [row[1:] for row in rows] if pragma == "index_list" else rows
             shape[f"{pragma} {name}"] = sorted(rows, key=repr)
     return shape
 

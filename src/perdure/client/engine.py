@@ -44,9 +44,10 @@ from perdure.client.preflight import (
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
 from perdure.client.retention import EngineRetention
 from perdure.client.runs.comparing import RunDiff, compare_runs
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.lists import RunLists
 from perdure.client.runs.parameters import with_first_parameters
+from perdure.client.runs.status import RunStatus
 from perdure.client.schedules.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
