@@ -2,14 +2,13 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from perdure.core.admission.deciding import Fate, Standing, Verdict, judge, room, round_robin
+from perdure.core.admission.deciding import Fate, Standing, Verdict, judge, room
 from perdure.core.admission.rules import Over, Rules
 from perdure.core.ids import HostId, RunId
 from perdure.core.messages import AT_ONCE, Message
@@ -21,7 +20,7 @@ from perdure.store.store import Store
 from tests.store.builders import NOW, raw
 from tests.store.entrants import PROGRAM, begin, end, entrant
 
-T = TypeVar("T")
+_scopes = admission_steps._scopes
 
 SCOPES = ("", "a", "b")
 
@@ -232,8 +231,8 @@ def one_too_many(rules: Rules, standing: Standing, now_ms: int, most: int) -> in
     return room(rules, standing, now_ms, most) + 1
 
 
-def without_turns(lines: Mapping[str, Sequence[T]], served: str, count: int) -> list[tuple[str, T]]:
-    return round_robin(lines, "", count)
+def without_turns(slot: str, _: str | None, count: int) -> admission_steps.Steps[list[Any]]:
+    return _scopes(slot, None, count)
 
 
 def ahead_of_the_line(rules: Rules, standing: Standing, now_ms: int, *, is_ready: bool) -> Verdict:
@@ -243,16 +242,17 @@ def ahead_of_the_line(rules: Rules, standing: Standing, now_ms: int, *, is_ready
 
 @pytest.mark.parametrize(
     ("name", "bug"),
-    [("room", one_too_many), ("round_robin", without_turns), ("judge", ahead_of_the_line)],
+    [("room", one_too_many), ("_scopes", without_turns), ("judge", ahead_of_the_line)],
 )
 def test_the_model_finds_a_seeded_bug(
     name: str, bug: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission_steps, name, bug)
+    one_for_all = st.just(Limited(1, None, "queue", True))
     search = settings(max_examples=200, deadline=None, phases=[Phase.generate], database=None)
 
     @search
-    @given(limits, steps)
+    @given(one_for_all, steps)
     def explored(limit: Limited, taken: list[Start | Dequeue | End | Cancel | Die]) -> None:
         asyncio.run(live(limit, taken))
 
