@@ -18,6 +18,7 @@ from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import cancel_guid
 from perdure.core.schedules.schedule import (
+    SCHEDULE_TAG,
     Advanced,
     PlannedStart,
     Schedule,
@@ -153,7 +154,9 @@ class Ticker:
         key = start.key(stored.name)
         try:
             program.check_input(self._context.codec, stored.payload)
-            return await self._begin_soon(RunStart(program, stored.payload, key, stored.scope)), ""
+            tags = {SCHEDULE_TAG: stored.name}
+            given = RunStart(program, stored.payload, key, stored.scope, tags=tags)
+            return await self._begin_soon(given), ""
         except RunExists as taken:
             return RunId(taken.run_id), ""
         except StoreError:
