@@ -10,9 +10,11 @@ from perdure.authoring.graphs.inline import inline
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
+from perdure.authoring.limits import Limit, Rate
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
+from perdure.authoring.run_logging import RunFieldsFilter, log
 from perdure.authoring.secrets import SecretFilter, secret
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
@@ -24,7 +26,6 @@ from perdure.authoring.verbs import (
     heartbeat,
     info,
     key,
-    log,
     now,
     params,
     patched,
@@ -36,10 +37,12 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.admission_terms import StartTerms
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
 from perdure.client.inspection import audit, verify
+from perdure.client.limits import LimitInfo, StartOutcome
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
@@ -66,6 +69,7 @@ from perdure.core.errors import (
     InputError,
     KeyReused,
     KeySpent,
+    LimitReached,
     NoArtifactStore,
     NotActive,
     NotCommitted,
@@ -116,6 +120,7 @@ from perdure.core.runs.snapshot import (
     StepSnapshot,
     StepStatus,
 )
+from perdure.core.runs.tracing import TraceSpan
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
@@ -201,6 +206,9 @@ __all__ = [
     "KeyReused",
     "KeySpent",
     "LedgerAccount",
+    "Limit",
+    "LimitInfo",
+    "LimitReached",
     "NoArtifactStore",
     "NotActive",
     "NotCommitted",
@@ -212,6 +220,7 @@ __all__ = [
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Rate",
     "Receipt",
     "Response",
     "ResponseError",
@@ -226,6 +235,7 @@ __all__ = [
     "RunDiverged",
     "RunEnded",
     "RunFailed",
+    "RunFieldsFilter",
     "RunFilters",
     "RunInterrupted",
     "RunSnapshot",
@@ -246,6 +256,8 @@ __all__ = [
     "SnapshotProjector",
     "SnapshotStatus",
     "SqlRows",
+    "StartOutcome",
+    "StartTerms",
     "StatementFailed",
     "StepCancelled",
     "StepChange",
@@ -266,6 +278,7 @@ __all__ = [
     "TickInfo",
     "TimerWait",
     "TooManyActs",
+    "TraceSpan",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",

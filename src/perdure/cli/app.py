@@ -73,6 +73,7 @@ GROUPS = (
             ("retry", "forking:retry", "Start a run with the input of another."),
             ("diff", "forking:diff", "Compare two runs step by step."),
             ("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),
+            ("trace", "tracing:trace", "Print the spans of a run and its attempts as OTLP JSON."),
         ),
     ),
     (
@@ -89,6 +90,17 @@ GROUPS = (
             ("trigger", "acting:trigger", "Start one more run of a schedule at once."),
             ("backfill", "acting:backfill", "Start the runs of all ticks in a range."),
             ("delete", "acting:delete", "Delete a schedule; its runs stay."),
+        ),
+    ),
+    (
+        "limits",
+        "Look at limits, and change them.",
+        "limits.commands",
+        (
+            ("list", "list_limits", "List limits, the runs that hold them, and those that wait."),
+            ("show", "show", "Show a limit in each scope and for each key."),
+            ("set", "set_", "Replace numbers of a limit until they are reset."),
+            ("reset", "reset", "Let the numbers of the code hold again."),
         ),
     ),
     (

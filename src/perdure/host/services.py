@@ -1,4 +1,4 @@
-"""What an engine was given beside its store: places for artifacts, and sources of secrets."""
+"""What an engine was given beside its store: artifacts, secrets, tracing, event buses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,9 @@ from perdure.core.codec import Codec
 from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.payloads import LargePayloads, reading_large
+from perdure.host.bus.bus import EventBus
 from perdure.host.secrets import SecretProvider
+from perdure.host.tracing import Tracing
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,8 @@ class Services:
     artifacts: Artifacts | None = None
     secrets: Sequence[SecretProvider] = ()
     authorizer: Authorizer = field(default_factory=AllowAll)
+    tracing: Tracing | None = None
+    buses: Sequence[EventBus] = ()
 
 
 def reading_codec(codec: Codec, services: Services) -> Codec:

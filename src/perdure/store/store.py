@@ -18,6 +18,8 @@ from perdure.core.limits import MAX_TIME_MS
 from perdure.core.messages import Message
 from perdure.core.runs.description import QueuedWork
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
+from perdure.store.admission_table import AdmissionTable
+from perdure.store.bus_table import BusTable
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.commit.fence import Fence
@@ -51,6 +53,16 @@ class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
     @property
     def schedules(self) -> ScheduleTable:
         """The schedules of this store."""
+        ...
+
+    @property
+    def admission(self) -> AdmissionTable:
+        """Starts that wait, and limits."""
+        ...
+
+    @property
+    def buses(self) -> BusTable:
+        """The event buses of this store."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

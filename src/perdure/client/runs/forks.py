@@ -198,6 +198,10 @@ async def prepare_fork(
     dispatcher = host.dispatcher
     codec, sources, programs = dispatcher.codec, dispatcher.sources, dispatcher.programs
     entries = await _journal(host, source)
+    if not entries:
+        raise InputError(
+            f"run {source.run_id!r} has not begun, and has nothing to fork", "start another run"
+        )
     is_long = len(entries) > LONG_JOURNAL
     plan, step = await _apart(_planned, host, source, entries, options, act, is_long=is_long)
     plan = msgspec.structs.replace(plan, signals=(*plan.signals, *await _waiting(host, source)))
@@ -206,8 +210,10 @@ async def prepare_fork(
         plan = _with_arguments(host, source, plan, step, options.arguments)
     await dispatcher.catalogue.find_version(source.program, source.version)
     fork = fork_id(source.origin, act.id)
+    enrolments = dispatcher.context.enrolments.of(fork, source.program, sources.now_ms())
     names = source, fork, plan.events
-    bundle = await _apart(fork_bundle, *names, codec, sources, programs, is_long=is_long)
+    how = codec, sources, programs, enrolments
+    bundle = await _apart(fork_bundle, *names, *how, is_long=is_long)
     if plan.is_paused:
         resume = Act(f"{act.id}/resume", ActType.RESUME, act.by, act.role, act.reason)
         bundle.enqueue(act_message(fork, resume, sources.now_ms()))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from perdure.authoring.context import Info
 from perdure.authoring.program import Program
 from perdure.authoring.tags import require_tag_count
@@ -16,6 +18,7 @@ from perdure.core.messages import Message
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import child_run_id, retry_guid
 from perdure.core.runs.acts import RETRY_AT_ONCE_MS
+from perdure.core.runs.tracing import Links, links_of
 from perdure.engine.runs.effects import (
     NO_TAGS,
     Acknowledge,
@@ -43,6 +46,14 @@ HELD: Final = (e.InvokeCompleted, e.StepSkipped)
 
 class RunMachine(ABC):
     """One run in memory. Facts go in, decisions come out; a machine does no I/O."""
+
+    # What the first entry says; most runs have none of it.
+    parent: str | None = None
+    """The run and step that get this run's result."""
+    slot: str | None = None
+    """The slot of a limit that the run holds while it is open."""
+    links: Links = ()
+    """The runs that a traced run comes from."""
 
     def __init__(
         self,
@@ -87,8 +98,6 @@ class RunMachine(ABC):
         """What random ids derive from."""
         self.search_keys: tuple[AddHook, ...] = ()
         """The rows by which broadcasts and lists find a graph's run; those of its tags are others."""
-        self.parent: str | None = None
-        """The run and step that get this run's result."""
         self.tags: Mapping[str, str] = NO_TAGS
         """The tags of the run now. Never changed in place: effects refer to it."""
         self._sent_ms = 0
@@ -143,6 +152,10 @@ class RunMachine(ABC):
         self.parent = event.parent_id
         self.seed = event.seed or self.seed
         self.tags = event.tags or NO_TAGS
+        if event.trace is not None:
+            self.info = msgspec.structs.replace(self.info, trace=event.trace)
+            self.links = links_of(event)
+        self.slot = event.slot
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Give the run these tags, with the next commit. Those of other names stay."""

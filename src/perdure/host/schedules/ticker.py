@@ -154,9 +154,13 @@ class Ticker:
         key = start.key(stored.name)
         try:
             program.check_input(self._context.codec, stored.payload)
-            tags = {SCHEDULE_TAG: stored.name}
-            given = RunStart(program, stored.payload, key, stored.scope, tags=tags)
-            return await self._begin_soon(given), ""
+            traced = self._context.services.tracing is not None
+            begun = RunStart(
+                *(program, stored.payload, key, stored.scope),
+                tags={SCHEDULE_TAG: stored.name},
+                trace="" if traced else None,
+            )
+            return await self._begin_soon(begun), ""
         except RunExists as taken:
             return RunId(taken.run_id), ""
         except StoreError:

@@ -23,6 +23,12 @@
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure.schedule   when runs start by themselves                                 key: scope, name
 --   perdure.tick       what became of the ticks of schedules                         key: scope, name, number
+--   perdure.pending    runs that wait to be admitted, and their places in line       key: run
+--   perdure.limit_key  limits, each with one row per scope and key, which admission locks  key: slot
+--   perdure.limit_setting  what operators have set for limits                         key: kind, name
+--   perdure.bus        event buses that some engine was opened with                  key: name
+--   perdure.publication  up to which entry each run is published to a bus          key: bus, run, replay
+--   perdure.dead_letter  events that a bus refused                                   key: bus, run, seq
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
@@ -32,8 +38,9 @@
 -- scrub the keys. Any process may add a message, forward one that came for a run that was continued or, until the run
 -- is over, append a chunk. A run's owner publishes its values, and so does the host that has claimed a task of it. The
 -- holder of a task's token may take it off its queue. A host writes its own row; the host that has taken over all that
--- a dead host had removes the dead host's row. Everything that one bundle writes commits in one transaction or not at
--- all; the event and the posting that certify the same fact are therefore never apart.
+-- a dead host had removes the dead host's row. A run's publications are written with the run, and then by the relay that
+-- holds them. Everything that one bundle writes commits in one transaction or not at all; the event and the posting that
+-- certify the same fact are therefore never apart.
 --
 -- Lock order: runs that hand their start keys over and then new runs, both in the order of the keys, then run rows in
 -- the order of their ids, then, in the order of their keys, published values, then work, events, ledger, messages, then
@@ -62,7 +69,7 @@ CREATE TABLE perdure.meta (
 -- version, digest which code the run is pinned to
 -- key             the caller's start key, unique over scope and program; NULL if it gave none
 -- owner           the host that may write the run; NULL if none does, and once the run is over
--- epoch           bumped when the owner changes: a bundle under an older epoch is rejected
+-- epoch           bumped when the owner changes: a bundle under an older epoch is rejected; 0 while the run is pending
 -- seq             number of entries, and so the sequence number of the next
 -- head            hash of the last entry
 -- semaphore       open obligations; the run is over when it reads 0
@@ -76,6 +83,7 @@ CREATE TABLE perdure.meta (
 -- parent          the run that gets its result; NULL if no run does
 -- forked_from     the run of which it is a fork; NULL if of none
 -- error           fingerprint of the error that it failed with; NULL if it has not failed, or the error can't be read
+-- slot            the limit, scope and key that the run counts in while it is open, as JSON; NULL if in none
 CREATE TABLE perdure.run (
     id            text COLLATE "C" NOT NULL PRIMARY KEY,
     scope         text COLLATE "C" NOT NULL,
@@ -96,18 +104,19 @@ CREATE TABLE perdure.run (
     replaced_by   text COLLATE "C",
     parent        text COLLATE "C",
     forked_from   text COLLATE "C",
-    error         text COLLATE "C"
+    error         text COLLATE "C",
+    slot          text COLLATE "C"
 ) WITH (fillfactor = 80);
 
 -- Open runs of a host, and unowned runs.
-CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL;
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
 -- For which programs there are runs without an owner.
-CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL;
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX run_place ON perdure.run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -120,6 +129,8 @@ CREATE INDEX run_forks ON perdure.run (forked_from, id) WHERE forked_from IS NOT
 CREATE INDEX run_error ON perdure.run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
+-- Runs that hold slots of limits.
+CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
@@ -521,6 +532,52 @@ CREATE TABLE perdure.tick (
     PRIMARY KEY (scope, name, number)
 );
 
+-- name            of an event bus that some engine was opened with
+-- programs        JSON list of the programs whose runs it gets; NULL if of all
+-- since_ms        when it was registered: runs that were started before are published from where they were then on
+-- down_since_ms   since when it takes no events, as a host saw last; NULL if it takes them
+-- error           why
+CREATE TABLE perdure.bus (
+    name          text COLLATE "C" NOT NULL PRIMARY KEY,
+    programs      text,
+    since_ms      bigint NOT NULL,
+    down_since_ms bigint,
+    error         text
+);
+
+-- bus, run_id     which run is published to which bus
+-- replay          '' for the run as it goes on; otherwise names a request to publish a part of it again
+-- seq             the next entry to publish: all before it are published, or dead letters
+-- end_seq         where a replay ends; NULL if with the run. The row is deleted when all is published
+-- holder          the relay that publishes it; NULL if none does
+-- lease_until_ms  until when no other relay may take it
+CREATE TABLE perdure.publication (
+    bus            text COLLATE "C" NOT NULL,
+    run_id         text COLLATE "C" NOT NULL,
+    replay         text COLLATE "C" NOT NULL,
+    seq            bigint NOT NULL,
+    end_seq        bigint,
+    holder         text,
+    lease_until_ms bigint NOT NULL,
+    PRIMARY KEY (bus, run_id, replay)
+) WITH (fillfactor = 80);
+
+-- bus, run_id, seq  the event that the bus refused
+-- type            of the event
+-- reason          what the bus said last
+-- tries           how often it was tried
+-- at_ms           when it was given up
+CREATE TABLE perdure.dead_letter (
+    bus    text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    seq    bigint NOT NULL,
+    type   text NOT NULL,
+    reason text NOT NULL,
+    tries  bigint NOT NULL,
+    at_ms  bigint NOT NULL,
+    PRIMARY KEY (bus, run_id, seq)
+);
+
 -- Attempts of tasks and child runs. An attempt without an outcome is 'running' if no later one has started and its run is
 -- open; otherwise its outcome is 'unknown'. `logical_attempt` grows when an operator retries the step.
 CREATE VIEW perdure.perdure_v1_attempts AS
@@ -558,3 +615,63 @@ CREATE VIEW perdure.perdure_v1_ticks AS
 SELECT scope, name, number, (body::json ->> 'instant_ms')::bigint AS at_ms, body::json ->> 'outcome' AS outcome, body::json ->> 'run_id' AS run_id,
        body::json ->> 'reason' AS reason, (body::json ->> 'count')::bigint AS count, (body::json ->> 'until_ms')::bigint AS until_ms
 FROM perdure.tick;
+
+-- run_id          which run waits; it has no entries, and its row has epoch 0
+-- slot            the limit, scope and key for which it waits, as in its own row; '' if for none
+-- scope, program  those of the run
+-- priority        higher goes first, within a scope
+-- state           'ready' for a slot, 'delayed' until a time, or 'waiting' for approval
+-- ready_at_ms     not admitted before
+-- until_ms        the latest time to which later starts with its key may put it off; NULL if they may not
+CREATE TABLE perdure.pending (
+    run_id      text COLLATE "C" NOT NULL PRIMARY KEY,
+    slot        text COLLATE "C" NOT NULL,
+    scope       text COLLATE "C" NOT NULL,
+    program     text NOT NULL,
+    priority    bigint NOT NULL,
+    state       text NOT NULL,
+    ready_at_ms bigint NOT NULL,
+    until_ms    bigint
+);
+
+-- Runs that are ready, in the order in which each scope has its turn.
+CREATE INDEX pending_line ON perdure.pending (slot, scope, priority DESC, run_id) WHERE state = 'ready';
+-- How many runs wait for a slot.
+CREATE INDEX pending_slot ON perdure.pending (slot, run_id);
+-- Delayed runs in the order in which they become ready.
+CREATE INDEX pending_delayed ON perdure.pending (ready_at_ms, run_id) WHERE state = 'delayed';
+
+-- slot            name of the limit, scope (NULL if it counts all scopes together) and key, as JSON
+-- name            name of the limit
+-- rules           what the code says about the limit, as JSON: those of the newest start
+-- served          the scope whose run was admitted last
+-- arrival_us      when the rate allows the next admission, at an even pace
+CREATE TABLE perdure.limit_key (
+    slot       text COLLATE "C" NOT NULL PRIMARY KEY,
+    name       text NOT NULL,
+    rules      text NOT NULL,
+    served     text NOT NULL,
+    arrival_us bigint NOT NULL
+) WITH (fillfactor = 70);
+
+-- kind, name      what is set: a limit, a queue or a program
+-- body            the operator's values, as JSON: they replace those of the code
+-- at_ms           when it was set
+CREATE TABLE perdure.limit_setting (
+    kind  text COLLATE "C" NOT NULL,
+    name  text COLLATE "C" NOT NULL,
+    body  text NOT NULL,
+    at_ms bigint NOT NULL,
+    PRIMARY KEY (kind, name)
+);
+
+-- Limits. `scope` is NULL if the limit counts all scopes together; `rules` are the code's, `setting` the operator's, as
+-- JSON.
+CREATE VIEW perdure.perdure_v1_limits AS
+SELECT known.name, known.slot::json ->> 1 AS scope, known.slot::json ->> 2 AS key,
+       (SELECT count(*) FROM perdure.run AS run
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0) AS running,
+       (SELECT count(*) FROM perdure.pending AS pending WHERE pending.slot = known.slot) AS waiting,
+       known.rules, coalesce(setting.body, '') AS setting
+FROM perdure.limit_key AS known
+LEFT JOIN perdure.limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
