@@ -130,6 +130,8 @@ class WarmRun:
         self.run_id: RunId = machine.info.run_id
         self.counted_bytes = 0
         """What the host's cache counts this run as."""
+        self.slice_ends_at = 0.0
+        """Until when the run keeps a slot for its next step, by the event loop's clock."""
         self._payload_bytes = payload_bytes
         """Payload bytes that may be held: all of the journal, or since the last measurement."""
         self._measure_beyond = MEASURE_BYTES

@@ -15,6 +15,7 @@ from perdure.engine.runs.effects import NO_TAGS, CreateRun, Inherited, SpawnChil
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.warm import WarmRun
+from perdure.host.tasks.attempt import Attempt
 from perdure.host.watchers import RunEnding
 from perdure.store.commit.bundle import Bundle
 from perdure.store.rows.records import NewRun
@@ -110,6 +111,8 @@ class Batch(msgspec.Struct, eq=False):
     bundle: Bundle = msgspec.field(default_factory=Bundle)
     starts: list[tuple[WarmRun, DurablePromise, int]] = []
     """Attempts to start: their slots are reserved."""
+    keepers: Sequence[Attempt] = ()
+    """Attempts that have ended and whose slots the next steps of the run may take over."""
     unwanted: Sequence[tuple[RunId, StepId]] = ()
     """Steps whose attempts to cancel."""
     children: Sequence[WarmRun] = ()

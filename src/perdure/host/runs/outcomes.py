@@ -27,10 +27,13 @@ class _Turn(list[FinishedAttempt]):
     A list itself, because every step makes one.
     """
 
-    __slots__ = ("granted",)
+    __slots__ = ("granted", "keepers")
 
     granted: tuple[tuple[Sequence[StepId], Callable[[], None]], ...]
     """Steps that have got slots, and what to call when that is decided."""
+
+    keepers: tuple[Attempt, ...]
+    """Those attempts that have kept their slots for the next steps."""
 
 
 class Outcomes:
@@ -65,7 +68,10 @@ class Outcomes:
         run = self._cache.get(attempt.info.run_id)
         if run is None or self._rounds is None:
             return self._feed_one(attempt, outcome)
-        self._turn(self._rounds, run).append((attempt, outcome))
+        turn = self._turn(self._rounds, run)
+        turn.append((attempt, outcome))
+        if attempt.keeps_slot:
+            turn.keepers = (*turn.keepers, attempt)
         return None
 
     def begin_steps(
@@ -84,7 +90,7 @@ class Outcomes:
         turn = self._turns.get(run)
         if turn is None:
             turn = self._turns[run] = _Turn()
-            turn.granted = ()
+            turn.granted = turn.keepers = ()
             run.pin()  # so that it stays in memory
             rounds.add(partial(self._bound_begin, run), partial(self._bound_decided, run, turn))
         return turn
@@ -95,7 +101,9 @@ class Outcomes:
         run.unpin()
         if _is_occupied(run) or self._cache.get(run.run_id) is not run:
             raise _NotNow
-        return self._staging.feed(run, partial(_take_in, turn))
+        batch = self._staging.feed(run, partial(_take_in, turn))
+        batch.keepers = turn.keepers
+        return batch
 
     def _decided(self, run: WarmRun, turn: _Turn, failure: BaseException | None) -> None:
         for attempt, outcome in turn:
@@ -121,6 +129,7 @@ class Outcomes:
 
     async def _feed_one(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
         """Advance the run by one outcome, after a fresh load if necessary."""
+        self._executor.release_kept(attempt)  # it may take long
         try:
             await self._advance(
                 attempt.info.run_id, attempt.completing(outcome), (attempt, outcome)

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from logging import INFO
+from typing import Any
 
 from perdure.authoring.context import Info
 from perdure.authoring.interruption import PayloadUnavailable
+from perdure.authoring.task import Task
 from perdure.core.ids import RunId, StepId, new_run_id
 from perdure.core.journal import events as e
 from perdure.engine.known_programs import KnownPrograms
@@ -97,10 +99,12 @@ class Staging:
             for promise in machine.unstarted:
                 if promise.is_settled or promise.is_running or promise.is_parked:
                     continue
-                has_slot = not promise.doubts and self._executor.reserve(promise.task)
-                if has_slot or self._waiting.reserve(run.run_id, promise):
+                has_slot = not promise.doubts and self._has_slot(batch, promise.task)
+                if has_slot or self._waiting.reserve(run, promise):
                     batch.starts.append((run, promise, machine.start_attempt(promise)))
             machine.unstarted.clear()
+        for attempt in batch.keepers:
+            self._executor.release_kept(attempt)
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []
             batch.unwanted = [*batch.unwanted, *((run.run_id, step) for step in unwanted)]
@@ -108,6 +112,12 @@ class Staging:
             notes, machine.log_notes = machine.log_notes, []
             batch.has_resumed = batch.has_resumed or any(isinstance(n, PauseEnded) for n in notes)
             batch.log_notes = [*batch.log_notes, (run, notes)]
+
+    def _has_slot(self, batch: Batch, task: Task[..., Any]) -> bool:
+        """Reserve a slot that an attempt of the run has kept, or else a free one."""
+        if batch.keepers and self._executor.take_over(batch.keepers, task):
+            return True
+        return self._executor.reserve(task)
 
     def write(self, batch: Batch) -> Batch:
         """Write what is decided into the batch's bundle."""
