@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from perdure.host.runs.batch import Batch
 from perdure.host.runs.staging import Staging
+from perdure.store.commit.collector_pause import CollectorPause
 from perdure.store.commit.committer import OnDecided
 
 T = TypeVar("T")
@@ -53,6 +54,10 @@ class Rounds:
         self._turns.clear()
 
     def _take(self) -> None:
+        with CollectorPause():
+            self._take_round()
+
+    def _take_round(self) -> None:
         turns, self._turns = self._turns[:LARGEST], self._turns[LARGEST:]
         has_more = bool(self._turns)
         staging, self._interrupt = self._staging, None
