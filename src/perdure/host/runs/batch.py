@@ -1,6 +1,6 @@
 """A batch: what one turn of a run commits together with the first turns of the runs that it spawns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from perdure.engine.runs.warm import WarmRun
 from perdure.host.tasks.attempt import Attempt
 from perdure.host.watchers import RunEnding
 from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.committer import OnDecided
 from perdure.store.rows.records import NewRun
 
 
@@ -101,6 +102,14 @@ def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
     return RunStart(workflow, payload, None, run.scope, parent, heritage, tags=birth.tags)
 
 
+def ignore_outcome(_: BaseException | None) -> None:
+    """No caller waits for the outcome."""
+
+
+def ignore_decision(_: "Batch", outcome: BaseException | None) -> None:
+    """The batch was not submitted."""
+
+
 class Batch(msgspec.Struct, eq=False):
     """One bundle, and the effects that follow when it is durable.
 
@@ -122,5 +131,13 @@ class Batch(msgspec.Struct, eq=False):
     endings: Sequence[tuple[WarmRun, RunEnding]] = ()
     log_notes: Sequence[tuple[WarmRun, Sequence[LogNote]]] = ()
     """Events to log."""
+    on_decided: OnDecided = ignore_outcome
+    decide: "Callable[[Batch, BaseException | None], None]" = ignore_decision
+    """What the dispatcher does when the commit of the batch is decided."""
     has_resumed: bool = False
     """Whether a pause ended: messages and work that waited for it are due."""
+
+    def __call__(self, outcome: BaseException | None) -> None:
+        """The store has decided the bundle. The batch is its own callback: each step would otherwise make more objects,
+        which live until the commit, for the garbage collector to look at."""
+        self.decide(self, outcome)

@@ -1,8 +1,9 @@
 """Staging: turns the facts for a run into a batch to commit. It has no effect outside the host's memory."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from logging import INFO
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.authoring.context import Info
 from perdure.authoring.interruption import PayloadUnavailable
@@ -21,6 +22,7 @@ from perdure.host.runs.cache import RunCache
 from perdure.host.tasks.executor import Executor
 from perdure.host.tasks.slots import WaitingSteps
 from perdure.host.watchers import RunEnding
+from perdure.store.commit.committer import settle_future
 
 Act = Callable[[WarmRun], None]
 
@@ -173,6 +175,21 @@ class Staging:
             self._cache.evict(run)
             if self._context.payloads is not None:
                 self._context.payloads.forget_noted(run.run_id)
+
+
+class StartTurn(NamedTuple):
+    """The first turn of a new run, in a round; `started` gets its id when that is durable."""
+
+    staging: Staging
+    run_id: RunId
+    start: RunStart
+    started: asyncio.Future[RunId]
+
+    def begin(self) -> Batch:
+        return self.staging.begin_run(self.run_id, self.start)
+
+    def __call__(self, outcome: BaseException | None) -> None:
+        settle_future(self.started, self.run_id, outcome)
 
 
 def raise_cause(error: BaseException) -> None:
