@@ -43,6 +43,31 @@ HELD: Final = (e.InvokeCompleted, e.StepSkipped)
 class RunMachine(ABC):
     """One run in memory. Facts go in, decisions come out; a machine does no I/O."""
 
+    __slots__ = (
+        "_held",
+        "_sent_ms",
+        "cancel_reason",
+        "codec",
+        "info",
+        "is_over",
+        "is_paused",
+        "log_notes",
+        "parent",
+        "parks_failures",
+        "patches",
+        "prefetched",
+        "program",
+        "promises",
+        "record",
+        "released",
+        "search_keys",
+        "seed",
+        "sources",
+        "tags",
+        "unstarted",
+        "unwanted",
+    )
+
     def __init__(
         self,
         program: Program[..., Any],

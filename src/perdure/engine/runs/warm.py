@@ -63,6 +63,11 @@ class LoadedRun:
     and load it again.
     """
 
+    __slots__ = (
+        "fence",
+        "journal",
+    )
+
     def __init__(self, journal: Journal, fence: Fence) -> None:
         self.journal = journal
         self.fence = fence
@@ -113,6 +118,24 @@ class WarmRun:
     While a commit is under way, memory is ahead of the store. If a commit is rejected the host drops the run and loads
     it again.
     """
+
+    __slots__ = (
+        "_loaded",
+        "_lock",
+        "_measure_beyond",
+        "_new",
+        "_payload_bytes",
+        "_pins",
+        "act_times",
+        "chain",
+        "counted_bytes",
+        "is_held",
+        "machine",
+        "needs_matching",
+        "run_id",
+        "scope",
+        "slice_ends_at",
+    )
 
     def __init__(
         self,
