@@ -567,7 +567,8 @@ CREATE TABLE perdure.publication (
     PRIMARY KEY (bus, run_id, replay)
 ) WITH (fillfactor = 80);
 
--- bus, run_id, seq  the event that the bus refused
+-- bus, run_id     which bus refused an event of which run
+-- seq             the entry of the event
 -- type            of the event
 -- reason          what the bus said last
 -- tries           how often it was tried

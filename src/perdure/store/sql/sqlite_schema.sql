@@ -549,7 +549,8 @@ CREATE TABLE perdure_publication (
     PRIMARY KEY (bus, run_id, replay)
 ) STRICT, WITHOUT ROWID;
 
--- bus, run_id, seq  the event that the bus refused
+-- bus, run_id     which bus refused an event of which run
+-- seq             the entry of the event
 -- type            of the event
 -- reason          what the bus said last
 -- tries           how often it was tried
