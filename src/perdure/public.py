@@ -10,11 +10,13 @@ from perdure.authoring.graphs.inline import inline
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
+from perdure.authoring.limits import Limit, Rate
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.request import Answered, Ask, Request
 from perdure.authoring.resources import resource
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
+from perdure.authoring.run_logging import RunFieldsFilter, log
 from perdure.authoring.secrets import SecretFilter, secret
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
@@ -26,8 +28,8 @@ from perdure.authoring.verbs import (
     heartbeat,
     info,
     key,
-    log,
     now,
+    params,
     patched,
     publish,
     random,
@@ -37,10 +39,13 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.admission_terms import StartTerms
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
 from perdure.client.inspection import audit, verify
+from perdure.client.limits import LimitInfo, StartOutcome
+from perdure.client.retention import Erasure, KeptRun
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
@@ -67,6 +72,7 @@ from perdure.core.errors import (
     InputError,
     KeyReused,
     KeySpent,
+    LimitReached,
     NoArtifactStore,
     NotActive,
     NotCommitted,
@@ -104,8 +110,10 @@ from perdure.core.runs.acts import Act, Actor, Decision
 from perdure.core.runs.alerts import Alert, AlertCode
 from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
+from perdure.core.runs.decided_acts import DecidedAct
 from perdure.core.runs.description import Description
 from perdure.core.runs.diff import StepChange
+from perdure.core.runs.erasing import RunErasure
 from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.obstacles import Cause, CauseKind
 from perdure.core.runs.projector import SnapshotProjector
@@ -118,6 +126,7 @@ from perdure.core.runs.snapshot import (
     StepSnapshot,
     StepStatus,
 )
+from perdure.core.runs.tracing import TraceSpan
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
@@ -136,6 +145,8 @@ from perdure.engine.programs.preflight import Preflight
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.object_store import ObjectArtifacts
 from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
+from perdure.host.retention.passes import Retained
+from perdure.host.retention.policy import Retention
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
@@ -172,6 +183,7 @@ __all__ = [
     "Codec",
     "ContractEvent",
     "Cron",
+    "DecidedAct",
     "Decision",
     "Denied",
     "DeploymentState",
@@ -182,6 +194,7 @@ __all__ = [
     "EngineRunRef",
     "EngineServices",
     "EnvironmentSecrets",
+    "Erasure",
     "EventType",
     "Every",
     "Explanation",
@@ -201,9 +214,13 @@ __all__ = [
     "JoinSet",
     "JoinWait",
     "JsonCodec",
+    "KeptRun",
     "KeyReused",
     "KeySpent",
     "LedgerAccount",
+    "Limit",
+    "LimitInfo",
+    "LimitReached",
     "NoArtifactStore",
     "NotActive",
     "NotCommitted",
@@ -215,12 +232,15 @@ __all__ = [
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Rate",
     "Receipt",
     "Request",
     "RequestRejected",
     "RequestUnanswered",
     "Response",
     "ResponseError",
+    "Retained",
+    "Retention",
     "Retry",
     "RetryWait",
     "Roles",
@@ -231,7 +251,9 @@ __all__ = [
     "RunDiff",
     "RunDiverged",
     "RunEnded",
+    "RunErasure",
     "RunFailed",
+    "RunFieldsFilter",
     "RunFilters",
     "RunInterrupted",
     "RunSnapshot",
@@ -252,6 +274,8 @@ __all__ = [
     "SnapshotProjector",
     "SnapshotStatus",
     "SqlRows",
+    "StartOutcome",
+    "StartTerms",
     "StatementFailed",
     "StepCancelled",
     "StepChange",
@@ -272,6 +296,7 @@ __all__ = [
     "TickInfo",
     "TimerWait",
     "TooManyActs",
+    "TraceSpan",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",
@@ -298,6 +323,7 @@ __all__ = [
     "load_graph",
     "log",
     "now",
+    "params",
     "patched",
     "publish",
     "put_artifact",

@@ -31,7 +31,8 @@ ArtifactData: TypeAlias = bytes | str | PathLike[str]
 
 class Info(msgspec.Struct, frozen=True, gc=False):
     """Which run is executing. In a task, `step` and `attempt` are those of the task; `logical_attempt` is 2 once an
-    operator has retried the step, and so on."""
+    operator has retried the step, and so on. `trace` is the trace context that the run belongs to, in the form of W3C
+    Trace Context; `None` unless the run is traced."""
 
     run_id: RunId
     program: str
@@ -40,6 +41,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
     step: StepId
     attempt: int = 1
     logical_attempt: int = 1
+    trace: str | None = None
 
 
 class Promise(Protocol):
@@ -125,6 +127,10 @@ class WorkflowContext(Protocol):
 
     def patched(self, patch: str) -> bool:
         """Whether the run uses that patch. The first answer holds until the run ends."""
+        ...
+
+    def params(self, declared: type[T]) -> T:
+        """The parameters of the run, as the last accepted act has left them."""
         ...
 
     def last_place(self) -> StepId:

@@ -25,7 +25,7 @@ class StepOptions(NamedTuple):
 ONE_TRY = StepOptions()
 
 
-@task(name="perdure.enclosed")
+@task(name="enclosed step")
 async def _enclosed() -> Any:
     raise NotImplementedError
 

@@ -1,1 +1,1 @@
-"""Frameworks that run inside workflows. Each needs its extra, such as `perdure[pydantic-ai]`."""
+"""Perdure beside other libraries. Each module needs an extra of its own."""

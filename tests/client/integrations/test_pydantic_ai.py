@@ -123,7 +123,7 @@ async def travel_in_two_parts(question: str) -> str:
 go = Signal("agents.go", bool)
 
 
-async def test_a_killed_agent_goes_on_without_asking_the_model_again(shared_url: str) -> None:
+async def test_a_killed_agent_continues_without_asking_the_model_again(shared_url: str) -> None:
     async with killed(shared_url) as first:
         run = await first.start(travel_in_two_parts("Where to?"))
         await until_recorded(first, run, e.ExecutionAwaiting, 4)

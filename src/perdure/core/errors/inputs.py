@@ -148,6 +148,12 @@ class VersionExists(InputError):
     code = "version-exists"
 
 
+class UnknownBus(InputError):
+    """No engine was opened with an event bus of that name on this store."""
+
+    code = "unknown-bus"
+
+
 class UnknownSchedule(InputError):
     code = "unknown-schedule"
 

@@ -3,13 +3,15 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.authoring.call import BranchOperation, Call, DurableOperation
 from perdure.authoring.context import Promise
 from perdure.authoring.definition import Definition
+from perdure.authoring.parameters import ClassParameters
 from perdure.authoring.signal import Signal
 from perdure.core.codec import Codec, encode_named
+from perdure.core.errors import InputError
 from perdure.core.ids import Guid, SetId, StepId
 from perdure.core.journal import events as e
 from perdure.engine.runs.effects import AppendChunk, Enqueue, Publish
@@ -19,6 +21,8 @@ from perdure.engine.workflow.coroutines import wait_for
 from perdure.engine.workflow.fiber import Fiber
 from perdure.engine.workflow.signals import WorkflowSignals, signal_to_child
 from perdure.engine.workflow.unawaited import Unawaited
+
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,6 +78,22 @@ class VerbMachine(RunMachine):
     def patched(self, patch: str) -> bool:
         self.require_current()
         return self.patches.follows(patch)
+
+    def params(self, declared: type[T]) -> T:
+        self.require_current()
+        program = self.program
+        if (
+            self.parameters is None
+            or not isinstance(program.parameters, ClassParameters)
+            or declared is not program.parameters.declared
+        ):
+            name = getattr(declared, "__name__", f"{declared!r:.100}")
+            raise InputError(
+                f"perdure.params({name}) is called in workflow {program.name!r}, which declares no such parameters",
+                f"declare them with @workflow(params={name})",
+            )
+        read: T = self.parameters.read()
+        return read
 
     def last_place(self) -> StepId:
         return self._last_place
