@@ -56,7 +56,11 @@ def prepare_start(
         )
     texts = tag_texts({} if tags is None else tags)
     refuse_secrets(host.context.caller_codec, key or "", *texts.values())
-    return RunStart(program, payload, key, scope, tags=texts, run_id=run_id, terms=asked)
+    tracing = host.context.services.tracing
+    trace = None if tracing is None else tracing.context()
+    return RunStart(
+        program, payload, key, scope, tags=texts, run_id=run_id, trace=trace, terms=asked
+    )
 
 
 async def start_one(host: Host, start: RunStart, if_ended: IfEnded) -> Handle[Any]:

@@ -44,7 +44,7 @@ from perdure.engine.graph.effects import hook, index_effects, job_effects
 from perdure.engine.graph.ending import (
     complete_run,
     end_as_requested,
-    end_at_once,
+    end_graph_at_once,
     fail_run,
     is_finishing,
     stop_run,
@@ -59,6 +59,7 @@ from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.abandoning import undo_effect
 from perdure.engine.runs.effects import AddHook, RecordedChange, RemoveHook, RunEffect, UntrackAll
 from perdure.engine.runs.machine import COMMON_FACTS, HELD, Handlers, HeldOutcome, RunMachine
+from perdure.engine.runs.parameters import RunParameters
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
@@ -265,8 +266,11 @@ class GraphMachine(RunMachine):
         if waiting is not None and not is_stopping and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
 
+    def on_parameters(self, parameters: RunParameters) -> None:
+        self.state.params = parameters.read()
+
     def stop_at_once(self, event: e.SignalAccepted) -> None:
-        end_at_once(self, event)
+        end_graph_at_once(self, event)
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         for held in self._release():  # the run ends: they have no effect any more

@@ -35,3 +35,14 @@ SELECT queue,
        min(CASE WHEN host IS NULL AND available_at_ms <= :now_ms
                 THEN available_at_ms + (available_at_ms < :now_ms - :long_ago_ms / 2) * :long_ago_ms END)
 FROM perdure_work GROUP BY queue ORDER BY queue
+
+-- name: select_decisions
+-- The decisions on acts in the journal of one run, as entries. Reads the whole journal.
+SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
+WHERE run_id = :run_id AND (body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%')
+ORDER BY seq
+
+-- name: select_acts_set_aside
+-- The acts that one run has taken in without an entry, and why.
+SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, reason FROM perdure_message
+WHERE run_id = :run_id AND kind LIKE 'act:%' AND state = 'dead' ORDER BY arrival, guid
