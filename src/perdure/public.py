@@ -35,6 +35,7 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.buses import BusInfo
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
@@ -57,6 +58,8 @@ from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (
     ArtifactDamaged,
     ArtifactMissing,
+    BusRefused,
+    BusUnavailable,
     CannotCompile,
     Denied,
     ForbiddenStatement,
@@ -87,6 +90,7 @@ from perdure.core.errors import (
     TransactionError,
     TransactionInterrupted,
     TransactionOver,
+    UnknownBus,
     UnknownRun,
     UnknownSecret,
     UnknownStep,
@@ -132,9 +136,15 @@ from perdure.engine.programs.preflight import Preflight
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.object_store import ObjectArtifacts
 from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
+from perdure.host.bus.bus import BusOptions, EventBus
+from perdure.host.bus.jet_stream import JetStream
+from perdure.host.bus.redis_stream import RedisStream
+from perdure.host.bus.subscriber import Subscriber
+from perdure.host.bus.webhook import Webhook
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
+from perdure.store.bus_table import DeadLetter
 from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
@@ -154,6 +164,10 @@ __all__ = [
     "ArtifactStore",
     "Artifacts",
     "Authorizer",
+    "BusInfo",
+    "BusOptions",
+    "BusRefused",
+    "BusUnavailable",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -166,6 +180,7 @@ __all__ = [
     "Codec",
     "ContractEvent",
     "Cron",
+    "DeadLetter",
     "Decision",
     "Denied",
     "DeploymentState",
@@ -176,6 +191,7 @@ __all__ = [
     "EngineRunRef",
     "EngineServices",
     "EnvironmentSecrets",
+    "EventBus",
     "EventType",
     "Every",
     "Explanation",
@@ -192,6 +208,7 @@ __all__ = [
     "HookWait",
     "Info",
     "InputError",
+    "JetStream",
     "JoinSet",
     "JoinWait",
     "JsonCodec",
@@ -210,6 +227,7 @@ __all__ = [
     "Preflight",
     "ProgramCall",
     "Receipt",
+    "RedisStream",
     "Response",
     "ResponseError",
     "Retry",
@@ -252,6 +270,7 @@ __all__ = [
     "StepSnapshot",
     "StepStatus",
     "Stream",
+    "Subscriber",
     "SyncEngine",
     "SyncHandle",
     "SyncReceipt",
@@ -267,6 +286,7 @@ __all__ = [
     "TransactionError",
     "TransactionInterrupted",
     "TransactionOver",
+    "UnknownBus",
     "UnknownRun",
     "UnknownSecret",
     "UnknownStep",
@@ -275,6 +295,7 @@ __all__ = [
     "VersionExists",
     "Waits",
     "WarmMemory",
+    "Webhook",
     "Workflow",
     "audit",
     "continue_as_new",

@@ -17,6 +17,7 @@ from perdure.authoring.tags import TagValue
 from perdure.authoring.texts import require_user_text
 from perdure.authoring.values.upcaster import reading_old_shapes
 from perdure.client.artifacts import EngineArtifacts
+from perdure.client.buses import EngineBuses
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
 from perdure.client.deployments import (
     GraphVersion,
@@ -128,6 +129,11 @@ class Engine(RunLists, Schedules):
     def artifacts(self) -> EngineArtifacts:
         """The artifacts that tasks have stored."""
         return EngineArtifacts(self._require_host)
+
+    @property
+    def buses(self) -> EngineBuses:
+        """The event buses of the store: how far each is behind, replays, dead letters."""
+        return EngineBuses(self._require_host)
 
     def replace(
         self, *, queues: Sequence[str] | None = None, settings: Settings | None = None

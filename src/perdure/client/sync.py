@@ -35,6 +35,7 @@ from perdure.client.runs.sync_history import SyncHistoryMethods
 from perdure.client.runs.waits import Waits
 from perdure.client.start_keys import IfEnded
 from perdure.client.sync_artifacts import SyncArtifacts
+from perdure.client.sync_buses import SyncBuses
 from perdure.client.sync_schedules import SyncSchedules
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.core.codec import Codec
@@ -295,6 +296,11 @@ class SyncEngine(SyncSchedules):
     def artifacts(self) -> SyncArtifacts:
         """The artifacts that tasks have stored."""
         return SyncArtifacts(self, self._engine.artifacts)
+
+    @property
+    def buses(self) -> SyncBuses:
+        """The event buses of the store."""
+        return SyncBuses(self, self._engine.buses)
 
     @contextmanager
     def transaction(self) -> Iterator[SyncTransaction]:

@@ -92,11 +92,11 @@ class DyingBus(EventBus):
     def __init__(self, host: "DyingHost", recorder: Recorder) -> None:
         super().__init__(recorder.name, {"concurrency": 1})
         self._host = host
-        self._recorder = recorder
+        self.recorder = recorder
 
     async def publish(self, event: ContractEvent) -> None:
         what = f"publish {event.seq}"
-        await self._host.do(what, lambda: self._recorder.publish(event))
+        await self._host.do(what, lambda: self.recorder.publish(event))
 
 
 class DyingHost:
@@ -183,4 +183,3 @@ async def assert_all_published(store: Store, recorder: Recorder, run_ids: Sequen
     assert len({event.event_id for event in recorder.got}) == len(
         {(event.run_id, event.seq) for event in recorder.got}
     )
-
