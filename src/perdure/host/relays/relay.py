@@ -2,8 +2,8 @@
 
 The truth is in the store: a row for each run and bus with the next entry to publish. A commit of this host is a hint
 that a run has entries to publish; a sweep through the rows finds what no hint reported. Any number of hosts share the
-rows by leases. A mark moves after the events before it are published, so a crash repeats events and loses none; each
-relay publishes from the mark on without a gap, so the first occurrences of a run's events are in their order.
+rows by leases. A mark moves after the events before it are published: a crash repeats events and loses none. Each relay
+publishes from the mark on without a gap, so first occurrences of a run's events are in their order.
 """
 
 import asyncio
@@ -78,8 +78,7 @@ class Relay:
         self._after: PublicationKey | None = None
         """Where the next sweep continues."""
         self._next_sweep_ms = self._retry_at_ms = 0
-        self._is_crowded = False
-        """Whether more could be published than may be at the same time."""
+        self._is_crowded = False  # whether more could be published than may be at the same time
         self._failures = 0
         """How often the bus was unavailable since it last took an event."""
         self._published = 0
@@ -360,7 +359,7 @@ class Relay:
                     track.has_grown = True
                     return
             reader = track.reader
-            is_over = reader is not None and reader.last in ENDS_OF_RUN and reader.seq == track.seq
+            is_over = reader is not None and reader.last in ENDS_OF_RUN
             if is_over or (track.end_seq is not None and track.seq >= track.end_seq):
                 self._ended(track)
         except asyncio.CancelledError:
