@@ -10,9 +10,13 @@ from perdure.authoring.graphs.inline import inline
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
+from perdure.authoring.limits import Limit, Rate
 from perdure.authoring.program import ProgramCall
+from perdure.authoring.request import Answered, Ask, Request
+from perdure.authoring.resources import resource
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
+from perdure.authoring.run_logging import RunFieldsFilter, log
 from perdure.authoring.secrets import SecretFilter, secret
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
@@ -24,8 +28,8 @@ from perdure.authoring.verbs import (
     heartbeat,
     info,
     key,
-    log,
     now,
+    params,
     patched,
     publish,
     random,
@@ -35,11 +39,14 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.admission_terms import StartTerms
 from perdure.client.buses import BusInfo
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
 from perdure.client.inspection import audit, verify
+from perdure.client.limits import LimitInfo, StartOutcome
+from perdure.client.retention import Erasure, KeptRun
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
@@ -68,11 +75,14 @@ from perdure.core.errors import (
     InputError,
     KeyReused,
     KeySpent,
+    LimitReached,
     NoArtifactStore,
     NotActive,
     NotCommitted,
     NotDone,
     PerdureError,
+    RequestRejected,
+    RequestUnanswered,
     ResponseError,
     RunCancelled,
     RunClosed,
@@ -104,8 +114,10 @@ from perdure.core.runs.acts import Act, Actor, Decision
 from perdure.core.runs.alerts import Alert, AlertCode
 from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
+from perdure.core.runs.decided_acts import DecidedAct
 from perdure.core.runs.description import Description
 from perdure.core.runs.diff import StepChange
+from perdure.core.runs.erasing import RunErasure
 from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.obstacles import Cause, CauseKind
 from perdure.core.runs.projector import SnapshotProjector
@@ -118,6 +130,7 @@ from perdure.core.runs.snapshot import (
     StepSnapshot,
     StepStatus,
 )
+from perdure.core.runs.tracing import TraceSpan
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
@@ -141,6 +154,8 @@ from perdure.host.bus.jet_stream import JetStream
 from perdure.host.bus.redis_stream import RedisStream
 from perdure.host.bus.subscriber import Subscriber
 from perdure.host.bus.webhook import Webhook
+from perdure.host.retention.passes import Retained
+from perdure.host.retention.policy import Retention
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
@@ -157,12 +172,14 @@ __all__ = [
     "AlertCode",
     "AllowAll",
     "AnswerWait",
+    "Answered",
     "ApplicationError",
     "ArtifactDamaged",
     "ArtifactMissing",
     "ArtifactRef",
     "ArtifactStore",
     "Artifacts",
+    "Ask",
     "Authorizer",
     "BusInfo",
     "BusOptions",
@@ -181,6 +198,7 @@ __all__ = [
     "ContractEvent",
     "Cron",
     "DeadLetter",
+    "DecidedAct",
     "Decision",
     "Denied",
     "DeploymentState",
@@ -191,6 +209,7 @@ __all__ = [
     "EngineRunRef",
     "EngineServices",
     "EnvironmentSecrets",
+    "Erasure",
     "EventBus",
     "EventType",
     "Every",
@@ -212,9 +231,13 @@ __all__ = [
     "JoinSet",
     "JoinWait",
     "JsonCodec",
+    "KeptRun",
     "KeyReused",
     "KeySpent",
     "LedgerAccount",
+    "Limit",
+    "LimitInfo",
+    "LimitReached",
     "NoArtifactStore",
     "NotActive",
     "NotCommitted",
@@ -226,10 +249,16 @@ __all__ = [
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Rate",
     "Receipt",
     "RedisStream",
+    "Request",
+    "RequestRejected",
+    "RequestUnanswered",
     "Response",
     "ResponseError",
+    "Retained",
+    "Retention",
     "Retry",
     "RetryWait",
     "Roles",
@@ -240,7 +269,9 @@ __all__ = [
     "RunDiff",
     "RunDiverged",
     "RunEnded",
+    "RunErasure",
     "RunFailed",
+    "RunFieldsFilter",
     "RunFilters",
     "RunInterrupted",
     "RunSnapshot",
@@ -261,6 +292,8 @@ __all__ = [
     "SnapshotProjector",
     "SnapshotStatus",
     "SqlRows",
+    "StartOutcome",
+    "StartTerms",
     "StatementFailed",
     "StepCancelled",
     "StepChange",
@@ -282,6 +315,7 @@ __all__ = [
     "TickInfo",
     "TimerWait",
     "TooManyActs",
+    "TraceSpan",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",
@@ -310,10 +344,12 @@ __all__ = [
     "load_graph",
     "log",
     "now",
+    "params",
     "patched",
     "publish",
     "put_artifact",
     "random",
+    "resource",
     "run",
     "secret",
     "shield",

@@ -90,7 +90,7 @@ def test_the_sqlite_schema_page_equals_all_migrations() -> None:
     assert sqlite_shape(page) == sqlite_shape(migrated)
     tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
     assert "perdure_meta" in tables
-    assert len(tables) == 19
+    assert len(tables) == 20
 
 
 @pytest.mark.postgres
@@ -135,7 +135,7 @@ def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
     found = re.findall(
         r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 19 + (dialect == "postgres")
+    assert len(found) == 20 + (dialect == "postgres")
     for comment, table, body in found:
         assert f"--   {table} " in header
         columns = re.findall(

@@ -18,13 +18,16 @@ from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
+from perdure.authoring.request import Request
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
 from perdure.authoring.tags import TagValue
+from perdure.client.admission_terms import StartTerms
 from perdure.client.caller_checks import require_no_workflow
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
+from perdure.client.limits import Limits
 from perdure.client.runs.comparing import RunDiff
 from perdure.client.runs.fork_requests import ForkPreview
 from perdure.client.runs.handle import Handle, RunStatus
@@ -36,6 +39,7 @@ from perdure.client.runs.waits import Waits
 from perdure.client.start_keys import IfEnded
 from perdure.client.sync_artifacts import SyncArtifacts
 from perdure.client.sync_buses import SyncBuses
+from perdure.client.sync_retention import SyncRetention
 from perdure.client.sync_schedules import SyncSchedules
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.core.codec import Codec
@@ -56,6 +60,7 @@ from perdure.store.process import OwnProcess, never_free_in_child
 from perdure.store.rows.lists import RunCount, SqlRows
 
 R = TypeVar("R")
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -187,10 +192,13 @@ class SyncEngine(SyncSchedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> "SyncHandle[R]":
         """Start a workflow, as `Engine.start`."""
         self._require_loop(call)
-        starting = self._engine.start(call, key=key, scope=scope, tags=tags, if_ended=if_ended)
+        starting = self._engine.start(
+            call, key=key, scope=scope, tags=tags, if_ended=if_ended, **terms
+        )
         return SyncHandle(self, self.wait_for(starting))
 
     def find(
@@ -208,11 +216,12 @@ class SyncEngine(SyncSchedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> list["SyncHandle[R]"]:
         """Start many runs with shared commits, as `Engine.start_many`."""
         self._require_loop(*(calls if isinstance(calls, Sequence) else ()))
         starting = self._engine.start_many(
-            calls, keys=keys, scope=scope, tags=tags, if_ended=if_ended
+            calls, keys=keys, scope=scope, tags=tags, if_ended=if_ended, **terms
         )
         started = self.wait_for(starting)
         return [SyncHandle(self, handle) for handle in started]
@@ -227,12 +236,17 @@ class SyncEngine(SyncSchedules):
         tags: Mapping[str, TagValue] | None = None,
         version: str | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> "SyncHandle[Any]":
         """Start a deployed graph by name, as `Engine.start_graph`."""
-        starting = self._engine.start_graph(
-            name, input, key=key, scope=scope, tags=tags, version=version, if_ended=if_ended
-        )
+        how: Any = {"tags": tags, "version": version, "if_ended": if_ended, **terms}
+        starting = self._engine.start_graph(name, input, key=key, scope=scope, **how)
         return SyncHandle(self, self.wait_for(starting))
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of programs: `engine.wait_for(engine.limits.list())`."""
+        return self._engine.limits
 
     def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
         """Deploy a version of a graph, as `Engine.deploy`."""
@@ -301,6 +315,11 @@ class SyncEngine(SyncSchedules):
     def buses(self) -> SyncBuses:
         """The event buses of the store."""
         return SyncBuses(self, self._engine.buses)
+
+    @property
+    def retention(self) -> SyncRetention:
+        """Archives, erases and purges runs that are over."""
+        return SyncRetention(self, self._engine.retention)
 
     @contextmanager
     def transaction(self) -> Iterator[SyncTransaction]:
@@ -371,6 +390,16 @@ class SyncHandle(SyncHistoryMethods, SyncActs[R]):
 
     def signal(self, signal: Signal[T], value: T, *, id: str | None = None) -> None:  # noqa: A002 - as in Handle
         self._engine.wait_for(self._handle.signal(signal, value, id=id))
+
+    def ask(
+        self,
+        request: Request[T, A],
+        value: T,
+        *,
+        id: str | None = None,  # noqa: A002 - as in Handle
+        timeout: Duration | None = None,
+    ) -> A:
+        return self._engine.wait_for(self._handle.ask(request, value, id=id, timeout=timeout))
 
     def respond(
         self,

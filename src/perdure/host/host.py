@@ -13,6 +13,7 @@ from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
+from perdure.host.admission.admissions import Admissions
 from perdure.host.cluster.hints import Hints
 from perdure.host.cluster.membership import Membership
 from perdure.host.cluster.takeover import Takeover
@@ -25,7 +26,9 @@ from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.feed import JournalFeed
 from perdure.host.runs.memory import MemoryUse
+from perdure.host.runs.readers import Readers
 from perdure.host.runs.remote import RemoteRuns
+from perdure.host.runs.retaining import retain_regularly
 from perdure.host.runs.views import Views
 from perdure.host.schedules.ticker import Ticker
 from perdure.host.services import NO_SERVICES, Services
@@ -88,6 +91,7 @@ class Host:
             self.context, self.executor, cache, on_regained, self._make_programs()
         )
         self.transactions = self._make_transactions()
+        self.admissions = Admissions(self.dispatcher, self._owner)
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
         )
@@ -96,6 +100,7 @@ class Host:
         self.remote_runs = RemoteRuns(self.context, cache)
         self.feed = JournalFeed(self.context)
         self.views = Views(self.context)
+        self.readers = Readers()
         self.relays = Relays(self.context)
         self.poller = Poller(
             *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
@@ -112,6 +117,10 @@ class Host:
 
     def _make_executor(self, gate: Gate, streams: StreamWriter) -> Executor:
         return Executor(self.context, self, gate, self.publisher, streams)
+
+    def _owner(self) -> HostId | None:
+        """The host that gets the runs that this process admits."""
+        return self.context.host_id
 
     def _make_programs(self) -> KnownPrograms:
         return KnownPrograms()
@@ -212,7 +221,11 @@ class Host:
     def snapshot_taken(self, snapshot: HostSnapshot, at_ms: int) -> None:
         self.poller.show(snapshot, at_ms)
 
+    def slot_left(self, slot: str) -> None:
+        self.admissions.look_soon(slot)
+
     def snapshot_read(self, snapshot: HostSnapshot) -> None:
+        self.admissions.note_next(snapshot.next_admission_ms)
         self.relays.refresh_soon()
         self.hints.see([peer.host for peer in snapshot.peers])
         self.ask_for_hints()
@@ -283,13 +296,19 @@ class Host:
         artifacts = self.context.services.artifacts
         if artifacts is not None and artifacts.sweep_every_s:
             self.context.spawn(sweep_regularly(self.context, artifacts))
+        if self.context.settings.retention_every:
+            self.context.spawn(retain_regularly(self.context))
 
     async def begin_run(self, start: RunStart) -> RunId:
         """Create a run and commit its first turn. Raises `RunExists` if its key is taken."""
+        if start.is_limited:
+            return await self.admissions.start(start)
         return await self.dispatcher.start(start)
 
     def begin_soon(self, start: RunStart) -> asyncio.Future[RunId]:
         """As `begin_run`, without waiting: runs that are begun together share commits."""
+        if start.is_limited:
+            return asyncio.ensure_future(self.admissions.start(start))
         return self.dispatcher.start_soon(start)
 
     async def stop(self) -> None:
@@ -301,6 +320,7 @@ class Host:
         try:
             await self.dispatcher.stop(grace_s)
             await self.relays.stop(grace_s)
+            await self.executor.requests.resources.close()
             await self._hand_back()
         finally:
             self.kill()
@@ -324,6 +344,7 @@ class Host:
         """Stop at once, as a crash would."""
         self._end()
         self.dispatcher.kill()
+        self.executor.requests.resources.kill()
 
     def _end(self) -> None:
         """Stop the heartbeat, the poller and the queues."""

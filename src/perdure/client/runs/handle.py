@@ -15,8 +15,10 @@ from perdure.authoring.texts import require_user_text
 from perdure.authoring.values.failures import decode_failure
 from perdure.authoring.values.result_types import unreadable_result
 from perdure.client.caller_checks import require_own_loop
+from perdure.client.erased_results import require_result
 from perdure.client.large import encode_message
 from perdure.client.runs.answerable_steps import answerable_steps, find_step, require_answerable
+from perdure.client.runs.asking import Asking
 from perdure.client.runs.description import describe_run
 from perdure.client.runs.explaining import explain_run
 from perdure.client.runs.forks import Forks
@@ -57,8 +59,10 @@ T = TypeVar("T")
 
 
 class RunStatus(StrEnum):
-    """The state of a run. Runs that are `diverged` or `parked` wait until their cause is fixed."""
+    """The state of a run. One that is `pending` has not begun; those that are `diverged` or `parked` wait until their
+    cause is fixed."""
 
+    PENDING = "pending"
     APPROVED = "approved"
     RUNNING = "running"
     BLOCKED = "blocked"
@@ -72,7 +76,7 @@ class RunStatus(StrEnum):
     PARKED = "parked"
 
 
-class Handle(HistoryMethods, Forks, Generic[R]):
+class Handle(HistoryMethods, Forks, Asking, Generic[R]):
     """A run. Any process with the same store can have a handle of it.
 
     A handle of a run in a chain stands for the whole chain, whichever run it names: events and streams begin with the
@@ -135,6 +139,7 @@ class Handle(HistoryMethods, Forks, Generic[R]):
             await payloads.prefetch((ending.payload,))
         if ending.status is Status.COMPLETED:
             program = await self._find_program(run_id)
+            await require_result(self._dispatcher.store, run_id, ending.payload)
             try:
                 result: R = program.signature.unpack_result(codec, ending.payload or b"null")
             except NotDecodable as error:

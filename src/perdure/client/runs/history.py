@@ -4,10 +4,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from perdure.client.runs.parameters import read_parameters
 from perdure.client.runs.rows import require_unparked
 from perdure.client.runs.streams import require_offset
 from perdure.core.errors import InvalidId
@@ -18,8 +19,10 @@ from perdure.core.journal.state import Status
 from perdure.core.ledger import AccountId, layout_of, spell_balance
 from perdure.core.runs.contract_event import ContractEvent
 from perdure.core.runs.contract_reader import ContractReader
+from perdure.core.runs.decided_acts import DecidedAct, decided_in, set_aside
 from perdure.core.runs.projection import Projection
 from perdure.core.runs.snapshot import RunSnapshot, SequenceGap
+from perdure.core.runs.tracing import TraceSpan, spans_of
 from perdure.host.host import Host
 from perdure.host.runs.feed import Follower
 from perdure.host.runs.parking import require_undamaged
@@ -73,8 +76,10 @@ class HistoryReader:
         chain = await self.chain()
         place, first = _place_of(chain, first)
         for at in range(place, len(chain)):
-            reader, run = reader_of(self._host.context, chain, at), chain[at]
+            readers, run = self._host.readers, chain[at]
+            reader = readers.nearest(reader_of(self._host.context, chain, at), first)
             while reader.seq < run.seq:
+                readers.keep(reader)
                 end = min(reader.seq + ENTRIES_PER_READ, run.seq)
                 for event in _events(reader, await self._entries(reader, end), first):
                     yield event
@@ -114,6 +119,24 @@ class HistoryReader:
     async def view(self) -> RunSnapshot:
         return (await self._host.views.view(await self.chain())).projection.snapshot()
 
+    async def decisions(self) -> list[DecidedAct]:
+        found: list[DecidedAct] = []
+        for run in await self.chain():
+            run_id, origin = run.run_id, run.origin
+            entries = await self._store.decisions(run_id)
+            found += [decided_in(entry, run_id, origin) for entry in entries]
+            messages = await self._store.acts_set_aside(run_id)
+            acts = (set_aside(message, verdict, origin) for message, verdict in messages)
+            found += [act for act in acts if act is not None]
+        return found
+
+    async def params(self) -> dict[str, Any]:
+        run = (await self.chain())[-1]
+        first = await self._store.entries(run.run_id, 0, 2)
+        decisions = await self._store.decisions(run.run_id)
+        events = [entry.event for entry in (*first, *decisions)]
+        return await read_parameters(self._host.dispatcher, run, events)
+
     async def ledger(self) -> list[LedgerAccount]:
         accounts = []
         for run in await self.chain():
@@ -123,6 +146,13 @@ class HistoryReader:
                 text = _spelled(account, balance)
                 accounts.append(LedgerAccount(run.run_id, account, balance, text))
         return accounts
+
+    async def trace(self) -> list[TraceSpan]:
+        spans = []
+        for run in await self.chain():
+            entries = await self._store.entries(run.run_id)
+            spans += spans_of(run.run_id, run.created_at_ms, entries)
+        return spans
 
     async def _batches(
         self, first: int, reader: ContractReader | None, *, projects: bool
@@ -243,6 +273,22 @@ class HistoryMethods(ABC):
         """
         return self._history("the view").watch()
 
+    async def decisions(self) -> list[DecidedAct]:
+        """The decisions on operators' acts on the run, or on the runs of its chain: in the journal, then those without
+        an entry, such as the forks of a run that had ended."""
+        return await self._history("the decisions").decisions()
+
+    async def params(self) -> dict[str, Any]:
+        """The values of the run's parameters now, in their stored form.
+
+        Where this process has the program, defaults fill in those that were never given.
+        """
+        return await self._history("the parameters").params()
+
     async def ledger(self) -> list[LedgerAccount]:
         """The accounts of the run's ledger, spelled out: of each step and of each message to the run."""
         return await self._history("the ledger").ledger()
+
+    async def trace(self) -> list[TraceSpan]:
+        """The spans of the run and of its attempts, as its journal records them; child runs have traces to ask for."""
+        return await self._history("the trace").trace()

@@ -45,6 +45,8 @@
     │   ├── NotDone                raised by a reconcile function: the effect did not happen
     │   ├── RunCancelled           the run was cancelled
     │   ├── RunInterrupted         the run was ended by an interrupt activity
+    │   ├── RequestRejected        a run rejected a request
+    │   ├── RequestUnanswered      a run ended without an answer to a request
     │   ├── ResponseError          a step of a graph that responded with an error code
     │   └── RunDiverged            the program is not the one that wrote the journal
     ├── LedgerError                a posting that the digits do not allow
@@ -62,6 +64,7 @@
     ├── CommitRejected             this bundle was not written; others were
     │   ├── StaleFence             another host owns the run now
     │   ├── RunExists              the start key is taken
+    │   │   └── RunJoined          the start joined the run that holds its limit
     │   ├── UnknownRun             no such run
     │   ├── RunEnded               a chunk for a run that is over
     │   ├── StaleToken             the work was claimed again by another host
@@ -75,6 +78,7 @@
     ├── ActRefused                 an operator act that was refused before the run got it
     │   ├── Denied                 the authorizer denied it
     │   └── TooManyActs            too many acts wait for the run
+    ├── LimitReached               a limit refuses the start; it says when to try again
     ├── BusError                   an event that was not published
     │   ├── BusRefused             the bus refuses this event
     │   └── BusUnavailable         the bus takes no events now
@@ -109,6 +113,7 @@ An error says what is wrong and which value, then what to do next.
 """
 
 from perdure.core.errors.acts import ActRefused, Denied, TooManyActs
+from perdure.core.errors.admission import LimitReached
 from perdure.core.errors.base import PerdureError
 from perdure.core.errors.books import (
     AttemptsExhausted,
@@ -132,6 +137,7 @@ from perdure.core.errors.commits import (
     ReadinessOverflow,
     RunEnded,
     RunExists,
+    RunJoined,
     StaleFence,
     StaleToken,
     StatementFailed,
@@ -195,6 +201,8 @@ from perdure.core.errors.operations import (
 from perdure.core.errors.outcomes import (
     NotDone,
     Outcome,
+    RequestRejected,
+    RequestUnanswered,
     ResponseError,
     RunCancelled,
     RunDiverged,
@@ -265,6 +273,7 @@ __all__ = [
     "LedgerError",
     "LedgerOrder",
     "LedgerOverflow",
+    "LimitReached",
     "NeverAwaited",
     "NoArtifactStore",
     "NotActive",
@@ -283,6 +292,8 @@ __all__ = [
     "PayloadTooLarge",
     "PerdureError",
     "ReadinessOverflow",
+    "RequestRejected",
+    "RequestUnanswered",
     "ResponseError",
     "RunCancelled",
     "RunClosed",
@@ -291,6 +302,7 @@ __all__ = [
     "RunExists",
     "RunFailed",
     "RunInterrupted",
+    "RunJoined",
     "SchemaTooNew",
     "SchemaTooOld",
     "SecretExposed",

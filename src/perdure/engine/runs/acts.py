@@ -86,8 +86,9 @@ def act_refusal(message: Message) -> str:
 
 
 def acceptance_of(act: Act, message: Message) -> e.SignalAccepted:
+    values = act.value if act.type is ActType.UPDATE_PARAMS else None
     return e.SignalAccepted(
-        act.id, act.type, act.by, message.guid, act.role, act.step, reason=act.reason
+        *(act.id, act.type, act.by, message.guid, act.role, act.step, act.reason), payload=values
     )
 
 
@@ -135,6 +136,9 @@ def _decide(warm: WarmRun, act: Act) -> str | None:
     code = verdict(act, status, is_cancelled=machine.cancel_reason is not None, step=step)
     if code is None and act.type is ActType.SKIP_STEP and act.step is not None:
         return None if _fits(machine, machine.promises[act.step], act.value) else Code.VALUE_MISFIT
+    if code is None and act.type is ActType.UPDATE_PARAMS:
+        parameters = machine.parameters
+        return Code.NO_PARAMETERS if parameters is None else parameters.refusal(act.value)
     return code
 
 
