@@ -50,15 +50,17 @@ from perdure.client.retention import Erasure, KeptRun
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.history import LedgerAccount
 from perdure.client.runs.lists import Page, RunFilters, RunSummary
+from perdure.client.runs.status import RunStatus
 from perdure.client.runs.streams import Abandoned, Chunk
 from perdure.client.runs.sync_acts import SyncReceipt
 from perdure.client.runs.waits import HookWait, Waits
 from perdure.client.schedules.schedules import ScheduleHandle, ScheduleInfo, TickInfo
 from perdure.client.schedules.timetables import Cron, Every, Once
-from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync import SyncEngine, run
+from perdure.client.sync_handle import SyncHandle
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.encryption import EncryptedCodec

@@ -1,5 +1,6 @@
 """The event buses of a store, from outside of relays: `engine.buses`."""
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -127,6 +128,18 @@ class EngineBuses:
 
     def _now_ms(self) -> int:
         return self._host().context.sources.now_ms()
+
+
+class Buses:
+    """The event buses of an engine."""
+
+    @abstractmethod
+    def _require_host(self) -> Host: ...
+
+    @property
+    def buses(self) -> EngineBuses:
+        """The event buses of the store: how far each is behind, replays, dead letters."""
+        return EngineBuses(self._require_host)
 
 
 async def bus_infos(store: Store, now_ms: int) -> list[BusInfo]:

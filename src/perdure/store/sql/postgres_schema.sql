@@ -109,15 +109,11 @@ CREATE TABLE perdure.run (
     slot          text COLLATE "C"
 ) WITH (fillfactor = 80);
 
--- Open runs of a host, and unowned runs.
-CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
--- For which programs there are runs without an owner.
-CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX run_place ON perdure.run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -130,6 +126,10 @@ CREATE INDEX run_forks ON perdure.run (forked_from, id) WHERE forked_from IS NOT
 CREATE INDEX run_error ON perdure.run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
+-- Open runs of a host, and unowned runs.
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+-- For which programs there are runs without an owner.
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs that hold slots of limits.
 CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 

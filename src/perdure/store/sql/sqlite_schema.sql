@@ -102,15 +102,11 @@ CREATE TABLE perdure_run (
     slot          TEXT
 ) STRICT, WITHOUT ROWID;
 
--- Open runs of a host, and unowned runs.
-CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX perdure_run_chain ON perdure_run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
--- For which programs there are runs without an owner.
-CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX perdure_run_place ON perdure_run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -123,6 +119,10 @@ CREATE INDEX perdure_run_forks ON perdure_run (forked_from, id) WHERE forked_fro
 CREATE INDEX perdure_run_error ON perdure_run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX perdure_run_parked ON perdure_run (id) WHERE parked IS NOT NULL;
+-- Open runs of a host, and unowned runs.
+CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+-- For which programs there are runs without an owner.
+CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs that hold slots of limits.
 CREATE INDEX perdure_run_slot ON perdure_run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
