@@ -10,6 +10,7 @@ from perdure.authoring.graphs.inline import inline
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
+from perdure.authoring.limits import Limit, Rate
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
@@ -36,10 +37,12 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.admission_terms import StartTerms
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
 from perdure.client.inspection import audit, verify
+from perdure.client.limits import LimitInfo, StartOutcome
 from perdure.client.retention import Erasure, KeptRun
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
@@ -67,6 +70,7 @@ from perdure.core.errors import (
     InputError,
     KeyReused,
     KeySpent,
+    LimitReached,
     NoArtifactStore,
     NotActive,
     NotCommitted,
@@ -208,6 +212,9 @@ __all__ = [
     "KeyReused",
     "KeySpent",
     "LedgerAccount",
+    "Limit",
+    "LimitInfo",
+    "LimitReached",
     "NoArtifactStore",
     "NotActive",
     "NotCommitted",
@@ -219,6 +226,7 @@ __all__ = [
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Rate",
     "Receipt",
     "Response",
     "ResponseError",
@@ -257,6 +265,8 @@ __all__ = [
     "SnapshotProjector",
     "SnapshotStatus",
     "SqlRows",
+    "StartOutcome",
+    "StartTerms",
     "StatementFailed",
     "StepCancelled",
     "StepChange",

@@ -219,6 +219,9 @@ TABLES: Final = (
     "operation_log",
     "schedule",
     "tick",
+    "pending",
+    "limit_key",
+    "limit_setting",
 )
 
 

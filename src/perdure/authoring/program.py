@@ -5,7 +5,9 @@ from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 from perdure.authoring.call import Call, discard
 from perdure.authoring.definition import Definition
+from perdure.authoring.limits import Limit
 from perdure.authoring.parameters import STORED_AS, DeclaredParameters, given_parameters
+from perdure.authoring.signature import Arguments
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.errors import InputError, NotDecodable, OutsideRun
 
@@ -47,6 +49,8 @@ class Program(Definition[P, R]):
     family: ClassVar[str] = "program"
     parameters: DeclaredParameters | None = None
     """What operators may change while a run is open; `None` if the program declares nothing."""
+    limit: Limit | None = None
+    """The limit on its runs, if it declares one."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ProgramCall[R]:
         return ProgramCall(self, self.pack(args, kwargs))
@@ -60,6 +64,10 @@ class Program(Definition[P, R]):
                 f"{self.noun} {self.name!r} can't begin with these arguments: {error.what}",
                 "pass arguments of the types that its annotations say",
             ) from error
+
+    def call_arguments(self, codec: Codec, payload: bytes) -> Arguments:
+        """Stored arguments as the program gets them, with defaults filled in."""
+        return self.signature.completed(self.signature.unpack(codec, payload))
 
     def is_same_call(self, codec: Codec, one: bytes, other: bytes) -> bool:
         """Whether two payloads hold the same arguments, with defaults filled in, and the same parameters."""

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, overload
 
+from perdure.authoring.limits import Limit, require_limit
 from perdure.authoring.linter.checking import LintMode, require_deterministic
 from perdure.authoring.parameters import ClassParameters
 from perdure.authoring.program import Program
@@ -28,6 +29,7 @@ class Workflow(Program[P, R]):
         version: str = "",
         lint: LintMode = "error",
         params: type[Any] | None = None,
+        limit: Limit | None = None,
     ) -> None:
         super().__init__(fn, name)
         if not inspect.iscoroutinefunction(fn):
@@ -38,6 +40,7 @@ class Workflow(Program[P, R]):
         self.version = require_user_text("a version", version, least=0)
         if params is not None:
             self.parameters = ClassParameters(f"the parameters of workflow {self.name!r}", params)
+        self.limit = require_limit(limit)
         _ = self.digest  # read the source now: the file may change while the process runs
         register(self)
 
@@ -57,13 +60,15 @@ def workflow(
     version: str = "",
     lint: LintMode = "error",
     params: type[Any] | None = None,
+    limit: Limit | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make an async function a workflow: `@workflow`, or `@workflow(name=..., lint="warn")`.
 
     A process may have several versions of one `name`: a run keeps the `version` that it began with. `lint` decides
     about code that would not replay (clocks, randomness, I/O, threads): refuse it, warn, or accept it. `params` is a
-    class whose fields an operator may change while a run is open: `perdure.params` reads them.
+    class whose fields an operator may change while a run is open: `perdure.params` reads them. A `limit` says how many
+    of its runs may be open at a time, and what further starts do.
     """
     if fn is not None:
         return Workflow(fn)

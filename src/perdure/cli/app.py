@@ -111,6 +111,17 @@ GROUPS = (
         ),
     ),
     (
+        "limits",
+        "Look at limits, and change them.",
+        "limits.commands",
+        (
+            ("list", "list_limits", "List limits, the runs that hold them, and those that wait."),
+            ("show", "show", "Show a limit in each scope and for each key."),
+            ("set", "set_", "Replace numbers of a limit until they are reset."),
+            ("reset", "reset", "Let the numbers of the code hold again."),
+        ),
+    ),
+    (
         "op",
         "Inspect, abort and recover operations of several processes.",
         "op.commands",

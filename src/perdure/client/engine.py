@@ -16,6 +16,7 @@ from perdure.authoring.response import OK
 from perdure.authoring.tags import TagValue
 from perdure.authoring.texts import require_user_text
 from perdure.authoring.values.upcaster import reading_old_shapes
+from perdure.client.admission_terms import StartTerms
 from perdure.client.artifacts import EngineArtifacts
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
 from perdure.client.deployments import (
@@ -34,6 +35,7 @@ from perdure.client.engine_arguments import (
     take_program,
 )
 from perdure.client.engine_services import EngineServices, services_from
+from perdure.client.limits import Limits
 from perdure.client.preflight import (
     preflight_closed_engine,
     preflight_open_engine,
@@ -156,6 +158,11 @@ class Engine(RunLists, Schedules):
             other._settings = require_engine_settings(settings)
         return other
 
+    @property
+    def limits(self) -> Limits:
+        """The limits of programs, and the runs that wait for them."""
+        return Limits(self._require_host)
+
     async def open(self) -> None:
         """Open the store and start the host; `async with` does it for you."""
         await self._open(HostSources())
@@ -239,6 +246,7 @@ class Engine(RunLists, Schedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> Handle[R]:
         """Start a workflow; returns when the run and the intent of its first step are durable.
 
@@ -251,11 +259,14 @@ class Engine(RunLists, Schedules):
         `if_ended` decides what happens if the run that holds the key failed or was cancelled: "return" returns its
         handle and logs a warning, "rerun" starts a new run with these arguments, which takes the key over, and "raise"
         raises `KeySpent`. A completed run is always returned.
+
+        If the program has a `Limit`, the run may be pending before it begins. The `terms` say so, too: `priority`,
+        `delay`, `approval`, `debounce` and `max_wait`, which `StartTerms` describes.
         """
         program = take_program(call)
         require_if_ended(if_ended)
         host = self._require_host()
-        start = prepare_start(host, program, call.arguments, key, scope, tags)
+        start = prepare_start(host, program, call.arguments, key, scope, tags, terms)
         return await start_one(host, start, if_ended)
 
     async def start_many(
@@ -266,6 +277,7 @@ class Engine(RunLists, Schedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> list[Handle[R]]:
         """Start many runs with shared commits. `keys` has one key for each call, and all runs get the `tags`;
         `if_ended` is as in `start`.
@@ -285,7 +297,7 @@ class Engine(RunLists, Schedules):
                 what = f"{len(key_of_each)} keys for {len(calls)} calls"
                 raise InputError(what, "pass one key for each")
             starts = [
-                prepare_start(host, take_program(call), call.arguments, key, scope, tags)
+                prepare_start(host, take_program(call), call.arguments, key, scope, tags, terms)
                 for call, key in zip(calls, key_of_each, strict=True)
             ]
         except BaseException:
@@ -304,6 +316,7 @@ class Engine(RunLists, Schedules):
         tags: Mapping[str, TagValue] | None = None,
         version: str | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> Handle[Any]:
         """Start the active version of a deployed graph, as `start` starts a workflow.
 
@@ -317,7 +330,7 @@ class Engine(RunLists, Schedules):
         chosen = version_to_start(name, version, await dispatcher.catalogue.versions(name))
         program, host = dispatcher.programs.deployed(name, chosen), self._require_host()
         arguments = with_first_parameters(program, arguments)
-        start = prepare_start(host, program, arguments, key, scope, tags)
+        start = prepare_start(host, program, arguments, key, scope, tags, terms)
         return await start_one(host, start, if_ended)
 
     async def find(

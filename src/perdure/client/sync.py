@@ -21,10 +21,12 @@ from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
 from perdure.authoring.tags import TagValue
+from perdure.client.admission_terms import StartTerms
 from perdure.client.caller_checks import require_no_workflow
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
+from perdure.client.limits import Limits
 from perdure.client.runs.comparing import RunDiff
 from perdure.client.runs.fork_requests import ForkPreview
 from perdure.client.runs.handle import Handle, RunStatus
@@ -187,10 +189,13 @@ class SyncEngine(SyncSchedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> "SyncHandle[R]":
         """Start a workflow, as `Engine.start`."""
         self._require_loop(call)
-        starting = self._engine.start(call, key=key, scope=scope, tags=tags, if_ended=if_ended)
+        starting = self._engine.start(
+            call, key=key, scope=scope, tags=tags, if_ended=if_ended, **terms
+        )
         return SyncHandle(self, self.wait_for(starting))
 
     def find(
@@ -208,11 +213,12 @@ class SyncEngine(SyncSchedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> list["SyncHandle[R]"]:
         """Start many runs with shared commits, as `Engine.start_many`."""
         self._require_loop(*(calls if isinstance(calls, Sequence) else ()))
         starting = self._engine.start_many(
-            calls, keys=keys, scope=scope, tags=tags, if_ended=if_ended
+            calls, keys=keys, scope=scope, tags=tags, if_ended=if_ended, **terms
         )
         started = self.wait_for(starting)
         return [SyncHandle(self, handle) for handle in started]
@@ -227,12 +233,17 @@ class SyncEngine(SyncSchedules):
         tags: Mapping[str, TagValue] | None = None,
         version: str | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> "SyncHandle[Any]":
         """Start a deployed graph by name, as `Engine.start_graph`."""
-        starting = self._engine.start_graph(
-            name, input, key=key, scope=scope, tags=tags, version=version, if_ended=if_ended
-        )
+        how: Any = {"tags": tags, "version": version, "if_ended": if_ended, **terms}
+        starting = self._engine.start_graph(name, input, key=key, scope=scope, **how)
         return SyncHandle(self, self.wait_for(starting))
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of programs: `engine.wait_for(engine.limits.list())`."""
+        return self._engine.limits
 
     def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
         """Deploy a version of a graph, as `Engine.deploy`."""

@@ -52,6 +52,9 @@ class HostListener(Protocol):
     def run_changed(self, run_id: RunId, change: Awaited) -> None:
         """A commit of this host ended the run or parked it, or added to its journal or to a stream."""
 
+    def slot_left(self, slot: str) -> None:
+        """A commit of this host ended a run that held this slot of a limit."""
+
     def snapshot_read(self, snapshot: HostSnapshot) -> None:
         """The host is about to act on this snapshot of the store."""
 
@@ -92,7 +95,7 @@ class HostContext:
         self.settings = settings
         self.listener = listener
         self.outage = Outage(store.name)
-        self.watchers = Watchers(listener.run_changed)
+        self.watchers = Watchers(listener.run_changed, listener.slot_left)
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)

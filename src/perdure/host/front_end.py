@@ -83,7 +83,12 @@ class FrontEnd(Host):
                 with suppress(StoreError):
                     await self.membership.set_clock()
 
+    def _owner(self) -> None:
+        """It owns no run: a host claims what it admits."""
+
     async def begin_run(self, start: RunStart) -> RunId:
+        if start.is_limited:
+            return await self.admissions.start(start)
         run_id, bundle = _unowned(self.dispatcher, start)
         await self.context.store.commit(bundle)
         self.runs_released()

@@ -13,6 +13,7 @@ from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
+from perdure.host.admission.admissions import Admissions
 from perdure.host.cluster.hints import Hints
 from perdure.host.cluster.membership import Membership
 from perdure.host.cluster.takeover import Takeover
@@ -89,6 +90,7 @@ class Host:
             self.context, self.executor, cache, on_regained, self._make_programs()
         )
         self.transactions = self._make_transactions()
+        self.admissions = Admissions(self.dispatcher, self._owner)
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
         )
@@ -113,6 +115,10 @@ class Host:
 
     def _make_executor(self, gate: Gate, streams: StreamWriter) -> Executor:
         return Executor(self.context, self, gate, self.publisher, streams)
+
+    def _owner(self) -> HostId | None:
+        """The host that gets the runs that this process admits."""
+        return self.context.host_id
 
     def _make_programs(self) -> KnownPrograms:
         return KnownPrograms()
@@ -212,7 +218,11 @@ class Host:
     def snapshot_taken(self, snapshot: HostSnapshot, at_ms: int) -> None:
         self.poller.show(snapshot, at_ms)
 
+    def slot_left(self, slot: str) -> None:
+        self.admissions.look_soon(slot)
+
     def snapshot_read(self, snapshot: HostSnapshot) -> None:
+        self.admissions.note_next(snapshot.next_admission_ms)
         self.hints.see([peer.host for peer in snapshot.peers])
         self.ask_for_hints()
 
@@ -286,10 +296,14 @@ class Host:
 
     async def begin_run(self, start: RunStart) -> RunId:
         """Create a run and commit its first turn. Raises `RunExists` if its key is taken."""
+        if start.is_limited:
+            return await self.admissions.start(start)
         return await self.dispatcher.start(start)
 
     def begin_soon(self, start: RunStart) -> asyncio.Future[RunId]:
         """As `begin_run`, without waiting: runs that are begun together share commits."""
+        if start.is_limited:
+            return asyncio.ensure_future(self.admissions.start(start))
         return self.dispatcher.start_soon(start)
 
     async def stop(self) -> None:

@@ -18,6 +18,7 @@ from perdure.core.limits import MAX_TIME_MS
 from perdure.core.messages import Message
 from perdure.core.runs.description import QueuedWork
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
+from perdure.store.admission_table import AdmissionTable
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.commit.fence import Fence
@@ -57,6 +58,11 @@ class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
     @property
     def retention(self) -> RetentionTable:
         """Runs that leave this store, or lose their data."""
+        ...
+
+    @property
+    def admission(self) -> AdmissionTable:
+        """Starts that wait, and limits."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

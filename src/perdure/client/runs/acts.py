@@ -11,6 +11,7 @@ import msgspec
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.texts import require_user_text
 from perdure.client.runs.parameters import encoded_parameters
+from perdure.client.runs.pending import send_to_pending
 from perdure.core.codec import is_same_payload
 from perdure.core.errors import Denied, InputError, PayloadTooLarge, TooManyActs
 from perdure.core.ids import Guid, RunId, StepId
@@ -188,7 +189,8 @@ class Acts:
         text = require_user_text("the reason of a cancel", reason, MAX_PAYLOAD_BYTES // 4, 0)
         end = await self._open_receiver("be cancelled")
         guid = cancel_guid(end.origin)
-        await self._send(end, "cancel", guid, text.encode())
+        if not await send_to_pending(self._host, end, "cancel", guid, text.encode()):
+            await self._send(end, "cancel", guid, text.encode())
         return Receipt(self._host, end, guid)
 
     async def _act(self, kind: ActType, given: ActOptions) -> "Receipt":
@@ -244,7 +246,10 @@ class Acts:
                 f"{len(pending)} acts wait for run {end.run_id!r}",
                 "send this one again in a minute",
             )
-        await self._send(end, message.kind, message.guid, payload)
+        is_denied = act.refusal is not None
+        sent = message.kind, message.guid, payload
+        if is_denied or not await send_to_pending(self._host, end, *sent):
+            await self._send(end, *sent)
         return Receipt(self._host, end, message.guid, act, is_new=is_new)
 
 

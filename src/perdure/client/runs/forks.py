@@ -204,6 +204,10 @@ async def prepare_fork(
     dispatcher = host.dispatcher
     codec, sources, programs = dispatcher.codec, dispatcher.sources, dispatcher.programs
     entries = await _journal(host, source)
+    if not entries:
+        raise InputError(
+            f"run {source.run_id!r} has not begun, and has nothing to fork", "start another run"
+        )
     is_long = len(entries) > LONG_JOURNAL
     plan, step = await _apart(_planned, host, source, entries, options, act, is_long=is_long)
     plan = msgspec.structs.replace(plan, signals=(*plan.signals, *await _waiting(host, source)))

@@ -58,8 +58,10 @@ T = TypeVar("T")
 
 
 class RunStatus(StrEnum):
-    """The state of a run. Runs that are `diverged` or `parked` wait until their cause is fixed."""
+    """The state of a run. One that is `pending` has not begun; those that are `diverged` or `parked` wait until their
+    cause is fixed."""
 
+    PENDING = "pending"
     APPROVED = "approved"
     RUNNING = "running"
     BLOCKED = "blocked"

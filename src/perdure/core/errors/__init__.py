@@ -61,6 +61,7 @@
     ├── CommitRejected             this bundle was not written; others were
     │   ├── StaleFence             another host owns the run now
     │   ├── RunExists              the start key is taken
+    │   │   └── RunJoined          the start joined the run that holds its limit
     │   ├── UnknownRun             no such run
     │   ├── RunEnded               a chunk for a run that is over
     │   ├── StaleToken             the work was claimed again by another host
@@ -74,6 +75,7 @@
     ├── ActRefused                 an operator act that was refused before the run got it
     │   ├── Denied                 the authorizer denied it
     │   └── TooManyActs            too many acts wait for the run
+    ├── LimitReached               a limit refuses the start; it says when to try again
     ├── EvaluationError            an expression that can't be evaluated on these values
     │   └── ExpressionTooCostly    it would take too long, or make something too large
     ├── OperationError             an operation of `perdure.operations`
@@ -105,6 +107,7 @@ An error says what is wrong and which value, then what to do next.
 """
 
 from perdure.core.errors.acts import ActRefused, Denied, TooManyActs
+from perdure.core.errors.admission import LimitReached
 from perdure.core.errors.base import PerdureError
 from perdure.core.errors.books import (
     AttemptsExhausted,
@@ -127,6 +130,7 @@ from perdure.core.errors.commits import (
     ReadinessOverflow,
     RunEnded,
     RunExists,
+    RunJoined,
     StaleFence,
     StaleToken,
     StatementFailed,
@@ -256,6 +260,7 @@ __all__ = [
     "LedgerError",
     "LedgerOrder",
     "LedgerOverflow",
+    "LimitReached",
     "NeverAwaited",
     "NoArtifactStore",
     "NotActive",
@@ -282,6 +287,7 @@ __all__ = [
     "RunExists",
     "RunFailed",
     "RunInterrupted",
+    "RunJoined",
     "SchemaTooNew",
     "SchemaTooOld",
     "SecretExposed",

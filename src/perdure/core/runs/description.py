@@ -93,6 +93,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(f"  parked: {self.parked}")
         elif self.pause_reason is not None:
             lines.append(f"  paused: {self.pause_reason}" if self.pause_reason else "  paused")
+        elif self.status == "pending":
+            lines.append("  it has not begun: it waits for its limit, for a time or for approval")
         elif self.owner is None:
             lines.append("  no host owns it: it resumes when a host with its program takes it over")
         if self.cancel_reason is not None:

@@ -89,6 +89,8 @@ class GraphMachine(RunMachine):
         self.state = GraphState()
         self.steps: dict[StepId, ActiveStep] = {}
         """Activities under way: each waits for an answer."""
+        self._inherits = 0
+        """Facts that must come before the graph's first activity."""
         self._graph = program.lowered
         self._queue: deque[StartingStep] = deque()
         """Activities to begin."""
@@ -139,7 +141,7 @@ class GraphMachine(RunMachine):
         """
         if isinstance(event, e.CancelRequested) and not self.released:
             self._pending.stop_walking()
-        while self.is_busy:
+        while self.is_busy and not self._inherits:
             self._pending.renew()
             self._follow_transition()
         if self.is_over:
@@ -152,6 +154,7 @@ class GraphMachine(RunMachine):
 
     def _learn(self, event: e.Event) -> None:
         """Handle a fact; while the run is paused, hold outcomes."""
+        self._inherits = max(0, self._inherits - 1)
         if self.is_paused and isinstance(event, HELD):
             self._hold(event)
         else:
@@ -220,6 +223,7 @@ class GraphMachine(RunMachine):
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
         self.begin_as(event)
+        self._inherits = event.inherited
         self.state.semaphore = 1
         trigger_run(self, event)
 
@@ -289,7 +293,7 @@ class GraphMachine(RunMachine):
         first.
         """
         queue, record, pending = self._queue, self.record, self._pending
-        while not self.is_over and self.stopping is None:
+        while not (self.is_over or self.stopping or self._inherits):
             is_enough = pending.work <= 0 or len(record.changes) >= LONGEST_TURN
             if is_enough and not pending.is_closing:  # the end of a run is in one commit
                 return
@@ -334,8 +338,7 @@ class GraphMachine(RunMachine):
     @property
     def _is_being_born(self) -> bool:
         """Whether this turn contains the first event of the run."""
-        changes = self.record.changes
-        return bool(changes) and isinstance(changes[0].event, e.ExecutionStarted)
+        return e.started_of([change.event for change in self.record.changes[:2]]) is not None
 
     def ask(self, begun: StartingStep, step: StepId) -> ActiveStep:
         """Register an activity as under way."""

@@ -47,6 +47,14 @@ HELD: Final = (e.InvokeCompleted, e.StepSkipped)
 class RunMachine(ABC):
     """One run in memory. Facts go in, decisions come out; a machine does no I/O."""
 
+    # What the first entry says; most runs have none of it.
+    parent: str | None = None
+    """The run and step that get this run's result."""
+    slot: str | None = None
+    """The slot of a limit that the run holds while it is open."""
+    links: Links = ()
+    """The runs that a traced run comes from."""
+
     def __init__(
         self,
         program: Program[..., Any],
@@ -90,12 +98,8 @@ class RunMachine(ABC):
         """What random ids derive from."""
         self.search_keys: tuple[AddHook, ...] = ()
         """The rows by which broadcasts and lists find a graph's run; those of its tags are others."""
-        self.parent: str | None = None
-        """The run and step that get this run's result."""
         self.tags: Mapping[str, str] = NO_TAGS
         """The tags of the run now. Never changed in place: effects refer to it."""
-        self.links: Links = ()
-        """The runs that a traced run comes from."""
         self._sent_ms = 0
 
     @abstractmethod
@@ -151,6 +155,7 @@ class RunMachine(ABC):
         if event.trace is not None:
             self.info = msgspec.structs.replace(self.info, trace=event.trace)
             self.links = links_of(event)
+        self.slot = event.slot
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Give the run these tags, with the next commit. Those of other names stay."""

@@ -21,6 +21,19 @@ from perdure.store.commit.bundle import Bundle
 from perdure.store.rows.records import NewRun
 
 
+class Terms(NamedTuple):
+    """What a caller asks of the admission of a start, besides what its program's limit says."""
+
+    priority: int = 0
+    delay_ms: int = 0
+    needs_approval: bool = False
+    debounce_ms: int = 0
+    max_wait_ms: int = 0
+
+
+NO_TERMS = Terms()
+
+
 class Heritage(NamedTuple):
     """What a run inherits from the run that it continues."""
 
@@ -49,6 +62,15 @@ class RunStart(NamedTuple):
     tags: Mapping[str, str] = NO_TAGS
     trace: str | None = None
     """The trace context that a traced run belongs to; empty if it begins a trace."""
+    slot: str | None = None
+    """The slot of a limit that the run will hold while it is open."""
+    terms: Terms | None = None
+    """What the caller asks of the admission; `None` if nothing."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether its admission has to be decided."""
+        return self.workflow.limit is not None or self.terms is not None
 
     @property
     def own_tags(self) -> Mapping[str, str]:
@@ -71,6 +93,7 @@ class RunStart(NamedTuple):
             self.heritage.chain,
             self.replaces,
             None if self.parent is None else parse_parent(self.parent)[0],
+            slot=self.slot,
         )
 
     def event(self, run_id: RunId) -> ExecutionStarted:
@@ -90,6 +113,7 @@ class RunStart(NamedTuple):
             scope=self.scope,
             tags=dict(self.own_tags) or None,
             trace=None if self.trace is None else trace_context(run_id, self.trace).text(),
+            slot=self.slot,
             payload=self.payload,
         )
 
@@ -105,7 +129,10 @@ def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
     # The start key stays with the first run of the chain, where it is unique.
     heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
     return RunStart(
-        workflow, payload, None, run.scope, parent, heritage, tags=birth.tags, trace=trace
+        *(workflow, payload, None, run.scope, parent, heritage),
+        tags=birth.tags,
+        trace=trace,
+        slot=run.machine.slot,
     )
 
 

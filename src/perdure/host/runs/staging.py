@@ -148,7 +148,7 @@ class Staging:
         last = changes[-1].event
         if isinstance(last, e.Terminal):
             status = run.journal.state.status
-            batch.endings = [*batch.endings, (run, RunEnding.of(status, last))]
+            batch.endings = [*batch.endings, (run, RunEnding.of(status, last, run.machine.slot))]
 
     def note_unfinished(self, batch: Batch) -> None:
         """Note that the run has more to decide, even if this turn wrote nothing."""

@@ -47,6 +47,8 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     replaces: RunId | None = None
     parent: RunId | None = None
     forked_from: RunId | None = None
+    slot: str | None = None
+    """The slot of a limit that it holds while it is open."""
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):

@@ -120,10 +120,18 @@ UPDATE perdure.event AS event SET body = b.body, sealed = NULL, erased = b.erase
 FROM unnest($2::bigint[], $3::text[], $4::bytea[]) AS b (seq, body, erased)
 WHERE event.run_id = $1 AND event.seq = b.seq
 
+-- name: erase_slot
+-- Commits: the limit's row for the key that the run gave, if no other run counts in it or waits for it.
+DELETE FROM perdure.limit_key
+WHERE slot = (SELECT slot FROM perdure.run WHERE id = $1)
+  AND NOT EXISTS (SELECT 1 FROM perdure.run AS other WHERE other.slot = perdure.limit_key.slot AND other.slot IS NOT NULL
+                                                    AND other.closed_at_ms IS NULL AND other.epoch > 0)
+  AND NOT EXISTS (SELECT 1 FROM perdure.pending AS other WHERE other.slot = perdure.limit_key.slot)
+
 -- name: erase_run
 -- Commits: a run's row without users' texts; and a new epoch, so that a fork that was made of the old journal is
 -- rejected.
-UPDATE perdure.run SET key = NULL, parked = NULL, error = NULL, epoch = epoch + 1 WHERE id = $1
+UPDATE perdure.run SET key = NULL, parked = NULL, error = NULL, slot = NULL, epoch = epoch + 1 WHERE id = $1
 
 -- name: retain_erased
 -- Commits: the receipt of a run that stays in the store. Objects of it are still to be deleted.

@@ -23,6 +23,9 @@
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure.schedule   when runs start by themselves                                 key: scope, name
 --   perdure.tick       what became of the ticks of schedules                         key: scope, name, number
+--   perdure.pending    runs that wait to be admitted, and their places in line       key: run
+--   perdure.limit_key  limits, each with one row per scope and key, which admission locks  key: slot
+--   perdure.limit_setting  what operators have set for limits                         key: kind, name
 --   perdure.retained   what stays of runs that were erased, archived or purged       key: run
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
@@ -63,7 +66,7 @@ CREATE TABLE perdure.meta (
 -- version, digest which code the run is pinned to
 -- key             the caller's start key, unique over scope and program; NULL if it gave none
 -- owner           the host that may write the run; NULL if none does, and once the run is over
--- epoch           bumped when the owner changes: a bundle under an older epoch is rejected
+-- epoch           bumped when the owner changes: a bundle under an older epoch is rejected; 0 while the run is pending
 -- seq             number of entries, and so the sequence number of the next
 -- head            hash of the last entry
 -- semaphore       open obligations; the run is over when it reads 0
@@ -77,6 +80,7 @@ CREATE TABLE perdure.meta (
 -- parent          the run that gets its result; NULL if no run does
 -- forked_from     the run of which it is a fork; NULL if of none
 -- error           fingerprint of the error that it failed with; NULL if it has not failed, or the error can't be read
+-- slot            the limit, scope and key that the run counts in while it is open, as JSON; NULL if in none
 CREATE TABLE perdure.run (
     id            text COLLATE "C" NOT NULL PRIMARY KEY,
     scope         text COLLATE "C" NOT NULL,
@@ -97,18 +101,19 @@ CREATE TABLE perdure.run (
     replaced_by   text COLLATE "C",
     parent        text COLLATE "C",
     forked_from   text COLLATE "C",
-    error         text COLLATE "C"
+    error         text COLLATE "C",
+    slot          text COLLATE "C"
 ) WITH (fillfactor = 80);
 
 -- Open runs of a host, and unowned runs.
-CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL;
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
 -- For which programs there are runs without an owner.
-CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL;
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX run_place ON perdure.run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -121,6 +126,8 @@ CREATE INDEX run_forks ON perdure.run (forked_from, id) WHERE forked_from IS NOT
 CREATE INDEX run_error ON perdure.run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
+-- Runs that hold slots of limits.
+CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
@@ -563,6 +570,66 @@ CREATE VIEW perdure.perdure_v1_ticks AS
 SELECT scope, name, number, (body::json ->> 'instant_ms')::bigint AS at_ms, body::json ->> 'outcome' AS outcome, body::json ->> 'run_id' AS run_id,
        body::json ->> 'reason' AS reason, (body::json ->> 'count')::bigint AS count, (body::json ->> 'until_ms')::bigint AS until_ms
 FROM perdure.tick;
+
+-- run_id          which run waits; it has no entries, and its row has epoch 0
+-- slot            the limit, scope and key for which it waits, as in its own row; '' if for none
+-- scope, program  those of the run
+-- priority        higher goes first, within a scope
+-- state           'ready' for a slot, 'delayed' until a time, or 'waiting' for approval
+-- ready_at_ms     not admitted before
+-- until_ms        the latest time to which later starts with its key may put it off; NULL if they may not
+CREATE TABLE perdure.pending (
+    run_id      text COLLATE "C" NOT NULL PRIMARY KEY,
+    slot        text COLLATE "C" NOT NULL,
+    scope       text COLLATE "C" NOT NULL,
+    program     text NOT NULL,
+    priority    bigint NOT NULL,
+    state       text NOT NULL,
+    ready_at_ms bigint NOT NULL,
+    until_ms    bigint
+);
+
+-- Runs that are ready, in the order in which each scope has its turn.
+CREATE INDEX pending_line ON perdure.pending (slot, scope, priority DESC, run_id) WHERE state = 'ready';
+-- How many runs wait for a slot.
+CREATE INDEX pending_slot ON perdure.pending (slot, run_id);
+-- Delayed runs in the order in which they become ready.
+CREATE INDEX pending_delayed ON perdure.pending (ready_at_ms, run_id) WHERE state = 'delayed';
+
+-- slot            name of the limit, scope (NULL if it counts all scopes together) and key, as JSON
+-- name            name of the limit
+-- rules           what the code says about the limit, as JSON: those of the newest start
+-- served          the scope whose run was admitted last
+-- arrival_us      when the rate allows the next admission, at an even pace
+CREATE TABLE perdure.limit_key (
+    slot       text COLLATE "C" NOT NULL PRIMARY KEY,
+    name       text NOT NULL,
+    rules      text NOT NULL,
+    served     text NOT NULL,
+    arrival_us bigint NOT NULL
+) WITH (fillfactor = 70);
+
+-- kind, name      what is set: a limit, a queue or a program
+-- body            the operator's values, as JSON: they replace those of the code
+-- at_ms           when it was set
+CREATE TABLE perdure.limit_setting (
+    kind  text COLLATE "C" NOT NULL,
+    name  text COLLATE "C" NOT NULL,
+    body  text NOT NULL,
+    at_ms bigint NOT NULL,
+    PRIMARY KEY (kind, name)
+);
+
+-- Limits. `scope` is NULL if the limit counts all scopes together; `rules` are the code's, `setting` the operator's, as
+-- JSON.
+CREATE VIEW perdure.perdure_v1_limits AS
+SELECT known.name, known.slot::json ->> 1 AS scope, known.slot::json ->> 2 AS key,
+       (SELECT count(*) FROM perdure.run AS run
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0) AS running,
+       (SELECT count(*) FROM perdure.pending AS pending WHERE pending.slot = known.slot) AS waiting,
+       known.rules, coalesce(setting.body, '') AS setting
+FROM perdure.limit_key AS known
+LEFT JOIN perdure.limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
 
 -- run_id          a run that was erased, archived or purged
 -- scope, program, status, created_at_ms, closed_at_ms  as its row had them

@@ -113,10 +113,18 @@ WHERE run.id = :run_id AND run.closed_at_ms IS NOT NULL AND run.head = :head
 -- Commits: an entry without its payload and its users' texts. The hash chain still verifies.
 UPDATE perdure_event SET body = ?, sealed = NULL, erased = ? WHERE run_id = ? AND seq = ?
 
+-- name: erase_slot
+-- Commits: the limit's row for the key that the run gave, if no other run counts in it or waits for it.
+DELETE FROM perdure_limit_key
+WHERE slot = (SELECT slot FROM perdure_run WHERE id = :run_id)
+  AND NOT EXISTS (SELECT 1 FROM perdure_run AS other WHERE other.slot = perdure_limit_key.slot AND other.slot IS NOT NULL
+                                                    AND other.closed_at_ms IS NULL AND other.epoch > 0)
+  AND NOT EXISTS (SELECT 1 FROM perdure_pending AS other WHERE other.slot = perdure_limit_key.slot)
+
 -- name: erase_run
 -- Commits: a run's row without users' texts; and a new epoch, so that a fork that was made of the old journal is
 -- rejected.
-UPDATE perdure_run SET key = NULL, parked = NULL, error = NULL, epoch = epoch + 1 WHERE id = :run_id
+UPDATE perdure_run SET key = NULL, parked = NULL, error = NULL, slot = NULL, epoch = epoch + 1 WHERE id = :run_id
 
 -- name: retain_erased
 -- Commits: the receipt of a run that stays in the store. Objects of it are still to be deleted.

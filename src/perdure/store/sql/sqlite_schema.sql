@@ -23,6 +23,9 @@
 --   perdure_operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure_schedule   when runs start by themselves                                 key: scope, name
 --   perdure_tick       what became of the ticks of schedules                         key: scope, name, number
+--   perdure_pending    runs that wait to be admitted, and their places in line       key: run
+--   perdure_limit_key  limits, each with one row per scope and key, which admission locks  key: slot
+--   perdure_limit_setting  what operators have set for limits                         key: kind, name
 --   perdure_retained   what stays of runs that were erased, archived or purged       key: run
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
@@ -56,7 +59,7 @@ CREATE TABLE perdure_meta (
 -- version, digest which code the run is pinned to
 -- key             the caller's start key, unique over scope and program; NULL if it gave none
 -- owner           the host that may write the run; NULL if none does, and once the run is over
--- epoch           bumped when the owner changes: a bundle under an older epoch is rejected
+-- epoch           bumped when the owner changes: a bundle under an older epoch is rejected; 0 while the run is pending
 -- seq             number of entries, and so the sequence number of the next
 -- head            hash of the last entry
 -- semaphore       open obligations; the run is over when it reads 0
@@ -70,6 +73,7 @@ CREATE TABLE perdure_meta (
 -- parent          the run that gets its result; NULL if no run does
 -- forked_from     the run of which it is a fork; NULL if of none
 -- error           fingerprint of the error that it failed with; NULL if it has not failed, or the error can't be read
+-- slot            the limit, scope and key that the run counts in while it is open, as JSON; NULL if in none
 CREATE TABLE perdure_run (
     id            TEXT NOT NULL PRIMARY KEY,
     scope         TEXT NOT NULL,
@@ -90,18 +94,19 @@ CREATE TABLE perdure_run (
     replaced_by   TEXT,
     parent        TEXT,
     forked_from   TEXT,
-    error         TEXT
+    error         TEXT,
+    slot          TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- Open runs of a host, and unowned runs.
-CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL;
+CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX perdure_run_chain ON perdure_run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
 -- For which programs there are runs without an owner.
-CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL;
+CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX perdure_run_place ON perdure_run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -114,6 +119,8 @@ CREATE INDEX perdure_run_forks ON perdure_run (forked_from, id) WHERE forked_fro
 CREATE INDEX perdure_run_error ON perdure_run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX perdure_run_parked ON perdure_run (id) WHERE parked IS NOT NULL;
+-- Runs that hold slots of limits.
+CREATE INDEX perdure_run_slot ON perdure_run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
@@ -545,6 +552,66 @@ CREATE VIEW perdure_v1_ticks AS
 SELECT scope, name, number, body ->> '$.instant_ms' AS at_ms, body ->> '$.outcome' AS outcome, body ->> '$.run_id' AS run_id,
        body ->> '$.reason' AS reason, body ->> '$.count' AS count, body ->> '$.until_ms' AS until_ms
 FROM perdure_tick;
+
+-- run_id          which run waits; it has no entries, and its row has epoch 0
+-- slot            the limit, scope and key for which it waits, as in its own row; '' if for none
+-- scope, program  those of the run
+-- priority        higher goes first, within a scope
+-- state           'ready' for a slot, 'delayed' until a time, or 'waiting' for approval
+-- ready_at_ms     not admitted before
+-- until_ms        the latest time to which later starts with its key may put it off; NULL if they may not
+CREATE TABLE perdure_pending (
+    run_id      TEXT NOT NULL PRIMARY KEY,
+    slot        TEXT NOT NULL,
+    scope       TEXT NOT NULL,
+    program     TEXT NOT NULL,
+    priority    INTEGER NOT NULL,
+    state       TEXT NOT NULL,
+    ready_at_ms INTEGER NOT NULL,
+    until_ms    INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- Runs that are ready, in the order in which each scope has its turn.
+CREATE INDEX perdure_pending_line ON perdure_pending (slot, scope, priority DESC, run_id) WHERE state = 'ready';
+-- How many runs wait for a slot.
+CREATE INDEX perdure_pending_slot ON perdure_pending (slot, run_id);
+-- Delayed runs in the order in which they become ready.
+CREATE INDEX perdure_pending_delayed ON perdure_pending (ready_at_ms, run_id) WHERE state = 'delayed';
+
+-- slot            name of the limit, scope (NULL if it counts all scopes together) and key, as JSON
+-- name            name of the limit
+-- rules           what the code says about the limit, as JSON: those of the newest start
+-- served          the scope whose run was admitted last
+-- arrival_us      when the rate allows the next admission, at an even pace
+CREATE TABLE perdure_limit_key (
+    slot       TEXT NOT NULL PRIMARY KEY,
+    name       TEXT NOT NULL,
+    rules      TEXT NOT NULL,
+    served     TEXT NOT NULL,
+    arrival_us INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- kind, name      what is set: a limit, a queue or a program
+-- body            the operator's values, as JSON: they replace those of the code
+-- at_ms           when it was set
+CREATE TABLE perdure_limit_setting (
+    kind  TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    body  TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
+-- Limits. `scope` is NULL if the limit counts all scopes together; `rules` are the code's, `setting` the operator's, as
+-- JSON.
+CREATE VIEW perdure_v1_limits AS
+SELECT known.name, known.slot ->> '$[1]' AS scope, known.slot ->> '$[2]' AS key,
+       (SELECT count(*) FROM perdure_run AS run
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0) AS running,
+       (SELECT count(*) FROM perdure_pending AS pending WHERE pending.slot = known.slot) AS waiting,
+       known.rules, coalesce(setting.body, '') AS setting
+FROM perdure_limit_key AS known
+LEFT JOIN perdure_limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
 
 -- run_id          a run that was erased, archived or purged
 -- scope, program, status, created_at_ms, closed_at_ms  as its row had them

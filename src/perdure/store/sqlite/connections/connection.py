@@ -43,7 +43,7 @@ MAX_WAL_PAGES = 4000
 ENTRY_POINT = "sqlite3_perdure_init"
 
 WIDTHS: Final = {
-    "create_runs": 17,
+    "create_runs": 18,
     "advance_runs": 8,
     "publish": 4,
     "publish_by": 6,
