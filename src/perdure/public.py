@@ -12,6 +12,8 @@ from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.limits import Limit, Rate
 from perdure.authoring.program import ProgramCall
+from perdure.authoring.request import Answered, Ask, Request
+from perdure.authoring.resources import resource
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
 from perdure.authoring.run_logging import RunFieldsFilter, log
@@ -47,15 +49,17 @@ from perdure.client.retention import Erasure, KeptRun
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.history import LedgerAccount
 from perdure.client.runs.lists import Page, RunFilters, RunSummary
+from perdure.client.runs.status import RunStatus
 from perdure.client.runs.streams import Abandoned, Chunk
 from perdure.client.runs.sync_acts import SyncReceipt
 from perdure.client.runs.waits import HookWait, Waits
 from perdure.client.schedules.schedules import ScheduleHandle, ScheduleInfo, TickInfo
 from perdure.client.schedules.timetables import Cron, Every, Once
-from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync import SyncEngine, run
+from perdure.client.sync_handle import SyncHandle
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.encryption import EncryptedCodec
@@ -76,6 +80,8 @@ from perdure.core.errors import (
     NotCommitted,
     NotDone,
     PerdureError,
+    RequestRejected,
+    RequestUnanswered,
     ResponseError,
     RunCancelled,
     RunClosed,
@@ -158,12 +164,14 @@ __all__ = [
     "AlertCode",
     "AllowAll",
     "AnswerWait",
+    "Answered",
     "ApplicationError",
     "ArtifactDamaged",
     "ArtifactMissing",
     "ArtifactRef",
     "ArtifactStore",
     "Artifacts",
+    "Ask",
     "Authorizer",
     "Call",
     "Cancelled",
@@ -228,6 +236,9 @@ __all__ = [
     "ProgramCall",
     "Rate",
     "Receipt",
+    "Request",
+    "RequestRejected",
+    "RequestUnanswered",
     "Response",
     "ResponseError",
     "Retained",
@@ -319,6 +330,7 @@ __all__ = [
     "publish",
     "put_artifact",
     "random",
+    "resource",
     "run",
     "secret",
     "shield",

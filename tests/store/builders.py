@@ -222,6 +222,9 @@ TABLES: Final = (
     "pending",
     "limit_key",
     "limit_setting",
+    "bus",
+    "publication",
+    "dead_letter",
 )
 
 

@@ -60,6 +60,7 @@ GROUPS = (
             ("start", "starting:start_run", "Start a run, which the workers of the store execute."),
             ("result", "acting:result", "Wait until a run is over, and print its result."),
             ("signal", "acting:signal", "Send a run a signal."),
+            ("ask", "acting:ask", "Send a run a request, and print its reply."),
             ("respond", "acting:respond", "Answer a step of a graph whose task responded with 202."),
             ("pause", "acts:pause_runs", "Pause runs."),
             ("resume", "acts:resume_runs", "End the pause of runs."),

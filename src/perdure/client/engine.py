@@ -44,9 +44,10 @@ from perdure.client.preflight import (
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
 from perdure.client.retention import EngineRetention
 from perdure.client.runs.comparing import RunDiff, compare_runs
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.lists import RunLists
 from perdure.client.runs.parameters import with_first_parameters
+from perdure.client.runs.status import RunStatus
 from perdure.client.schedules.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
@@ -82,7 +83,7 @@ class Engine(RunLists, Schedules):
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
     engines on the store execute the runs. `codec` may encrypt what is stored. `artifacts` is a place for large results
     (a directory, or an `ArtifactStore`), `secrets` are asked for the secrets that tasks read, the `authorizer` decides
-    who may act on runs as an operator, and `on_alert` is called with each alert.
+    who may act on runs as an operator, `on_alert` is called with each alert, and `resources` make what tasks share.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Engine(RunLists, Schedules):
         hosts: bool = True,
         **services: Unpack[EngineServices],
     ) -> None:
-        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer`, `retention` and so on."""
+        """`services` are those of `EngineServices`, such as `artifacts` and `secrets`."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)

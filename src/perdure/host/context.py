@@ -16,6 +16,7 @@ from perdure.engine.sources import Sources
 from perdure.host.alerts import Alerts
 from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.background import Background
+from perdure.host.bus.enrolling import Enrolments
 from perdure.host.outage import Outage
 from perdure.host.services import Services
 from perdure.host.settings import Settings
@@ -96,6 +97,7 @@ class HostContext:
         self.listener = listener
         self.outage = Outage(store.name)
         self.watchers = Watchers(listener.run_changed, listener.slot_left)
+        self.enrolments = Enrolments()
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)

@@ -20,6 +20,7 @@ from perdure.host.cluster.takeover import Takeover
 from perdure.host.cluster.takeover_loop import TakeoverLoop
 from perdure.host.context import HostContext
 from perdure.host.messages.polling import Poller
+from perdure.host.relays.relays import Relays
 from perdure.host.runs.batch import RunStart
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
@@ -90,7 +91,7 @@ class Host:
             self.context, self.executor, cache, on_regained, self._make_programs()
         )
         self.transactions = self._make_transactions()
-        self.admissions = Admissions(self.dispatcher, self._owner)
+        self.admissions = self._make_admissions()
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
         )
@@ -100,6 +101,7 @@ class Host:
         self.feed = JournalFeed(self.context)
         self.views = Views(self.context)
         self.readers = Readers()
+        self.relays = Relays(self.context)
         self.poller = Poller(
             *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
             Ticker(self.context, self.dispatcher, self.begin_soon),
@@ -115,6 +117,9 @@ class Host:
 
     def _make_executor(self, gate: Gate, streams: StreamWriter) -> Executor:
         return Executor(self.context, self, gate, self.publisher, streams)
+
+    def _make_admissions(self) -> Admissions:
+        return Admissions(self.dispatcher, self._owner)
 
     def _owner(self) -> HostId | None:
         """The host that gets the runs that this process admits."""
@@ -194,6 +199,7 @@ class Host:
 
     def hint_arrived(self, hint: Hint) -> None:
         if hint.look:
+            self.relays.refresh_soon(is_changed=True)
             self.poller.look_soon()
         if hint.messages:
             self.poller.deliver_soon()
@@ -223,6 +229,7 @@ class Host:
 
     def snapshot_read(self, snapshot: HostSnapshot) -> None:
         self.admissions.note_next(snapshot.next_admission_ms)
+        self.relays.refresh_soon()
         self.hints.see([peer.host for peer in snapshot.peers])
         self.ask_for_hints()
 
@@ -285,6 +292,7 @@ class Host:
         """Register, poll once, then poll in the background. Runs of dead hosts are taken over in the background."""
         await self.dispatcher.catalogue.refresh()
         await self.membership.join()
+        await self.relays.open()
         await self.hints.open(self._make_hint_channel())
         await self.poller.serve()
         self.poller.start()
@@ -314,6 +322,8 @@ class Host:
         await self.poller.stop(grace_s)
         try:
             await self.dispatcher.stop(grace_s)
+            await self.relays.stop(grace_s)
+            await self.executor.requests.resources.close()
             await self._hand_back()
         finally:
             self.kill()
@@ -337,12 +347,14 @@ class Host:
         """Stop at once, as a crash would."""
         self._end()
         self.dispatcher.kill()
+        self.executor.requests.resources.kill()
 
     def _end(self) -> None:
         """Stop the heartbeat, the poller and the queues."""
         stopped = EngineClosed("the engine was closed", "open an engine, and follow the run again")
         self.feed.close(self.failure or stopped)
         self.hints.close()
+        self.relays.kill()
         self.membership.kill()
         self.poller.kill()
         self.worker.close()

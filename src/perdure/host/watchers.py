@@ -64,6 +64,8 @@ class Watchers:
         self._on_freed = on_freed
         self.audience: dict[Awaited, dict[HostId, int]] = {what: {} for what in Awaited}
         """Other processes whose callers wait for such changes, and until when each counts as such."""
+        self.on_run_grown: Callable[[RunId], None] | None = None
+        """Called with each run whose journal a commit of this process added to, if events are published."""
         self._on_changed = on_changed
         self._endings: dict[RunId, list[asyncio.Future[RunEnding | None]]] = {}
         self._followers: dict[Topic, list[OnGrowth]] = {}
@@ -117,6 +119,8 @@ class Watchers:
 
     def grown(self, topic: Topic) -> None:
         """A commit of this process added to it."""
+        if self.on_run_grown is not None and isinstance(topic, str):
+            self.on_run_grown(topic)
         if self._followers:
             self.wake_followers(topic)
         if self.audience[Awaited.GROWTH]:

@@ -19,6 +19,7 @@ from perdure.core.messages import Message
 from perdure.core.runs.description import QueuedWork
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
 from perdure.store.admission_table import AdmissionTable
+from perdure.store.bus_table import BusTable
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.commit.fence import Fence
@@ -56,13 +57,18 @@ class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
         ...
 
     @property
-    def retention(self) -> RetentionTable:
-        """Runs that leave this store, or lose their data."""
+    def admission(self) -> AdmissionTable:
+        """Starts that wait, and limits."""
         ...
 
     @property
-    def admission(self) -> AdmissionTable:
-        """Starts that wait, and limits."""
+    def buses(self) -> BusTable:
+        """The event buses of this store."""
+        ...
+
+    @property
+    def retention(self) -> RetentionTable:
+        """Runs that leave this store, or lose their data."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

@@ -1,5 +1,6 @@
 """Turns the entries of one run's journal into contract events."""
 
+from collections.abc import Collection
 from copy import copy
 from typing import Any, Final, NamedTuple
 
@@ -88,7 +89,16 @@ class ContractReader:
 
     def read(self, entry: Entry) -> ContractEvent:
         """The event of the next entry."""
+        return self._event(entry, *self._advance(entry))
+
+    def read_if(self, entry: Entry, types: Collection[str]) -> ContractEvent | None:
+        """The event of the next entry if it is of one of these types; its data is not decoded otherwise."""
         event, label, cause = self._advance(entry)
+        return self._event(entry, event, label, cause) if label.type in types else None
+
+    def _event(
+        self, entry: Entry, event: e.Event, label: Label, cause: EventCause
+    ) -> ContractEvent:
         origin, is_of_run = self.origin, label.step == RUN_STEP
         return ContractEvent(
             run_id=origin.run_id,

@@ -18,7 +18,7 @@ from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.watchers import RunEnding
 from perdure.store.commit.bundle import Bundle
-from perdure.store.rows.records import NewRun
+from perdure.store.rows.records import Enrolment, NewRun
 
 
 class Terms(NamedTuple):
@@ -80,7 +80,13 @@ class RunStart(NamedTuple):
         keys = search_keys_of(self.workflow)
         return {name: value for name, value in self.tags.items() if name not in keys}
 
-    def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
+    def row(
+        self,
+        run_id: RunId,
+        now_ms: int,
+        owner: HostId | None,
+        enrolments: tuple[Enrolment, ...] = (),
+    ) -> NewRun:
         return NewRun(
             run_id,
             self.workflow.name,
@@ -94,6 +100,7 @@ class RunStart(NamedTuple):
             self.replaces,
             None if self.parent is None else parse_parent(self.parent)[0],
             slot=self.slot,
+            enrolments=enrolments,
         )
 
     def event(self, run_id: RunId) -> ExecutionStarted:

@@ -239,6 +239,12 @@ INSERT INTO perdure.parked_step (run_id, step, task, error, since_ms)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])
 ON CONFLICT (run_id, step) DO UPDATE SET error = excluded.error, since_ms = excluded.since_ms
 
+-- name: enrol_runs
+-- Commits: new runs are to be published to buses, from their first entry on.
+INSERT INTO perdure.publication (run_id, bus, holder, lease_until_ms, seq, replay)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[])
+ON CONFLICT DO NOTHING
+
 -- name: unpark_steps
 -- Commits: steps no longer wait for an operator.
 DELETE FROM perdure.parked_step AS parked

@@ -26,6 +26,9 @@
 --   perdure.pending    runs that wait to be admitted, and their places in line       key: run
 --   perdure.limit_key  limits, each with one row per scope and key, which admission locks  key: slot
 --   perdure.limit_setting  what operators have set for limits                         key: kind, name
+--   perdure.bus        event buses that some engine was opened with                  key: name
+--   perdure.publication  up to which entry each run is published to a bus          key: bus, run, replay
+--   perdure.dead_letter  events that a bus refused                                   key: bus, run, seq
 --   perdure.retained   what stays of runs that were erased, archived or purged       key: run
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
@@ -36,8 +39,9 @@
 -- scrub the keys. Any process may add a message, forward one that came for a run that was continued or, until the run
 -- is over, append a chunk. A run's owner publishes its values, and so does the host that has claimed a task of it. The
 -- holder of a task's token may take it off its queue. A host writes its own row; the host that has taken over all that
--- a dead host had removes the dead host's row. Everything that one bundle writes commits in one transaction or not at
--- all; the event and the posting that certify the same fact are therefore never apart.
+-- a dead host had removes the dead host's row. A run's publications are written with the run, and then by the relay that
+-- holds them. Everything that one bundle writes commits in one transaction or not at all; the event and the posting that
+-- certify the same fact are therefore never apart.
 --
 -- Lock order: runs that hand their start keys over and then new runs, both in the order of the keys, then run rows in
 -- the order of their ids, then, in the order of their keys, published values, then work, events, ledger, messages, then
@@ -105,15 +109,11 @@ CREATE TABLE perdure.run (
     slot          text COLLATE "C"
 ) WITH (fillfactor = 80);
 
--- Open runs of a host, and unowned runs.
-CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
--- For which programs there are runs without an owner.
-CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX run_place ON perdure.run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -126,6 +126,10 @@ CREATE INDEX run_forks ON perdure.run (forked_from, id) WHERE forked_from IS NOT
 CREATE INDEX run_error ON perdure.run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
+-- Open runs of a host, and unowned runs.
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+-- For which programs there are runs without an owner.
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs that hold slots of limits.
 CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
@@ -531,6 +535,52 @@ CREATE TABLE perdure.tick (
     number     bigint NOT NULL,
     body       text NOT NULL,
     PRIMARY KEY (scope, name, number)
+);
+
+-- name            of an event bus that some engine was opened with
+-- programs        JSON list of the programs whose runs it gets; NULL if of all
+-- since_ms        when it was registered: runs that were started before are published from where they were then on
+-- down_since_ms   since when it takes no events, as a host saw last; NULL if it takes them
+-- error           why
+CREATE TABLE perdure.bus (
+    name          text COLLATE "C" NOT NULL PRIMARY KEY,
+    programs      text,
+    since_ms      bigint NOT NULL,
+    down_since_ms bigint,
+    error         text
+);
+
+-- bus, run_id     which run is published to which bus
+-- replay          '' for the run as it goes on; otherwise names a request to publish a part of it again
+-- seq             the next entry to publish: all before it are published, or dead letters
+-- end_seq         where a replay ends; NULL if with the run. The row is deleted when all is published
+-- holder          the relay that publishes it; NULL if none does
+-- lease_until_ms  until when no other relay may take it
+CREATE TABLE perdure.publication (
+    bus            text COLLATE "C" NOT NULL,
+    run_id         text COLLATE "C" NOT NULL,
+    replay         text COLLATE "C" NOT NULL,
+    seq            bigint NOT NULL,
+    end_seq        bigint,
+    holder         text,
+    lease_until_ms bigint NOT NULL,
+    PRIMARY KEY (bus, run_id, replay)
+) WITH (fillfactor = 80);
+
+-- bus, run_id, seq  the event that the bus refused
+-- type            of the event
+-- reason          what the bus said last
+-- tries           how often it was tried
+-- at_ms           when it was given up
+CREATE TABLE perdure.dead_letter (
+    bus    text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    seq    bigint NOT NULL,
+    type   text NOT NULL,
+    reason text NOT NULL,
+    tries  bigint NOT NULL,
+    at_ms  bigint NOT NULL,
+    PRIMARY KEY (bus, run_id, seq)
 );
 
 -- Attempts of tasks and child runs. An attempt without an outcome is 'running' if no later one has started and its run is

@@ -110,6 +110,12 @@ INSERT INTO perdure_parked_step (run_id, step, task, error, since_ms)
 VALUES :rows
 ON CONFLICT (run_id, step) DO UPDATE SET error = excluded.error, since_ms = excluded.since_ms
 
+-- name: enrol_runs
+-- Commits: new runs are to be published to buses, from their first entry on.
+INSERT INTO perdure_publication (run_id, bus, holder, lease_until_ms, seq, replay)
+VALUES :rows
+ON CONFLICT DO NOTHING
+
 -- name: unpark_steps
 -- Commits: steps no longer wait for an operator.
 DELETE FROM perdure_parked_step WHERE (run_id, step) IN (VALUES :rows)

@@ -45,7 +45,7 @@ ORDER BY closed_at_ms DESC, id DESC LIMIT 1 OFFSET :keep
 
 -- name: select_removable
 -- Runs that may leave the store: they are over, and so is every run that may need them: the parent, children, forks, and
--- the others of the chain, with the chains of the children and forks. Other reasons to keep a run belong here.
+-- the others of the chain, with the chains of the children and forks. And every bus has got its events.
 SELECT run.id, run.scope, run.program, run.status, run.created_at_ms, run.closed_at_ms, run.seq, run.head, run.parent,
        run.forked_from, run.chain, (SELECT receipt FROM perdure_retained WHERE run_id = run.id)
 FROM perdure_run AS run
@@ -64,6 +64,9 @@ WHERE run.id IN (SELECT value FROM json_each(:ids)) AND run.closed_at_ms IS NOT 
                   LEFT JOIN perdure_run AS last ON last.chain = coalesce(fork.chain, fork.id)
                   WHERE fork.forked_from = run.id
                     AND (fork.closed_at_ms IS NULL OR last.id IS NOT NULL AND last.closed_at_ms IS NULL))
+  AND NOT EXISTS (SELECT 1 FROM perdure_bus AS bus
+                  CROSS JOIN perdure_publication AS unpublished
+                  WHERE unpublished.bus = bus.name AND unpublished.run_id = run.id)
 
 -- name: retain
 -- Commits: what stays of a run that leaves the store. A receipt stays.
