@@ -663,6 +663,7 @@ SELECT known.name, known.slot ->> '$[1]' AS scope, known.slot ->> '$[2]' AS key,
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure_limit_key AS known
 LEFT JOIN perdure_limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
+
 -- run_id          a run that was erased, archived or purged
 -- scope, program, status, created_at_ms, closed_at_ms  as its row had them
 -- entries, head   length and last hash of its journal: an archive is verified against them
