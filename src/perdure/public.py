@@ -12,6 +12,8 @@ from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
 from perdure.authoring.limits import Limit, Rate
 from perdure.authoring.program import ProgramCall
+from perdure.authoring.request import Answered, Ask, Request
+from perdure.authoring.resources import resource
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
 from perdure.authoring.run_logging import RunFieldsFilter, log
@@ -43,18 +45,21 @@ from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
 from perdure.client.inspection import audit, verify
 from perdure.client.limits import LimitInfo, StartOutcome
+from perdure.client.retention import Erasure, KeptRun
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.history import LedgerAccount
 from perdure.client.runs.lists import Page, RunFilters, RunSummary
+from perdure.client.runs.status import RunStatus
 from perdure.client.runs.streams import Abandoned, Chunk
 from perdure.client.runs.sync_acts import SyncReceipt
 from perdure.client.runs.waits import HookWait, Waits
 from perdure.client.schedules.schedules import ScheduleHandle, ScheduleInfo, TickInfo
 from perdure.client.schedules.timetables import Cron, Every, Once
-from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync import SyncEngine, run
+from perdure.client.sync_handle import SyncHandle
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.encryption import EncryptedCodec
@@ -75,6 +80,8 @@ from perdure.core.errors import (
     NotCommitted,
     NotDone,
     PerdureError,
+    RequestRejected,
+    RequestUnanswered,
     ResponseError,
     RunCancelled,
     RunClosed,
@@ -108,6 +115,7 @@ from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
 from perdure.core.runs.decided_acts import DecidedAct
 from perdure.core.runs.description import Description
 from perdure.core.runs.diff import StepChange
+from perdure.core.runs.erasing import RunErasure
 from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.obstacles import Cause, CauseKind
 from perdure.core.runs.projector import SnapshotProjector
@@ -139,6 +147,8 @@ from perdure.engine.programs.preflight import Preflight
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.object_store import ObjectArtifacts
 from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
+from perdure.host.retention.passes import Retained
+from perdure.host.retention.policy import Retention
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
@@ -154,12 +164,14 @@ __all__ = [
     "AlertCode",
     "AllowAll",
     "AnswerWait",
+    "Answered",
     "ApplicationError",
     "ArtifactDamaged",
     "ArtifactMissing",
     "ArtifactRef",
     "ArtifactStore",
     "Artifacts",
+    "Ask",
     "Authorizer",
     "Call",
     "Cancelled",
@@ -184,6 +196,7 @@ __all__ = [
     "EngineRunRef",
     "EngineServices",
     "EnvironmentSecrets",
+    "Erasure",
     "EventType",
     "Every",
     "Explanation",
@@ -203,6 +216,7 @@ __all__ = [
     "JoinSet",
     "JoinWait",
     "JsonCodec",
+    "KeptRun",
     "KeyReused",
     "KeySpent",
     "LedgerAccount",
@@ -222,8 +236,13 @@ __all__ = [
     "ProgramCall",
     "Rate",
     "Receipt",
+    "Request",
+    "RequestRejected",
+    "RequestUnanswered",
     "Response",
     "ResponseError",
+    "Retained",
+    "Retention",
     "Retry",
     "RetryWait",
     "Roles",
@@ -234,6 +253,7 @@ __all__ = [
     "RunDiff",
     "RunDiverged",
     "RunEnded",
+    "RunErasure",
     "RunFailed",
     "RunFieldsFilter",
     "RunFilters",
@@ -310,6 +330,7 @@ __all__ = [
     "publish",
     "put_artifact",
     "random",
+    "resource",
     "run",
     "secret",
     "shield",

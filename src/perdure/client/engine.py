@@ -42,10 +42,12 @@ from perdure.client.preflight import (
     require_program_names,
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
+from perdure.client.retention import EngineRetention
 from perdure.client.runs.comparing import RunDiff, compare_runs
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.lists import RunLists
 from perdure.client.runs.parameters import with_first_parameters
+from perdure.client.runs.status import RunStatus
 from perdure.client.schedules.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
@@ -81,7 +83,7 @@ class Engine(RunLists, Schedules):
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
     engines on the store execute the runs. `codec` may encrypt what is stored. `artifacts` is a place for large results
     (a directory, or an `ArtifactStore`), `secrets` are asked for the secrets that tasks read, the `authorizer` decides
-    who may act on runs as an operator, and `on_alert` is called with each alert.
+    who may act on runs as an operator, `on_alert` is called with each alert, and `resources` make what tasks share.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Engine(RunLists, Schedules):
         hosts: bool = True,
         **services: Unpack[EngineServices],
     ) -> None:
-        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer`, `on_alert` and `buses`."""
+        """`services` are those of `EngineServices`, such as `artifacts` and `secrets`."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)
@@ -132,15 +134,27 @@ class Engine(RunLists, Schedules):
         """The artifacts that tasks have stored."""
         return EngineArtifacts(self._require_host)
 
+    @property
+    def retention(self) -> EngineRetention:
+        """Archives, erases and purges runs that are over."""
+        return EngineRetention(self._require_host)
+
     def replace(
-        self, *, queues: Sequence[str] | None = None, settings: Settings | None = None
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        settings: Settings | None = None,
+        hosts: bool | None = None,
     ) -> "Engine":
-        """A closed engine like this one, with the given queues or settings."""
+        """A closed engine like this one, with the given queues, settings or `hosts`."""
         other = copy(self)
         other._store = other._host = None
+        other._hosts = require_hosts(
+            self._hosts if hosts is None else hosts, queues if queues is not None else self._queues
+        )
         if queues is not None:
             other._queues = require_queue_names(queues)
-            require_hosts(self._hosts, other._queues)
+            require_hosts(other._hosts, other._queues)
         if settings is not None:
             other._settings = require_engine_settings(settings)
         return other

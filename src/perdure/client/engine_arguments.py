@@ -1,6 +1,6 @@
 """Validation of the arguments of an engine, its starts and its searches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.authoring.call import Call
@@ -110,3 +110,18 @@ def require_tracing(tracing: Tracing | None) -> Tracing | None:
             f"tracing is {tracing!r:.100}", "pass perdure.integrations.otel.OpenTelemetry()"
         )
     return tracing
+
+
+def require_resources(given: object) -> Mapping[type, Callable[[], Any]]:
+    if isinstance(given, Mapping):
+        wrong = [f"{kind!r}: {make!r}" for kind, make in given.items() if not _is_made(kind, make)]
+        if not wrong:
+            return dict(given)
+        given = f"{{{wrong[0]}}}"
+    raise InputError(
+        f"resources is {given}", "pass a dict of functions by type: {Client: make_client}"
+    )
+
+
+def _is_made(kind: object, make: object) -> bool:
+    return isinstance(kind, type) and callable(make)

@@ -6,6 +6,7 @@ find by run and entry.
 """
 
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 
 import msgspec
 
@@ -20,6 +21,7 @@ from perdure.core.ledger import AccountId, digits_of
 from perdure.core.list_rows import ListRows, list_differences
 from perdure.core.messages import START, damage_of_sent
 from perdure.core.obligations import Lifetime, Outstanding, missing, obligations_of
+from perdure.core.runs.erasing import read_erasure
 
 NO_RUN = RunId("")
 """The run id of findings about the store as a whole."""
@@ -59,6 +61,8 @@ class Books(msgspec.Struct, frozen=True):
     """Why the database can't read the run's rows; `None` if it can."""
     listed: ListRows | None = None
     """What lists find the run by; `None` if it was not read."""
+    receipt: str | None = None
+    """The receipt of what was erased; `None` if there is none."""
 
 
 def unreadable(run_id: RunId, error: Exception) -> Books:
@@ -283,6 +287,7 @@ def verify_books(books: Books) -> list[AuditFinding]:
         for entry in entries
         if entry.erased is not None and not _was_erased(entry)
     )
+    findings += _without_receipt(books)
     broken = _broken_links(books)
     for link in sorted(broken):
         if link - 1 in broken and link - 1 > 0:
@@ -340,9 +345,25 @@ def _was_erased(entry: Entry) -> bool:
     return (
         entry.sealed is None
         and entry.erased is not None
-        and len(entry.erased) == HASH_BYTES
+        and len(entry.erased) in (HASH_BYTES, 2 * HASH_BYTES)
         and any(entry.erased)
     )
+
+
+def _without_receipt(books: Books) -> Iterator[AuditFinding]:
+    """Entries with other texts than their hashes cover, if the receipt of an erasure does not say so."""
+    redacted = [entry for entry in books.entries if entry.is_redacted]
+    if not redacted:
+        return
+    try:
+        listed = {} if books.receipt is None else read_erasure(books.receipt).redacted
+    except PerdureError as error:
+        yield AuditFinding(books.run_id, redacted[0].seq, "receipt_unreadable", error.what)
+        return
+    for entry in redacted:
+        if listed.get(entry.seq) != sha256(entry.body.encode()).hexdigest():
+            what = "its texts were erased, and no receipt has what it is now"
+            yield AuditFinding(books.run_id, entry.seq, "entry_altered", what)
 
 
 def _missing(books: Books) -> Iterator[AuditFinding]:

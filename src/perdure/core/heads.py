@@ -56,6 +56,21 @@ def compare_heads(
         yield AuditFinding(run_id, count - 1, "journal_replaced", what)
 
 
+def compare_end(
+    run_id: RunId, entries: int, last: bytes, head: RecordedHead
+) -> Iterator[AuditFinding]:
+    """Differences between the end of a journal, of which the rest is not there, and an earlier head of it."""
+    count, digest = head
+    if entries < count:
+        yield AuditFinding(
+            *(run_id, entries, "journal_shortened"),
+            f"it had {count} entries when its head was taken, and {entries} when it left the store",
+        )
+    elif entries == count and last.hex() != digest:
+        what = f"its hash was {last.hex()[:16]} when it left the store, and {digest[:16]} when its head was taken"
+        yield AuditFinding(run_id, count - 1, "journal_replaced", what)
+
+
 def vanished(run_id: RunId, head: RecordedHead) -> AuditFinding:
     """The finding for a run that has a head but is not in the store."""
     what = f"it had {head[0]} entries when its head was taken, and is not in the store"

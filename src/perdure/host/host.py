@@ -28,6 +28,7 @@ from perdure.host.runs.feed import JournalFeed
 from perdure.host.runs.memory import MemoryUse
 from perdure.host.runs.readers import Readers
 from perdure.host.runs.remote import RemoteRuns
+from perdure.host.runs.retaining import retain_regularly
 from perdure.host.runs.views import Views
 from perdure.host.schedules.ticker import Ticker
 from perdure.host.services import NO_SERVICES, Services
@@ -90,7 +91,7 @@ class Host:
             self.context, self.executor, cache, on_regained, self._make_programs()
         )
         self.transactions = self._make_transactions()
-        self.admissions = Admissions(self.dispatcher, self._owner)
+        self.admissions = self._make_admissions()
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
         )
@@ -116,6 +117,9 @@ class Host:
 
     def _make_executor(self, gate: Gate, streams: StreamWriter) -> Executor:
         return Executor(self.context, self, gate, self.publisher, streams)
+
+    def _make_admissions(self) -> Admissions:
+        return Admissions(self.dispatcher, self._owner)
 
     def _owner(self) -> HostId | None:
         """The host that gets the runs that this process admits."""
@@ -295,6 +299,8 @@ class Host:
         artifacts = self.context.services.artifacts
         if artifacts is not None and artifacts.sweep_every_s:
             self.context.spawn(sweep_regularly(self.context, artifacts))
+        if self.context.settings.retention_every:
+            self.context.spawn(retain_regularly(self.context))
 
     async def begin_run(self, start: RunStart) -> RunId:
         """Create a run and commit its first turn. Raises `RunExists` if its key is taken."""
@@ -317,6 +323,7 @@ class Host:
         try:
             await self.dispatcher.stop(grace_s)
             await self.relays.stop(grace_s)
+            await self.executor.requests.resources.close()
             await self._hand_back()
         finally:
             self.kill()
@@ -340,6 +347,7 @@ class Host:
         """Stop at once, as a crash would."""
         self._end()
         self.dispatcher.kill()
+        self.executor.requests.resources.kill()
 
     def _end(self) -> None:
         """Stop the heartbeat, the poller and the queues."""

@@ -28,6 +28,7 @@ from perdure.store.hints import HintChannel, OnHint
 from perdure.store.list_queries import ListTables
 from perdure.store.operation_table import OperationTable
 from perdure.store.operator_tables import OperatorTables
+from perdure.store.retention_table import RetentionTable
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
 from perdure.store.rows.records import (
     ActMessage,
@@ -63,6 +64,11 @@ class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
     @property
     def buses(self) -> BusTable:
         """The event buses of this store."""
+        ...
+
+    @property
+    def retention(self) -> RetentionTable:
+        """Runs that leave this store, or lose their data."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

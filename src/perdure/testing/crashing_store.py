@@ -11,6 +11,7 @@ from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.graph_tables import MAX_MATCHES
 from perdure.store.rows.records import Claim
+from perdure.testing.admission import FaultyAdmission
 from perdure.testing.peers import faulty_claim, faulty_snapshot, faulty_takeover
 from perdure.testing.transactions import Bundles, Commit, end_transactions, faulty_transaction
 
@@ -43,6 +44,7 @@ class CrashingStore:
         self.claim_runs = partial(faulty_claim, simulation, self, "claim_runs")
         self.take_run = partial(faulty_claim, simulation, self, "take_run")
         self.host_snapshot = partial(faulty_snapshot, simulation, self)
+        self.admission = FaultyAdmission(simulation, self)
         self.open_transactions: set[Any] = set()
         self.may_claim = asyncio.Event()
         """Unset while callers ask the host for runs that its takeover has not claimed yet."""

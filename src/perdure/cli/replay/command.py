@@ -101,11 +101,12 @@ def _loaded(name: str, url: str) -> tuple[Run, list[Entry], KnownPrograms]:
     if not name.endswith(".jsonl") and not Path(name).is_file():
         return asyncio.run(_stored(name, url))
     try:
-        lines = Path(name).read_bytes().splitlines()
+        content = Path(name).read_bytes()
     except OSError as error:
         what = f"{name} can't be read ({error.strerror})"
         raise InputError(what, "pass an exported run") from None
-    return *read_export(lines, name), asyncio.run(_programs(url))
+    header, entries = read_export(content, name)
+    return header.run, entries, asyncio.run(_programs(url))
 
 
 async def _stored(name: str, url: str) -> tuple[Run, list[Entry], KnownPrograms]:

@@ -1,7 +1,6 @@
 """Operator acts on runs: `perdure runs pause`, `resume`, `cancel`, `approve`, `retry-step`, `skip-step`, `stop`."""
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -24,11 +23,10 @@ from perdure.cli.output import (
     table_of,
 )
 from perdure.cli.progress import ProgressLine
-from perdure.cli.runs.where import parse_where
+from perdure.cli.runs.choosing import confirm, named_runs
 from perdure.cli.store_setting import StoreOption
 from perdure.client.runs.acts import NO_VALUE, Receipt
 from perdure.core.errors import PerdureError
-from perdure.host.clock import HostSources
 
 RunsArgument = Annotated[list[str] | None, Parameter(help="The ids of runs.")]
 RunArgument = Annotated[str, Parameter(help="The id of a run.")]
@@ -172,12 +170,12 @@ def _act(
     options: ActCommandOptions | None,
 ) -> int:
     chosen = options or ActCommandOptions()
-    named = _named(runs, chosen)
+    named = named_runs(runs, chosen.where, chosen.store)
     if chosen.dry_run:
         print_lines(named)
         return 0
     if chosen.where is not None and not chosen.yes:
-        _confirm(len(named))
+        confirm(len(named))
     outcomes = asyncio.run(_outcomes(named, _Sender(send, chosen)))
     if chosen.output == "json":
         print_json(outcomes)
@@ -187,34 +185,6 @@ def _act(
             counts = Counter(outcome.outcome for outcome in outcomes)
             console().print(", ".join(f"{outcome} {count:,}" for outcome, count in counts.items()))
     return FAILED if any(outcome.outcome == "rejected" for outcome in outcomes) else 0
-
-
-def _named(runs: Sequence[str] | None, options: ActCommandOptions) -> list[str]:
-    """The runs that are given by id, or that match."""
-    if (options.where is None) == (not runs):
-        raise InputError("the runs are not given, or given twice", "pass ids, or --where")
-    if options.where is None:
-        return list(runs or ())
-    filters = parse_where(options.where, HostSources().now_ms())
-    if not filters:
-        raise InputError("--where has no condition", "it would match every run: write at least one")
-
-    async def read() -> list[str]:
-        async with front_end(options.store) as engine:
-            return [run.run_id async for run in engine.iterate_runs(**filters)]
-
-    return asyncio.run(read())
-
-
-def _confirm(count: int) -> None:
-    """Asks the user in a terminal; elsewhere `--yes` is needed."""
-    if not sys.stdin.isatty():
-        raise InputError(
-            f"{count:,} runs match", "pass --yes to act on them, or --dry-run to see them"
-        )
-    print(f"{count:,} runs match. Act on them? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise InputError("not confirmed", "nothing was changed")
 
 
 async def _outcomes(runs: Sequence[str], sender: _Sender) -> list[ActOutcome]:

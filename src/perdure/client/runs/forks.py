@@ -3,6 +3,7 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
@@ -18,11 +19,14 @@ from perdure.client.runs.fork_requests import (
     preview_of,
     require_kept_payloads,
 )
+from perdure.client.runs.rows import require_run
 from perdure.core.errors import (
     CorruptJournal,
     InputError,
     RunExists,
     SignalReused,
+    StaleFence,
+    StoreUnavailable,
     UnknownStep,
 )
 from perdure.core.ids import RunId, StepId, is_run_id, parse_run_id
@@ -44,12 +48,15 @@ from perdure.core.runs.forking import (
 from perdure.engine.programs.forking import fork_bundle
 from perdure.host.host import Host
 from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.fence import Fence
 from perdure.store.rows.records import Run
 
 T = TypeVar("T")
 
 LONG_JOURNAL: Final = 2_000
 """Entries from which on a fork is planned and replayed in a thread: that takes about 20 ms for each 1,000 entries."""
+
+_MOST_TRIES = 10
 
 
 class Forks(Acts):
@@ -149,8 +156,20 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     if await dispatcher.store.run(fork) is not None:
         return fork
     await _require_own_id(host, source, act)
-    forked, options = await _run_named(host, source, options)
-    _, bundle = await prepare_fork(host, forked, options, act)
+    for _ in range(_MOST_TRIES):
+        forked, chosen = await _run_named(host, source, options)
+        _, bundle = await prepare_fork(host, forked, chosen, act)
+        with suppress(StaleFence):
+            return await _commit_fork(host, source, fork, act, bundle)
+        source = await require_run(dispatcher.store, source.run_id)
+    raise StoreUnavailable(
+        f"run {source.run_id!r} changed its owner again and again", "fork it again"
+    )
+
+
+async def _commit_fork(host: Host, source: Run, fork: RunId, act: Act, bundle: Bundle) -> RunId:
+    """Commits the bundle and the act. Raises `StaleFence` if the source has another owner, or was erased."""
+    dispatcher = host.dispatcher
     recorded = act_message(source.origin, act, dispatcher.sources.arrival(source.origin))
     bundle.enqueue(recorded)
     if source.chain is not None:
@@ -214,6 +233,8 @@ async def prepare_fork(
     names = source, fork, plan.events
     how = codec, sources, programs, enrolments
     bundle = await _apart(fork_bundle, *names, *how, is_long=is_long)
+    # Rejected if the source is erased or removed meanwhile, which changes its epoch.
+    bundle.fences.append(Fence(source.run_id, source.epoch))
     if plan.is_paused:
         resume = Act(f"{act.id}/resume", ActType.RESUME, act.by, act.role, act.reason)
         bundle.enqueue(act_message(fork, resume, sources.now_ms()))

@@ -45,6 +45,8 @@
     │   ├── NotDone                raised by a reconcile function: the effect did not happen
     │   ├── RunCancelled           the run was cancelled
     │   ├── RunInterrupted         the run was ended by an interrupt activity
+    │   ├── RequestRejected        a run rejected a request
+    │   ├── RequestUnanswered      a run ended without an answer to a request
     │   ├── ResponseError          a step of a graph that responded with an error code
     │   └── RunDiverged            the program is not the one that wrote the journal
     ├── LedgerError                a posting that the digits do not allow
@@ -199,6 +201,8 @@ from perdure.core.errors.operations import (
 from perdure.core.errors.outcomes import (
     NotDone,
     Outcome,
+    RequestRejected,
+    RequestUnanswered,
     ResponseError,
     RunCancelled,
     RunDiverged,
@@ -288,6 +292,8 @@ __all__ = [
     "PayloadTooLarge",
     "PerdureError",
     "ReadinessOverflow",
+    "RequestRejected",
+    "RequestUnanswered",
     "ResponseError",
     "RunCancelled",
     "RunClosed",

@@ -266,11 +266,23 @@ class AwaitKind(StrEnum):
 
 
 class AwaitSignal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A signal that the program waits for. `timer`, if set, ends the wait too."""
+    """A signal that the program waits for. `timer`, if set, ends the wait too.
+
+    If a person answers, `ask` is what the person should see, `who` is the person or group, and `schema` the JSON Schema
+    of the answer. A replay may give other texts.
+    """
 
     name: str
     promise_id: StepId
     timer: StepId | None = None
+    ask: str | None = None
+    who: str | None = None
+    schema: str | None = None
+
+    @property
+    def bare(self) -> "AwaitSignal":
+        """What a replay compares."""
+        return AwaitSignal(self.name, self.promise_id, self.timer)
 
 
 class ExecutionAwaiting(Event, frozen=True):

@@ -246,7 +246,11 @@ def _signal(steps: DescribedSteps, rows: RunRows, step: StepId) -> SignalWait:
     named = steps.signals.get(step)
     name = rows.topics.get(_activity(step)) if named is None else named.name
     since_ms = steps.awaited_since.get(step) or steps.hooked.get(step) or steps.timers[step][1]
-    return SignalWait(step=step, name=name, since_ms=since_ms, until_ms=until_ms)
+    wait = SignalWait(step=step, name=name, since_ms=since_ms, until_ms=until_ms)
+    if named is None or named.ask is None:
+        return wait
+    schema = None if named.schema is None else msgspec.json.decode(named.schema)
+    return msgspec.structs.replace(wait, ask=named.ask, who=named.who, schema=schema)
 
 
 def _activity(step: StepId) -> str:

@@ -461,7 +461,6 @@ def _forked(prefix: Sequence[e.Event], request: ForkRequest, cut: int) -> Iterab
                 continues=None,
                 forks=f"{request.source}@{cut}",
                 seed=event.seed or request.source,
-                # What ended a run before it began is not kept.
                 inherited=event.inherited if event.continues is not None else 0,
                 slot=None,  # an operator asked for the fork, whatever limits say
             )

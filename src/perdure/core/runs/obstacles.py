@@ -376,11 +376,12 @@ def _signal(situation: RunSituation, wait: SignalWait) -> Cause:
     if wait.key is not None:
         what += f" with key {wait.key}"
         command = f"perdure send {name} {wait.key} VALUE"
+    asked = "" if wait.ask is None else f", which asks {wait.who or 'a person'}: {wait.ask!r},"
     then = "" if wait.until_ms is None else "the wait times out"
     return _cause(
         situation,
         CauseKind.SIGNAL,
-        f"waits for {what} at {wait.step}",
+        f"waits for {what}{asked} at {wait.step}",
         wait=wait,
         until_ms=wait.until_ms,
         then=then,

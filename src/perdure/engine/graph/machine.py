@@ -141,7 +141,7 @@ class GraphMachine(RunMachine):
         """
         if isinstance(event, e.CancelRequested) and not self.released:
             self._pending.stop_walking()
-        while self.is_busy and not self._inherits:
+        while self.is_busy:
             self._pending.renew()
             self._follow_transition()
         if self.is_over:
@@ -180,7 +180,7 @@ class GraphMachine(RunMachine):
 
     @property
     def is_busy(self) -> bool:
-        return self._pending.is_busy or bool(self.released)
+        return not self._inherits and (self._pending.is_busy or bool(self.released))
 
     @property
     def is_walking(self) -> bool:

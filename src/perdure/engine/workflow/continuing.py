@@ -44,6 +44,12 @@ def prepare_continuation(machine: "WorkflowMachine", fiber: Fiber, call: Call[An
             f"{', '.join(opened[:_NAMED])}{more}",
             "await or cancel them first",
         )
+    if machine.signals.unanswered:
+        name = next(iter(machine.signals.unanswered.values()))
+        raise InputError(
+            f"run {machine.info.run_id!r} can't continue as new while request {name!r} has no answer",
+            "reply to it or reject it first",
+        )
     workflow = call.definition
     assert isinstance(workflow, Program)  # noqa: S101 - the verb takes no other
     arguments = call.arguments

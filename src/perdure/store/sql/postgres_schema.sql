@@ -29,6 +29,7 @@
 --   perdure.bus        event buses that some engine was opened with                  key: name
 --   perdure.publication  up to which entry each run is published to a bus          key: bus, run, replay
 --   perdure.dead_letter  events that a bus refused                                   key: bus, run, seq
+--   perdure.retained   what stays of runs that were erased, archived or purged       key: run
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
@@ -108,15 +109,11 @@ CREATE TABLE perdure.run (
     slot          text COLLATE "C"
 ) WITH (fillfactor = 80);
 
--- Open runs of a host, and unowned runs.
-CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
--- For which programs there are runs without an owner.
-CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX run_place ON perdure.run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -129,6 +126,10 @@ CREATE INDEX run_forks ON perdure.run (forked_from, id) WHERE forked_from IS NOT
 CREATE INDEX run_error ON perdure.run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
+-- Open runs of a host, and unowned runs.
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+-- For which programs there are runs without an owner.
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs that hold slots of limits.
 CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
@@ -186,6 +187,10 @@ CREATE INDEX message_order ON perdure.message (left(guid, 34), arrival)
     WHERE state = 'pending' AND (due_at_ms = 0) IS TRUE;
 -- Due messages, in the order in which they are delivered.
 CREATE INDEX message_due ON perdure.message (due_at_ms, arrival) WHERE state = 'pending';
+-- Messages that are not delivered any more, the oldest first. Operators' acts stay as long as their runs: they are the
+-- record of what was decided on runs that are over.
+CREATE INDEX message_aside ON perdure.message (arrival)
+    WHERE state <> 'pending' AND substr(kind, 1, 4) <> 'act:';
 
 -- run_id, step    whose task it is: put twice, it is one row
 -- guid            the message that will carry its result
@@ -675,3 +680,39 @@ SELECT known.name, known.slot::json ->> 1 AS scope, known.slot::json ->> 2 AS ke
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure.limit_key AS known
 LEFT JOIN perdure.limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
+-- run_id          a run that was erased, archived or purged
+-- scope, program, status, created_at_ms, closed_at_ms  as its row had them
+-- entries, head   length and last hash of its journal: an archive is verified against them
+-- parent, forked_from, chain  as its row had them
+-- archive         the object that holds it; NULL if it is not archived
+-- receipt         what was erased, as JSON with hashes; NULL if nothing was
+-- purged_at_ms    when it was purged; NULL if it was not
+-- is_unfinished   1 while objects of it, in the archive or among artifacts, are still to be deleted
+CREATE TABLE perdure.retained (
+    run_id        text COLLATE "C" PRIMARY KEY,
+    scope         text NOT NULL,
+    program       text NOT NULL,
+    status        text NOT NULL,
+    created_at_ms bigint NOT NULL,
+    closed_at_ms  bigint NOT NULL,
+    entries       bigint NOT NULL,
+    head          bytea NOT NULL,
+    parent        text COLLATE "C",
+    forked_from   text COLLATE "C",
+    chain         text COLLATE "C",
+    archive       text,
+    receipt       text,
+    purged_at_ms  bigint,
+    is_unfinished bigint NOT NULL DEFAULT 0 CHECK (is_unfinished IN (0, 1))
+);
+
+-- Archived runs in the order in which they ended.
+CREATE INDEX retained_archived ON perdure.retained (status, closed_at_ms, run_id) WHERE archive IS NOT NULL;
+-- Archived child runs.
+CREATE INDEX retained_parent ON perdure.retained (parent) WHERE archive IS NOT NULL AND parent IS NOT NULL;
+-- Archived forks.
+CREATE INDEX retained_forks ON perdure.retained (forked_from) WHERE archive IS NOT NULL AND forked_from IS NOT NULL;
+-- Archived runs of a chain.
+CREATE INDEX retained_chain ON perdure.retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
+-- Runs with objects that are still to be deleted.
+CREATE INDEX retained_unfinished ON perdure.retained (run_id) WHERE is_unfinished = 1;

@@ -29,6 +29,7 @@
 --   perdure_bus        event buses that some engine was opened with                  key: name
 --   perdure_publication  up to which entry each run is published to a bus          key: bus, run, replay
 --   perdure_dead_letter  events that a bus refused                                   key: bus, run, seq
+--   perdure_retained   what stays of runs that were erased, archived or purged       key: run
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Writers. Only the owner of a run writes its row, its events and its ledger, under the fence (epoch, seq, semaphore),
@@ -101,15 +102,11 @@ CREATE TABLE perdure_run (
     slot          TEXT
 ) STRICT, WITHOUT ROWID;
 
--- Open runs of a host, and unowned runs.
-CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX perdure_run_chain ON perdure_run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
--- For which programs there are runs without an owner.
-CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX perdure_run_place ON perdure_run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -122,6 +119,10 @@ CREATE INDEX perdure_run_forks ON perdure_run (forked_from, id) WHERE forked_fro
 CREATE INDEX perdure_run_error ON perdure_run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX perdure_run_parked ON perdure_run (id) WHERE parked IS NOT NULL;
+-- Open runs of a host, and unowned runs.
+CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+-- For which programs there are runs without an owner.
+CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs that hold slots of limits.
 CREATE INDEX perdure_run_slot ON perdure_run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
@@ -179,6 +180,10 @@ CREATE TABLE perdure_message (
 CREATE INDEX perdure_message_order ON perdure_message (substr(guid, 1, 34), arrival) WHERE state = 'pending' AND due_at_ms = 0;
 -- Due messages, in the order in which they are delivered.
 CREATE INDEX perdure_message_due ON perdure_message (due_at_ms, arrival) WHERE state = 'pending';
+-- Messages that are not delivered any more, the oldest first. Operators' acts stay as long as their runs: they are the
+-- record of what was decided on runs that are over.
+CREATE INDEX perdure_message_aside ON perdure_message (arrival)
+    WHERE state <> 'pending' AND substr(kind, 1, 4) <> 'act:';
 
 -- run_id, step    whose task it is: put twice, it is one row
 -- guid            the message that will carry its result
@@ -657,3 +662,39 @@ SELECT known.name, known.slot ->> '$[1]' AS scope, known.slot ->> '$[2]' AS key,
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure_limit_key AS known
 LEFT JOIN perdure_limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
+-- run_id          a run that was erased, archived or purged
+-- scope, program, status, created_at_ms, closed_at_ms  as its row had them
+-- entries, head   length and last hash of its journal: an archive is verified against them
+-- parent, forked_from, chain  as its row had them
+-- archive         the object that holds it; NULL if it is not archived
+-- receipt         what was erased, as JSON with hashes; NULL if nothing was
+-- purged_at_ms    when it was purged; NULL if it was not
+-- is_unfinished   1 while objects of it, in the archive or among artifacts, are still to be deleted
+CREATE TABLE perdure_retained (
+    run_id        TEXT NOT NULL PRIMARY KEY,
+    scope         TEXT NOT NULL,
+    program       TEXT NOT NULL,
+    status        TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    closed_at_ms  INTEGER NOT NULL,
+    entries       INTEGER NOT NULL,
+    head          BLOB NOT NULL,
+    parent        TEXT,
+    forked_from   TEXT,
+    chain         TEXT,
+    archive       TEXT,
+    receipt       TEXT,
+    purged_at_ms  INTEGER,
+    is_unfinished INTEGER NOT NULL DEFAULT 0 CHECK (is_unfinished IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+-- Archived runs in the order in which they ended.
+CREATE INDEX perdure_retained_archived ON perdure_retained (status, closed_at_ms, run_id) WHERE archive IS NOT NULL;
+-- Archived child runs.
+CREATE INDEX perdure_retained_parent ON perdure_retained (parent) WHERE archive IS NOT NULL AND parent IS NOT NULL;
+-- Archived forks.
+CREATE INDEX perdure_retained_forks ON perdure_retained (forked_from) WHERE archive IS NOT NULL AND forked_from IS NOT NULL;
+-- Archived runs of a chain.
+CREATE INDEX perdure_retained_chain ON perdure_retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
+-- Runs with objects that are still to be deleted.
+CREATE INDEX perdure_retained_unfinished ON perdure_retained (run_id) WHERE is_unfinished = 1;
