@@ -66,7 +66,7 @@ GROUPS = (
             ("resume", "acts:resume_runs", "End the pause of runs."),
             ("cancel", "acts:cancel", "Request that runs are cancelled."),
             ("stop", "acts:stop", "End runs as cancelled at once, without clean-up."),
-            ("approve", "acts:approve", "Approve runs that wait for approval."),
+            ("approve", "acts:approve_runs", "Approve runs that wait for approval."),
             ("retry-step", "acts:retry_step", "Begin the next logical attempt of a parked step."),
             ("skip-step", "acts:skip_step", "Settle a parked step without another attempt."),
             ("update-params", "acts:update_params", "Change parameters of a run."),

@@ -280,8 +280,7 @@ class GraphMachine(RunMachine):
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         waiting = self.signals.deliver(event)
-        is_stopping = self.stopping is not None
-        if waiting is not None and not is_stopping and not self.steps[waiting].is_entered:
+        if waiting is not None and self.stopping is None and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
 
     def on_parameters(self, parameters: RunParameters) -> None:

@@ -37,7 +37,7 @@ from perdure.engine.runs.effects import (
     SetTag,
     SpawnChild,
     StandingEffect,
-    Track,
+    TrackJoin,
     UnparkStep,
     UntrackAll,
 )
@@ -305,7 +305,7 @@ class WarmRun:
     def _index(self, bundle: Bundle, effect: IndexEffect, sources: Sources) -> None:
         """Apply tags and the effects that only graphs have: hooks, mailboxes, waiting joins."""
         match effect:
-            case Track(step, required, resolved):
+            case TrackJoin(step, required, resolved):
                 bundle.track(self.fence, step, required, resolved)
             case Deliver(given):
                 bundle.deliver(self.fence, *msgspec.structs.astuple(given))
