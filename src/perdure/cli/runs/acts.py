@@ -24,7 +24,7 @@ from perdure.cli.output import (
     table_of,
 )
 from perdure.cli.progress import Progress
-from perdure.cli.runs.where import parse_where
+from perdure.core.runs.where import parse_where
 from perdure.cli.store_setting import StoreOption
 from perdure.client.acts import NO_VALUE, Receipt
 from perdure.core.errors import PerdureError
