@@ -1,5 +1,6 @@
 """The ASGI application: paths to endpoints, under any prefix, with or without a server of its own around it."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from perdure.client.engine import Engine
 
 
 class ApiApp:
-    """Serves an engine over HTTP. It opens the engine at startup and closes it at shutdown, unless it is open already."""
+    """Serves an engine over HTTP. It opens and closes the engine, unless that is open already."""
 
     def __init__(self, engine: Engine, prefix: str = "") -> None:
         self.engine = engine
@@ -61,6 +62,10 @@ class ApiApp:
         await receive()
         await self.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+    def stop_streams(self) -> None:
+        """End all streams of events: they would keep a server from stopping."""
+        self.shared.setdefault("stopping", asyncio.Event()).set()
 
     async def open(self) -> None:
         """Open the engine, unless the program around has opened it."""

@@ -11,6 +11,7 @@ from perdure.api.problems import Refusal
 from perdure.client.engine import Engine
 from perdure.client.runs.handle import Handle
 from perdure.client.runs.rows import require_run
+from perdure.client.served import host_of_engine
 from perdure.core.codec import Codec
 from perdure.core.errors import UnknownRun
 from perdure.core.ids import parse_run_id
@@ -50,7 +51,7 @@ class Exchange:
 
     @property
     def host(self) -> Host:
-        return self.engine._require_host()
+        return host_of_engine(self.engine)
 
     @property
     def store(self) -> Store:
@@ -171,5 +172,3 @@ def _word(text: str) -> str:
 def etag_of(run: Run) -> str:
     """The ETag of a run: the number of its entries."""
     return f'"{run.seq}"'
-
-

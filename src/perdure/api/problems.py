@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json`: a stable code, what happened, the remedy, and the command that does the same."""
+"""Errors as `application/problem+json`: a code, what happened, the remedy, and the command that does the same."""
 
 import logging
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, cast, get_origin, get_type_hints
 
 import msgspec
 
@@ -114,7 +114,7 @@ def filters_of(query: RunsQuery, now_ms: int) -> RunFilters:
         _add_text(filters, tags, query.text)
     if tags:
         filters["tags"] = tags
-    return RunFilters(**filters)  # type: ignore[typeddict-item]
+    return cast(RunFilters, filters)
 
 
 def _add(filters: dict[str, Any], name: str, value: Any) -> None:

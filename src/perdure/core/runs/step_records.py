@@ -55,7 +55,8 @@ class AttemptRecord(msgspec.Struct):
 class StepRecord(msgspec.Struct, kw_only=True):
     """A step. `phases` are the times at which it began to be what they say; the last one ends with `completed_at_ms`.
 
-    `scheduled` and `completed` are entries; `obligations` is what its entries have added to the run's semaphore.
+    `scheduled`, `completed` and `outcome`, which has the value, are entries. `obligations` is its part of the
+    semaphore.
     """
 
     step: StepId
@@ -75,6 +76,7 @@ class StepRecord(msgspec.Struct, kw_only=True):
     artifacts: tuple[e.ArtifactRef, ...] = ()
     scheduled: int
     completed: int | None = None
+    outcome: int | None = None
     obligations: int = 0
     phases: list[tuple[TimeKind, int]] = []
     attempts: list[AttemptRecord] = []
@@ -102,6 +104,8 @@ class StepRecords:
         self._run_id = RunId("")
         self._by_step: dict[StepId, StepRecord] = {}
         self._awaited: tuple[StepId, ...] = ()
+        self._delivered: dict[tuple[str, int], int] = {}
+        """The entries of signals that the program has not received, by name and number."""
 
     @property
     def awaited(self) -> tuple[StepId, ...]:
@@ -111,6 +115,7 @@ class StepRecords:
     def begin(self, run_id: RunId) -> None:
         """The next run of the chain begins."""
         self._run_id, self._by_step, self._awaited = run_id, {}, ()
+        self._delivered = {}
         self.run_obligations = 0
 
     def find(self, step: str) -> StepRecord | None:
@@ -142,22 +147,25 @@ class StepRecords:
             case e.ExecutionAwaiting():
                 self._awaited = event.waiting_on
                 for signal in event.signals:
-                    if signal.promise_id not in self._by_step:
-                        self._add(signal.promise_id, signal.name, "signal", entry, TimeKind.WAITING)
+                    self._await_signal(signal.promise_id, signal.name, entry)
             case e.ExecutionResumed():
                 self._awaited = ()
             case e.Posted(label=label) if label == GRAPH_LEG_1:
                 for posting in event.postings:
                     step = StepId(posting.account.partition(":")[2])
-                    if step not in self._by_step:
-                        name = step.partition(",")[0]
-                        self._add(step, name, "signal", entry, TimeKind.WAITING)
+                    self._await_signal(step, step.partition(",")[0], entry)
             case _:
                 pass  # opens no step
 
+    def _await_signal(self, step: StepId, name: str, entry: Entry) -> None:
+        if step not in self._by_step:
+            self._add(step, name, "signal", entry, TimeKind.WAITING)
+
     def _attempt(self, event: e.Event, entry: Entry) -> None:
         match event:
-            case e.InvokeStarted(promise_id=step) if (record := self._by_step.get(step)) is not None:
+            case e.InvokeStarted(promise_id=step) if (
+                record := self._by_step.get(step)
+            ) is not None:
                 self._doubt(record, entry)
                 record.engine_attempt, record.status = event.attempt, StepStatus.RUNNING
                 record.started_at_ms, record.is_parked = entry.at_ms, False
@@ -165,7 +173,7 @@ class StepRecords:
                     AttemptRecord(event.attempt, record.logical_attempt, entry.at_ms)
                 )
                 record.phases.append((TimeKind.EXECUTING, entry.at_ms))
-            case e.InvokeRetrying(promise_id=step) if (record := self._by_step.get(step)):
+            case e.InvokeRetrying(promise_id=step) if record := self._by_step.get(step):
                 self._end_attempt(record, event.failed_attempt, entry, "failed")
                 record.error = self._error_of(event.payload)
                 record.is_parked = event.parks
@@ -185,21 +193,25 @@ class StepRecords:
 
     def _close(self, event: e.Event, entry: Entry) -> None:
         match event:
-            case e.InvokeCompleted(promise_id=step) if (record := self._by_step.get(step)):
+            case e.InvokeCompleted(promise_id=step) if record := self._by_step.get(step):
                 self._end_attempt(record, event.attempt, entry, "ok" if event.ok else "failed")
                 record.artifacts = event.artifacts
                 record.error = None if event.ok else self._error_of(event.payload)
                 _end(record, entry, StepStatus.SUCCESS if event.ok else StepStatus.FAILED)
-            case e.TimerFired(promise_id=step) if (record := self._by_step.get(step)):
+            case e.TimerFired(promise_id=step) if record := self._by_step.get(step):
                 _end(record, entry, StepStatus.SUCCESS)
+            case e.SignalDelivered():
+                self._delivered[event.signal_name, event.delivery_id] = entry.seq
             case e.SignalReceived(promise_id=step):
                 record = self._by_step.get(step)
                 if record is None:
                     name = event.signal_name
                     record = self._add(step, name, "signal", entry, TimeKind.WAITING)
                 record.kind = "signal"
+                delivered = self._delivered.pop((event.signal_name, event.delivery_id), None)
                 if not event.stays:
                     _end(record, entry, StepStatus.SUCCESS)
+                    record.outcome = entry.seq if delivered is None else delivered
             case e.StepSkipped(promise_id=step):
                 record = self._by_step.get(step)
                 if record is None:
@@ -261,4 +273,5 @@ class StepRecords:
 
 def _end(record: StepRecord, entry: Entry, status: StepStatus) -> None:
     record.status, record.completed_at_ms, record.completed = status, entry.at_ms, entry.seq
+    record.outcome = entry.seq
     record.is_parked = False
