@@ -17,6 +17,7 @@ from perdure.authoring.signal import Signal
 from perdure.client.runs.acts import NO_VALUE, Receipt
 from perdure.client.runs.handle import Handle
 from perdure.client.served import decision_on
+from perdure.core.errors import NotDecodable
 from perdure.core.journal.events import ActType
 from perdure.core.runs.acts import Actor, Decision
 
@@ -177,9 +178,15 @@ async def send_signal(exchange: Exchange) -> Reply:
 
 
 def _typed(exchange: Exchange, signal: Signal[Any], value: Any) -> Any:
-    """The value as the signal's type has it. Raises `NotDecodable` if it is none."""
+    """The value as the signal's type has it."""
     codec = exchange.host.dispatcher.context.caller_codec
-    return codec.decode(codec.encode(value), signal.of)
+    try:
+        return codec.decode(codec.encode(value), signal.of)
+    except NotDecodable as error:
+        raise invalid(
+            f"signal {signal.name!r} can't carry this value: {error.what}",
+            "pass a value of the signal's type",
+        ) from None
 
 
 async def respond(exchange: Exchange) -> Reply:

@@ -30,9 +30,8 @@ from perdure.core.runs.waits import (
     TaskWait,
     TimerWait,
 )
+from perdure.core.schedules.schedule import schedule_of_key
 from perdure.store.rows.records import Run
-
-SCHEDULE_KEY = "schedule:"
 
 
 class RunHeader(RunSummary, frozen=True, kw_only=True, omit_defaults=False):
@@ -102,10 +101,6 @@ async def header(exchange: Exchange) -> Reply:
     summary = await run_summary(exchange.engine, run.run_id)
     fields = msgspec.structs.asdict(summary) | {"status": status_of_run(last)}
     program = program_at_hand(exchange.host, run)
-    key = run.key or ""
-    schedule = (
-        key.removeprefix(SCHEDULE_KEY).rpartition(":")[0] if key.startswith(SCHEDULE_KEY) else ""
-    )
     found = RunHeader(
         **fields,
         kind=kind_of(program),
@@ -114,7 +109,7 @@ async def header(exchange: Exchange) -> Reply:
         current_run_id=last.run_id,
         current_entries=last.seq,
         semaphore=last.semaphore,
-        schedule=schedule or None,
+        schedule=schedule_of_key(run.key or ""),
     )
     return Reply(found, headers=headers)
 
