@@ -73,6 +73,7 @@ GROUPS = (
             ("retry", "forking:retry", "Start a run with the input of another."),
             ("diff", "forking:diff", "Compare two runs step by step."),
             ("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),
+            ("trace", "tracing:trace", "Print the spans of a run and its attempts as OTLP JSON."),
         ),
     ),
     (
