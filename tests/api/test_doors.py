@@ -199,7 +199,7 @@ async def test_emergency_stops_are_for_admins_with_a_reason(house: House) -> Non
 
 
 async def test_the_engines_own_authorizer_decides_if_it_has_one(sqlite_url: str) -> None:
-    class Nobody:
+    class Closed:
         def permits(self, permission: Permission, actor: Any) -> str | None:
             del actor
             return None if permission is Permission.READ else "CLOSED_TODAY"
@@ -208,7 +208,7 @@ async def test_the_engines_own_authorizer_decides_if_it_has_one(sqlite_url: str)
             del act, actor, run, reason
             return "CLOSED_TODAY"
 
-    async with served(Engine(sqlite_url, authorizer=Nobody())) as client:
+    async with served(Engine(sqlite_url, authorizer=Closed())) as client:
         assert (await client.get("/v1/runs")).status_code == 200
         refused = await client.post("/v1/sql", json={"query": "SELECT 1"})
         assert (refused.status_code, refused.json()["denial"]) == (403, "CLOSED_TODAY")
@@ -301,7 +301,7 @@ async def test_tokens_are_made_listed_and_revoked_and_the_log_says_so(store_url:
         assert [each["outcome"] for each in log["records"]] == ["input", "not-found"]
         rest = (await client.get("/v1/audit-log", params={"after": log["cursor"]})).json()
         assert [each["action"] for each in rest["records"]] == ["token.revoke", "token.create"]
-        actors = await client.get("/v1/audit-log", params={"actor": "nobody"})
+        actors = await client.get("/v1/audit-log", params={"actor": "unknown"})
         assert actors.json()["records"] == []
 
 
@@ -315,7 +315,7 @@ async def test_the_store_has_no_secret_of_a_token(sqlite_url: str) -> None:
         assert len(row.hash) == 32
 
 
-def test_a_caller_who_asks_too_often_is_told_when_to_ask_again() -> None:
+def test_a_caller_who_asks_too_often_gets_the_time_to_ask_again() -> None:
     rates = Rates(per_second=10, burst=3)
     for _ in range(3):
         rates.spend("a", 1000)

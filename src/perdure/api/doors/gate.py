@@ -33,7 +33,7 @@ BODY_TIMEOUT_S: Final = 20.0
 COOKIE: Final = "perdure_token"
 
 REMEMBERED_MS: Final = 1000
-"""How long a token that was read stays in memory: a token that is revoked lets nobody in after this time."""
+"""How long a token that was read stays in memory: after it a revoked token is refused."""
 
 MOST_REMEMBERED: Final = 10_000
 
@@ -103,7 +103,7 @@ class Gate:
         return LOCAL
 
     async def bearer(self, text: str) -> Caller:
-        """The bearer of a token. Raises `Refusal` if it lets nobody in."""
+        """The bearer of a token. Raises `Refusal` if the token is not valid."""
         parts = parts_of(text)
         if parts is None:
             raise _unauthorized("the token is malformed", "send a token as it was shown")

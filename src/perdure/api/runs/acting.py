@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from perdure.api.endpoint import Reply
 from perdure.api.exchange import Exchange, etag_of
 from perdure.api.problems import invalid
-from perdure.api.programs_at_hand import program_at_hand, signals_of
+from perdure.api.registered_programs import registered_program, signals_of
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
@@ -167,7 +167,7 @@ async def show_act(exchange: Exchange) -> Reply:
 async def send_signal(exchange: Exchange) -> Reply:
     body: SignalRequest = exchange.body
     run = await exchange.run()
-    program = program_at_hand(exchange.host, run)
+    program = registered_program(exchange.host, run)
     known = None
     if program is not None and not isinstance(program, GraphProgram):
         known = signals_of(program).get(body.name)
