@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
 import httpx2
@@ -27,7 +27,7 @@ class House(NamedTuple):
 
     client: httpx2.AsyncClient
     tokens: dict[tuple[str, str | None], str]
-    runs: dict[str, str]
+    runs: Mapping[str, str]
 
 
 @pytest.fixture

@@ -558,16 +558,6 @@ FROM perdure.tick;
 -- created_at_ms   when it was made
 -- expires_at_ms   from when on it is refused; NULL for never
 -- revoked_at_ms   when it was revoked; NULL if it was not
-
-
--- id              16 hex digits of the time, then random ones: later records sort later
--- at_ms           when it was asked for
--- actor, role     who asked: the label of a token and its role, or the user of a command
--- action          an act, or a change of schedules or tokens, such as 'PAUSE' or 'token.create'
--- target          what it was about: a run, a schedule, a token
--- scope           that of the target
--- reason          as the actor gave it
--- outcome         'accepted', or the code of the refusal
 CREATE TABLE perdure.token (
     id            text COLLATE "C" PRIMARY KEY,
     hash          bytea NOT NULL,
@@ -579,6 +569,14 @@ CREATE TABLE perdure.token (
     revoked_at_ms bigint
 );
 
+-- id              16 hex digits of the time, then random ones: later records sort later
+-- at_ms           when it was asked for
+-- actor, role     who asked: the label of a token and its role, or the user of a command
+-- action          an act, or a change of schedules or tokens, such as 'PAUSE' or 'token.create'
+-- target          what it was about: a run, a schedule, a token
+-- scope           that of the target
+-- reason          as the actor gave it
+-- outcome         'accepted', or the code of the refusal
 CREATE TABLE perdure.audit (
     id      text COLLATE "C" PRIMARY KEY,
     at_ms   bigint NOT NULL,
