@@ -56,6 +56,8 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "operation_log": 0,
         "schedule": 0,
         "tick": 0,
+        "token": 0,
+        "audit": 0,
     }
 
 
