@@ -17,7 +17,7 @@ from perdure.authoring.secrets import SecretFilter, secret
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
 from perdure.authoring.task import Task, task
-from perdure.authoring.upcaster import upcaster
+from perdure.authoring.values.upcaster import upcaster
 from perdure.authoring.verbs import (
     ChildRun,
     continue_as_new,
@@ -35,23 +35,23 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
-from perdure.client.acts import Receipt
-from perdure.client.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
-from perdure.client.fork_requests import ForkedStep, ForkPreview
-from perdure.client.handle import Handle, RunStatus
-from perdure.client.history import LedgerAccount
 from perdure.client.inspection import audit, verify
-from perdure.client.run_lists import Page, RunFilters, RunSummary
-from perdure.client.schedules import ScheduleHandle, ScheduleInfo, TickInfo
-from perdure.client.streams import Abandoned, Chunk
+from perdure.client.runs.acts import Receipt
+from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
+from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
+from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.history import LedgerAccount
+from perdure.client.runs.lists import Page, RunFilters, RunSummary
+from perdure.client.runs.streams import Abandoned, Chunk
+from perdure.client.runs.sync_acts import SyncReceipt
+from perdure.client.runs.waits import HookWait, Waits
+from perdure.client.schedules.schedules import ScheduleHandle, ScheduleInfo, TickInfo
+from perdure.client.schedules.timetables import Cron, Every, Once
 from perdure.client.sync import SyncEngine, SyncHandle, run
-from perdure.client.sync_acts import SyncReceipt
 from perdure.client.sync_transaction import SyncTransaction
-from perdure.client.timetables import Cron, Every, Once
-from perdure.client.waits import HookWait, Waits
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (

@@ -20,7 +20,7 @@ from tests.packaging.environments import Environment, install
 
 COMPILED = ["perdure.core.journal", "perdure.store.sqlite"]
 FIRST_PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-WHERE = "import perdure.store.sqlite.connection as c; print(c.__file__, c.compiled is not None)"
+WHERE = "import perdure.store.sqlite.connections.connection as c; print(c.__file__, c.compiled is not None)"
 
 
 @pytest.fixture(scope="session")

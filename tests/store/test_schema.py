@@ -14,7 +14,7 @@ from perdure.store.opening import open_store
 from perdure.store.rows.hosts import HostScope, NewHost
 from perdure.store.rows.records import NewProgram
 from perdure.store.schema import migrations
-from perdure.store.sqlite.opening import migrate
+from perdure.store.sqlite.connections.opening import migrate
 from tests.store.builders import HOST, TABLES, begun, raw
 
 Shape = dict[str, Any]

@@ -7,8 +7,8 @@ from perdure.authoring.call import Composite, DurableOperation, Sleep, made
 from perdure.authoring.context import Suspension, workflow_context
 from perdure.authoring.definition import require_name
 from perdure.authoring.durations import Duration, milliseconds
-from perdure.authoring.storable import Unresolved, require_storable_annotation
-from perdure.authoring.subclasses import classes_in, require_lossless
+from perdure.authoring.values.storable import Unresolved, require_storable_annotation
+from perdure.authoring.values.subclasses import classes_in, require_lossless
 from perdure.core.codec import Codec, encode_named
 from perdure.core.errors import InputError, NotDecodable
 from perdure.core.journal.events import AwaitKind

@@ -15,10 +15,9 @@ from perdure.authoring.registry import check_annotations
 from perdure.authoring.response import OK
 from perdure.authoring.tags import TagValue
 from perdure.authoring.texts import require_user_text
-from perdure.authoring.upcaster import reading_old_shapes
+from perdure.authoring.values.upcaster import reading_old_shapes
 from perdure.client.artifacts import EngineArtifacts
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
-from perdure.client.comparing import RunDiff, compare_runs
 from perdure.client.deployments import (
     GraphVersion,
     activate_graph,
@@ -35,15 +34,16 @@ from perdure.client.engine_arguments import (
     take_program,
 )
 from perdure.client.engine_services import EngineServices, services_from
-from perdure.client.handle import Handle, RunStatus
 from perdure.client.preflight import (
     preflight_closed_engine,
     preflight_open_engine,
     require_program_names,
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
-from perdure.client.run_lists import RunLists
-from perdure.client.schedules import Schedules
+from perdure.client.runs.comparing import RunDiff, compare_runs
+from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.lists import RunLists
+from perdure.client.schedules.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
 from perdure.client.starts import prepare_start, start_all, start_one

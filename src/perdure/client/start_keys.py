@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from perdure.authoring.program import Program
 from perdure.authoring.texts import require_user_text
-from perdure.client.handle import Handle
+from perdure.client.runs.handle import Handle
 from perdure.core.errors import InputError, KeyReused, KeySpent, RunExists
 from perdure.core.ids import RunId
 from perdure.core.journal.events import ExecutionStarted

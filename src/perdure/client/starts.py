@@ -8,8 +8,8 @@ from perdure.authoring.program import Program
 from perdure.authoring.registry import register
 from perdure.authoring.tags import TagValue, tag_texts
 from perdure.authoring.texts import require_user_text
-from perdure.client.handle import Handle
 from perdure.client.large import encode_input
+from perdure.client.runs.handle import Handle
 from perdure.client.start_keys import (
     IfEnded,
     ScopedKey,

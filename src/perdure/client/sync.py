@@ -22,21 +22,21 @@ from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
 from perdure.authoring.tags import TagValue
 from perdure.client.caller_checks import require_no_workflow
-from perdure.client.comparing import RunDiff
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
-from perdure.client.fork_requests import ForkPreview
-from perdure.client.handle import Handle, RunStatus
-from perdure.client.run_lists import Page, RunFilters, RunSummary
+from perdure.client.runs.comparing import RunDiff
+from perdure.client.runs.fork_requests import ForkPreview
+from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.lists import Page, RunFilters, RunSummary
+from perdure.client.runs.streams import Abandoned, Chunk
+from perdure.client.runs.sync_acts import SyncActs
+from perdure.client.runs.sync_history import SyncHistoryMethods
+from perdure.client.runs.waits import Waits
 from perdure.client.start_keys import IfEnded
-from perdure.client.streams import Abandoned, Chunk
-from perdure.client.sync_acts import SyncActs
 from perdure.client.sync_artifacts import SyncArtifacts
-from perdure.client.sync_history import SyncHistoryMethods
 from perdure.client.sync_schedules import SyncSchedules
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
-from perdure.client.waits import Waits
 from perdure.core.codec import Codec
 from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph

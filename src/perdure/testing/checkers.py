@@ -1,6 +1,6 @@
 """Checkers: what must hold of every store, whatever happened to it."""
 
-from perdure.authoring.upcaster import reading_old_shapes
+from perdure.authoring.values.upcaster import reading_old_shapes
 from perdure.core.codec import JsonCodec
 from perdure.core.journal.events import ExecutionStarted
 from perdure.store.inspection import audit_store, verify_store

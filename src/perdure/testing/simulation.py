@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perdure.authoring.upcaster import reading_old_shapes
+from perdure.authoring.values.upcaster import reading_old_shapes
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.journal import events as e

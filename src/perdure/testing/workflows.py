@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.registry import register
-from perdure.client.handle import Handle
+from perdure.client.runs.handle import Handle
 from perdure.core.errors import InputError, RunExists
 from perdure.core.ids import RunId
 from perdure.core.journal.state import TERMINAL, Status

@@ -7,7 +7,7 @@ import pytest
 import perdure
 from perdure import Engine, InputError, PerdureError, Retry, Signal, load_graph, task, workflow
 from perdure.authoring.graphs.program import GraphProgram
-from perdure.client import forks
+from perdure.client.runs import forks
 from perdure.core.errors import Denied, ForkDiverged, UnknownStep
 from perdure.core.journal import events as e
 from perdure.core.runs import forking

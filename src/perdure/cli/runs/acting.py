@@ -7,7 +7,7 @@ import msgspec
 from cyclopts import Parameter
 
 from perdure import Engine, RunStatus, Signal
-from perdure.authoring.failures import failure_text
+from perdure.authoring.values.failures import failure_text
 from perdure.cli.exit_codes import FAILED
 from perdure.cli.front_end import front_end, json_value
 from perdure.cli.output import console, printable

@@ -26,7 +26,7 @@ from perdure.cli.output import (
 from perdure.cli.progress import Progress
 from perdure.cli.runs.where import parse_where
 from perdure.cli.store_setting import StoreOption
-from perdure.client.acts import NO_VALUE, Receipt
+from perdure.client.runs.acts import NO_VALUE, Receipt
 from perdure.core.errors import PerdureError
 from perdure.host.clock import HostSources
 

@@ -14,8 +14,8 @@ from perdure.cli.front_end import front_end, json_value
 from perdure.cli.output import Column, ReportOption, cell, console, plain, print_json, table_of
 from perdure.cli.store_setting import StoreOption
 from perdure.cli.user_code import EngineStoreOption, load_engine
-from perdure.client.comparing import RunDiff, StepDiff
 from perdure.client.engine_summary import parts_of
+from perdure.client.runs.comparing import RunDiff, StepDiff
 from perdure.core.runs.diff import StepChange
 
 RunArgument = Annotated[str, Parameter(help="The id of a run.")]

@@ -13,9 +13,9 @@ from perdure.cli.front_end import front_end
 from perdure.cli.output import console, print_lines, printable
 from perdure.cli.schedules.reading import NameArgument, ScopeOption
 from perdure.cli.store_setting import StoreOption, existing_store
-from perdure.client.schedule_requests import RequestedRun, request_run
-from perdure.client.schedules import stored_schedule
-from perdure.client.timetables import instant_of
+from perdure.client.schedules.requests import RequestedRun, request_run
+from perdure.client.schedules.schedules import stored_schedule
+from perdure.client.schedules.timetables import instant_of
 from perdure.core.schedules.schedule import instants_between
 from perdure.core.schedules.timetable import iso
 

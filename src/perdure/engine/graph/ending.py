@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from perdure.authoring.failures import encode_failure
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.codec import encode_named
 from perdure.core.errors import InputError, PerdureError, RunCancelled
 from perdure.core.graph.inputs import output_faults

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from perdure.authoring.failures import encode_failure
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.codec import Codec
 from perdure.core.errors import RunCancelled
 from perdure.core.graph.identity import ENTERED

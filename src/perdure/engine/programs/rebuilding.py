@@ -5,11 +5,11 @@ from textwrap import indent
 from typing import Any, Final
 
 from perdure.authoring.context import Info
-from perdure.authoring.failures import failure_text
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.interruption import PayloadUnavailable
 from perdure.authoring.program import Program
 from perdure.authoring.registry import versions_of
+from perdure.authoring.values.failures import failure_text
 from perdure.authoring.workflow import Workflow
 from perdure.core.agreement import require_row
 from perdure.core.codec import Codec, codec_of_run, is_encrypted

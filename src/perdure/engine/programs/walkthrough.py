@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from perdure.authoring.call import DurableOperation
 from perdure.authoring.context import Info
-from perdure.authoring.failures import OUR_FILES
 from perdure.authoring.interruption import Evicted
 from perdure.authoring.program import Program
+from perdure.authoring.values.failures import OUR_FILES
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
 from perdure.core.ids import StepId

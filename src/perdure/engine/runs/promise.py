@@ -8,12 +8,12 @@ import msgspec
 
 from perdure.authoring.call import Call, DurableOperation
 from perdure.authoring.context import WORKFLOW
-from perdure.authoring.failures import decode_failure
 from perdure.authoring.interruption import PayloadUnavailable
-from perdure.authoring.result_types import unreadable_result
 from perdure.authoring.retry import Retry
 from perdure.authoring.signal import Receive
 from perdure.authoring.task import Task
+from perdure.authoring.values.failures import decode_failure
+from perdure.authoring.values.result_types import unreadable_result
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable
 from perdure.core.ids import RunId, StepId

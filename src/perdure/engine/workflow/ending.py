@@ -3,8 +3,8 @@
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any
 
-from perdure.authoring.failures import encode_failure
 from perdure.authoring.interruption import Cancelled, Continued
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.errors import NeverAwaited, PerdureError, RunCancelled, StepCancelled
 from perdure.core.journal import events as e
 from perdure.engine.runs.abandoning import undo_effect

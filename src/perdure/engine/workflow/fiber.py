@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.authoring.call import BranchOperation
 from perdure.authoring.context import Suspension
-from perdure.authoring.failures import OUR_FILES
 from perdure.authoring.interruption import Cancelled
+from perdure.authoring.values.failures import OUR_FILES
 from perdure.core.ids import StepId
 from perdure.engine.runs.promise import DurablePromise
-from perdure.engine.workflow.current_task import CurrentTask
+from perdure.engine.workflow.loop.current_task import CurrentTask
 
 if TYPE_CHECKING:
     from perdure.engine.workflow.machine import WorkflowMachine

@@ -46,10 +46,10 @@ from perdure.engine.workflow.coroutines import (
     refused_by_asyncio,
     send_or_throw,
 )
-from perdure.engine.workflow.current_task import cancelled_error
 from perdure.engine.workflow.ending import detach_steps, end_at_once, end_branch, end_run
-from perdure.engine.workflow.event_loop import WorkflowLoop
 from perdure.engine.workflow.fiber import Fiber
+from perdure.engine.workflow.loop.current_task import cancelled_error
+from perdure.engine.workflow.loop.event_loop import WorkflowLoop
 from perdure.engine.workflow.signals import WorkflowSignals
 from perdure.engine.workflow.turn_limit import refuse_more
 from perdure.engine.workflow.unawaited import Unawaited

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.authoring.context import Info
-from perdure.authoring.failures import failure_text, traceback_text
+from perdure.authoring.values.failures import failure_text, traceback_text
 from perdure.core.codec import Codec
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.state import Status

@@ -13,9 +13,9 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from perdure.authoring.context import TASK
-from perdure.authoring.failures import encode_failure
 from perdure.authoring.signature import Arguments
 from perdure.authoring.task import Task
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.errors import NotDone, PayloadTooLarge
 from perdure.core.ids import RunId, StepId
 from perdure.core.limits import MAX_PAYLOAD_BYTES

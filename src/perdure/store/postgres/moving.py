@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 
 from perdure.core.errors import StoreUnavailable
-from perdure.store.postgres.opening import Address, close_connection, first_connection
+from perdure.store.postgres.connections.opening import Address, close_connection, first_connection
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.moving import (
     FROZEN,

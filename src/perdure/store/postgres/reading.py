@@ -11,7 +11,7 @@ from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
 from perdure.core.list_rows import ListRows
 from perdure.core.obligations import Outstanding
-from perdure.store.postgres.opening import CONFLICT, LOST
+from perdure.store.postgres.connections.opening import CONFLICT, LOST
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.records import Run, StoredRun
 from perdure.store.rows.runs import (

@@ -20,7 +20,7 @@ from perdure.store.rows.moving import (
     require_mark,
 )
 from perdure.store.schema import MOVED, migrations
-from perdure.store.sqlite.opening import connect
+from perdure.store.sqlite.connections.opening import connect
 from perdure.store.sqlite.writing import in_transaction
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from perdure.core.books import Books
 from perdure.core.ids import RunId
 from perdure.store.operator_tables import OperatorQueries
 from perdure.store.rows.values import require_storable_values
-from perdure.store.sqlite.locks_held import locked_ms
-from perdure.store.sqlite.opening import retry_while_locked
+from perdure.store.sqlite.connections.locks_held import locked_ms
+from perdure.store.sqlite.connections.opening import retry_while_locked
 from perdure.store.sqlite.reading import books_of
 from perdure.store.statements import statements
 

@@ -26,7 +26,7 @@ from perdure.store.rows.runs import (
     outstanding_from,
     stored_from,
 )
-from perdure.store.sqlite.damage import DAMAGE
+from perdure.store.sqlite.connections.damage import DAMAGE
 from perdure.store.statements import statements
 
 _SQL = statements("sqlite") | statements("sqlite_graphs")

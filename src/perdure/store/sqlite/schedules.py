@@ -18,7 +18,7 @@ from perdure.store.schedule_table import (
     schedule_from,
     tick_from,
 )
-from perdure.store.sqlite.opening import retry_while_locked
+from perdure.store.sqlite.connections.opening import retry_while_locked
 from perdure.store.sqlite.operations import RunJob
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
