@@ -24,10 +24,10 @@ from perdure.cli.output import (
     table_of,
 )
 from perdure.cli.progress import Progress
-from perdure.cli.runs.where import parse_where
 from perdure.cli.store_setting import StoreOption
 from perdure.client.runs.acts import NO_VALUE, Receipt
 from perdure.core.errors import PerdureError
+from perdure.core.runs.where import parse_where
 from perdure.host.clock import HostSources
 
 RunsArgument = Annotated[list[str] | None, Parameter(help="The ids of runs.")]

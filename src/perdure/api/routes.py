@@ -1,0 +1,10 @@
+"""The table of all routes."""
+
+from perdure.api.endpoint import Endpoint
+from perdure.api.runs.routes import READING
+from perdure.api.storage.routes import STORAGE
+
+
+def endpoints() -> tuple[Endpoint, ...]:
+    """All endpoints. Of two paths that match one request, the first answers."""
+    return (*READING, *STORAGE)
