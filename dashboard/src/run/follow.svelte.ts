@@ -5,6 +5,7 @@ import { isOver } from "../lib/states";
 import type { RunHeader } from "../lib/types";
 
 const POLL_MS = 2_000;
+const BURST_MS = 250;
 
 export class Follow {
   header = $state.raw<RunHeader>();
@@ -14,6 +15,7 @@ export class Follow {
   isLive = $state(false);
   private source: EventSource | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private wanted: ReturnType<typeof setTimeout> | undefined;
   private stopped = false;
   private seen = "";
 
@@ -45,11 +47,19 @@ export class Follow {
     if (!this.stopped) this.timer = setTimeout(() => void this.poll(), over ? 15_000 : this.isLive ? 10_000 : POLL_MS);
   }
 
+  /** Entries come in bursts: one reading serves those of a quarter of a second. */
+  private soon(): void {
+    this.wanted ??= setTimeout(() => {
+      this.wanted = undefined;
+      void this.refresh();
+    }, BURST_MS);
+  }
+
   private listen(): void {
     if (this.source || typeof EventSource === "undefined") return;
-    const source = (this.source = new EventSource(address(runPath(this.run, "/view"))));
+    const source = (this.source = new EventSource(address(runPath(this.run, "/history"), { first: -1 })));
     source.addEventListener("open", () => (this.isLive = true));
-    source.addEventListener("view", () => void this.refresh());
+    source.addEventListener("entry", () => this.soon());
     source.addEventListener("end", () => {
       this.close();
       void this.refresh();
@@ -70,6 +80,7 @@ export class Follow {
   stop(): void {
     this.stopped = true;
     clearTimeout(this.timer);
+    clearTimeout(this.wanted);
     this.close();
   }
 }

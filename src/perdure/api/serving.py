@@ -5,7 +5,7 @@ from typing import Final
 
 import uvicorn
 
-from perdure.api.app import ApiApp
+from perdure.api.app import ApiApp, StaticPages
 from perdure.api.doors.origin import is_loopback
 from perdure.client.engine import Engine
 from perdure.core.errors import InputError
@@ -34,14 +34,14 @@ class Server(uvicorn.Server):
         await super().shutdown()
 
 
-def server_of(engine: Engine, host: str, port: int) -> Server:
+def server_of(engine: Engine, host: str, port: int, pages: StaticPages | None = None) -> Server:
     """A server of the API that listens on an address of this machine."""
     if not is_loopback(host):
         raise InputError(
             f"{host!r} is not an address of this machine alone, and the store has no tokens",
             "leave --host out",
         )
-    api = ApiApp(engine)
+    api = ApiApp(engine, pages=pages)
     config = uvicorn.Config(
         api,
         host=host,

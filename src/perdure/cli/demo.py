@@ -32,16 +32,25 @@ class DemoWorkerFailed(Exception):
     """A worker ended by itself or timed out. The message is the worker's output."""
 
 
-def demo() -> int:
+def demo(*, dashboard: bool = False, port: int = 8377) -> int:
     """Kill a worker in the middle of a step and watch its run resume.
 
     Takes about eight seconds and leaves nothing behind.
+
+    Parameters
+    ----------
+    dashboard
+        Instead open a shop whose runs go on all the time, and the dashboard that shows them, until Ctrl-C.
+    port
+        The port of the dashboard; 0 chooses a free one.
     """
     console = Console(highlight=False)
     console = Console(highlight=False, width=min(console.width, WIDEST))
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     with TemporaryDirectory(prefix="perdure-demo-") as folder:
+        if dashboard:
+            return _open_shop(Path(folder), port, console)
         try:
             return asyncio.run(_run_demo(Screen(console), Path(folder)))
         except asyncio.CancelledError:
@@ -49,6 +58,13 @@ def demo() -> int:
         except DemoWorkerFailed as failure:
             console.print(f"the demo's worker failed:\n{failure}", style="bold red", markup=False)
             return 1
+
+
+def _open_shop(folder: Path, port: int, console: Console) -> int:
+    from perdure.cli.demo_dashboard import dashboard_demo  # noqa: PLC0415 - needs Starlette
+
+    asyncio.run(dashboard_demo(folder, port, console))
+    return 0
 
 
 async def _run_demo(screen: Screen, folder: Path) -> int:
