@@ -13,8 +13,11 @@ from perdure.client.runs.handle import Handle
 from perdure.client.runs.rows import require_run
 from perdure.client.served import host_of_engine
 from perdure.core.codec import Codec
-from perdure.core.errors import UnknownRun
+from perdure.core.errors import Denied, UnknownRun
 from perdure.core.ids import parse_run_id
+from perdure.core.journal.events import ActType
+from perdure.core.runs.acts import EXPLANATIONS, Act
+from perdure.core.runs.authority import ActedRun, AllowAll, Roles
 from perdure.host.host import Host
 from perdure.store.rows.records import Run
 from perdure.store.store import Store
@@ -143,6 +146,26 @@ class Exchange:
             )
         return given
 
+    def location(self, path: str) -> dict[str, str]:
+        """The header that names what was made, below the prefix that the API is served under."""
+        return {"Location": self.request.scope.get("root_path", "") + path}
+
+    async def require_act(self, kind: ActType, run: Run, reason: str) -> None:
+        """Refuse an act that the caller's role does not have. An engine with an authorizer of its own decides itself."""
+        if not isinstance(self.host.authorizer, AllowAll):
+            return
+        actor = self.caller.actor
+        act = Act("", kind, actor.name, actor.role, reason)
+        of = ActedRun(run.run_id, run.program, run.version, run.scope, run.key, str(run.status))
+        refusal = await Roles().decide(act, actor, of, reason)
+        if refusal is not None:
+            role = actor.role or "no role"
+            raise Denied(
+                f"{kind} of run {run.run_id!r} by {actor.name!r} ({role}) is denied: {refusal}",
+                EXPLANATIONS.get(refusal, "the authorizer refused"),
+                refusal,
+            )
+
     def command(self) -> str:
         """The command that does the same on the command line; empty if there is none."""
         template = self.endpoint.command
@@ -170,5 +193,5 @@ def _word(text: str) -> str:
 
 
 def etag_of(run: Run) -> str:
-    """The ETag of a run: the number of its entries."""
-    return f'"{run.seq}"'
+    """The ETag of a run: its entries, and the owner's epoch, because a change of owner adds no entry."""
+    return f'"{run.seq}.{run.epoch}"'

@@ -2,9 +2,10 @@
 
 from perdure.api.endpoint import Endpoint
 from perdure.api.runs.routes import READING
+from perdure.api.runs.writing_routes import WRITING
 from perdure.api.storage.routes import STORAGE
 
 
 def endpoints() -> tuple[Endpoint, ...]:
     """All endpoints. Of two paths that match one request, the first answers."""
-    return (*READING, *STORAGE)
+    return (*READING, *WRITING, *STORAGE)

@@ -4,10 +4,12 @@ from contextlib import suppress
 from typing import Any
 
 from perdure.client.engine import Engine
+from perdure.client.runs.acts import Receipt
 from perdure.client.runs.handle import Handle, _status_of
 from perdure.client.runs.lists import RunSummary, summary_of
 from perdure.core.errors import RunDiverged, UnknownRun
 from perdure.core.ids import RunId
+from perdure.core.runs.acts import Decision, act_guid
 from perdure.host.host import Host
 
 status_of_run = _status_of
@@ -33,6 +35,17 @@ async def run_summary(engine: Engine, run_id: RunId) -> RunSummary:
     if found is None:
         raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
     return summary_of(found)
+
+
+async def decision_on(handle: Handle[Any], signal_id: str) -> Decision | None:
+    """The decision on the act of that id, if the run's owner has decided."""
+    end = await handle._receiver()
+    receipt = Receipt(handle._host, end, act_guid(end.origin, signal_id))
+    while True:
+        place = receipt._run_id
+        found = await receipt._look()
+        if found is not None or receipt._run_id == place:
+            return found
 
 
 async def wait_for_end(handle: Handle[Any]) -> None:

@@ -98,7 +98,7 @@ class RunChain(msgspec.Struct, frozen=True):
 async def header(exchange: Exchange) -> Reply:
     run = await exchange.run()
     last = (await exchange.chain_of(run))[-1]
-    headers = exchange.require_newer(f'"{last.seq}.{last.epoch}"')
+    headers = exchange.require_newer(etag_of(last))
     summary = await run_summary(exchange.engine, run.run_id)
     fields = msgspec.structs.asdict(summary) | {"status": status_of_run(last)}
     program = program_at_hand(exchange.host, run)
@@ -116,7 +116,7 @@ async def header(exchange: Exchange) -> Reply:
         semaphore=last.semaphore,
         schedule=schedule or None,
     )
-    return Reply(found, headers=headers | {"X-Perdure-Entries": str(last.seq)})
+    return Reply(found, headers=headers)
 
 
 async def explain(exchange: Exchange) -> ExplainedRun:
