@@ -260,7 +260,7 @@ export interface BulkAct {
   done: number;
   accepted: number;
   rejected: number;
-  denied: number;
+  undecided: number;
   failed: number;
   rejections?: Record<string, number>;
   failures?: { run_id: string; code: string; detail: string }[];
