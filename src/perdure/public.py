@@ -13,6 +13,7 @@ from perdure.authoring.interruption import Cancelled
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
+from perdure.authoring.run_logging import RunFieldsFilter, log
 from perdure.authoring.secrets import SecretFilter, secret
 from perdure.authoring.signal import Signal
 from perdure.authoring.stream import Stream, stream
@@ -24,7 +25,6 @@ from perdure.authoring.verbs import (
     heartbeat,
     info,
     key,
-    log,
     now,
     patched,
     publish,
@@ -114,6 +114,7 @@ from perdure.core.runs.snapshot import (
     StepSnapshot,
     StepStatus,
 )
+from perdure.core.runs.tracing import TraceSpan
 from perdure.core.runs.waits import (
     AnswerWait,
     ChildWait,
@@ -223,6 +224,7 @@ __all__ = [
     "RunDiverged",
     "RunEnded",
     "RunFailed",
+    "RunFieldsFilter",
     "RunFilters",
     "RunInterrupted",
     "RunSnapshot",
@@ -263,6 +265,7 @@ __all__ = [
     "TickInfo",
     "TimerWait",
     "TooManyActs",
+    "TraceSpan",
     "Transaction",
     "TransactionError",
     "TransactionInterrupted",

@@ -30,7 +30,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 
 async def fill(url: str, folder: Path) -> None:
-    async with Engine(url, artifacts=folder) as engine:
+    async with Engine(url, artifacts=str(folder)) as engine:
         large = await engine.start(shop_app.large(60_000), key="large")
         catalog = await engine.start(shop_app.catalog(STEPS), key="catalog")
         await large.result()

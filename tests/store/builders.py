@@ -219,6 +219,7 @@ TABLES: Final = (
     "operation_log",
     "schedule",
     "tick",
+    *("token", "audit"),
 )
 
 

@@ -90,7 +90,7 @@ def test_the_sqlite_schema_page_equals_all_migrations() -> None:
     assert sqlite_shape(page) == sqlite_shape(migrated)
     tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
     assert "perdure_meta" in tables
-    assert len(tables) == 19
+    assert len(tables) == 21
 
 
 @pytest.mark.postgres
@@ -135,7 +135,7 @@ def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
     found = re.findall(
         r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 19 + (dialect == "postgres")
+    assert len(found) == 21 + (dialect == "postgres")
     for comment, table, body in found:
         assert f"--   {table} " in header
         columns = re.findall(
@@ -270,7 +270,8 @@ async def test_the_migration_to_lists_finds_the_parents_of_children_on_postgres(
 
 
 def undo_lists(connection: apsw.Connection) -> None:
-    """Take back the migrations of attempts and schedules, and of lists and views."""
+    """Take back the migrations of access, of attempts and schedules, and of lists and views."""
+    connection.execute("DROP TABLE perdure_token; DROP TABLE perdure_audit")
     for view in ("attempts", "schedules", "ticks"):
         connection.execute(f"DROP VIEW perdure_v1_{view}")
     connection.execute("DROP TABLE perdure_schedule; DROP TABLE perdure_tick")

@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from perdure.api.doors import audit
 from perdure.api.doors.gate import Gate
 from perdure.api.encoding import json_bytes
 from perdure.api.endpoint import Endpoint, Reply
@@ -55,7 +56,7 @@ class Answers:
             caller = await self._gate.admit(request, endpoint)
             exchange = Exchange(self._engine, endpoint, request, caller, self._shared)
             await self._read(exchange)
-            return _response(request, endpoint, await endpoint.handler(exchange))
+            return _response(request, endpoint, await _handled(exchange))
         except Unchanged as unchanged:
             return Response(None, 304, {**_HEADERS, "ETag": str(unchanged)})
         except ClientDisconnect:
@@ -79,6 +80,19 @@ class Answers:
             f"use {allowed}",
             {"Allow": allowed},
         )
+
+
+async def _handled(exchange: Exchange) -> Any:
+    """What the handler answers. The audit log gets what was asked for, whether it was refused or not."""
+    if exchange.endpoint.action is None:
+        return await exchange.endpoint.handler(exchange)
+    try:
+        found = await exchange.endpoint.handler(exchange)
+    except Exception as error:
+        await audit.record(exchange, error)
+        raise
+    await audit.record(exchange, None)
+    return found
 
 
 def _refused(request: Request, error: Exception, command: str) -> Response:

@@ -34,7 +34,8 @@ class ApiApp:
         self._opened = False
         self.shared: dict[str, Any] = {}
         """What the requests of this server share, by name."""
-        self._router = Router(self._routes(endpoints(), Gate()), redirect_slashes=False)
+        gate = self.shared["gate"] = Gate(engine)
+        self._router = Router(self._routes(endpoints(), gate), redirect_slashes=False)
         self._router.default = _nowhere
 
     def _routes(self, table: Sequence[Endpoint], gate: Gate) -> list[Route]:

@@ -53,4 +53,6 @@ class Endpoint:
     media_type: str = "application/json"
     command: str = ""
     example: Any = None
+    action: str | None = None
+    """What the audit log calls the request; `None` if it is not recorded. The `type` of the body goes before it."""
     tags: tuple[str, ...] = field(default=())

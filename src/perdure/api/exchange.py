@@ -51,6 +51,8 @@ class Exchange:
         """What the requests of one server share, by name."""
         self.query: Any = None
         self.body: Any = None
+        self.acted_scope = ""
+        """The scope of the run that was looked at last, for the audit log."""
 
     @property
     def host(self) -> Host:
@@ -120,6 +122,7 @@ class Exchange:
         run = await require_run(self.store, parse_run_id(given))
         if not self.caller.covers(run.scope):
             raise UnknownRun(f"there is no run {given!r}", "check the id and the store")
+        self.acted_scope = run.scope
         return run
 
     async def chain(self) -> list[Run]:
@@ -151,7 +154,7 @@ class Exchange:
         return {"Location": self.request.scope.get("root_path", "") + path}
 
     async def require_act(self, kind: ActType, run: Run, reason: str) -> None:
-        """Refuse an act that the caller's role does not have. An engine with an authorizer of its own decides itself."""
+        """Refuse an act that the caller's role may not do. An engine's own authorizer decides by itself."""
         if not isinstance(self.host.authorizer, AllowAll):
             return
         actor = self.caller.actor

@@ -40,6 +40,8 @@ def read_query(wanted: type[S], pairs: Pairs) -> S:
             raise invalid(f"there is no parameter {name!r:.100}", f"use one of: {known}")
         elif get_origin(hints[name]) is list:
             values.setdefault(name, []).extend(value.split(","))
+        elif hints[name] == datetime | None:
+            values[name] = _instant(name, value)
         else:
             values[name] = value
     try:
@@ -133,6 +135,15 @@ def _add_text(filters: dict[str, Any], tags: dict[str, str], text: str) -> None:
         tags[tagged[1]] = tagged[2]
     else:
         _add(filters, "key_prefix", text)
+
+
+def _instant(name: str, value: str) -> datetime:
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise invalid(
+            f"{name} is {value!r:.100}", "write a time such as 2026-01-31 or 2026-01-31T12:00:00Z"
+        ) from None
 
 
 def _aware(at: datetime | None) -> datetime | None:

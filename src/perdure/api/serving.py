@@ -8,6 +8,7 @@ import uvicorn
 from perdure.api.app import ApiApp, StaticPages
 from perdure.api.doors.origin import is_loopback
 from perdure.client.engine import Engine
+from perdure.client.served import host_of_engine
 from perdure.core.errors import InputError
 
 MOST_CONNECTIONS: Final = 5000
@@ -34,12 +35,15 @@ class Server(uvicorn.Server):
         await super().shutdown()
 
 
-def server_of(engine: Engine, host: str, port: int, pages: StaticPages | None = None) -> Server:
-    """A server of the API that listens on an address of this machine."""
-    if not is_loopback(host):
+async def server_of(
+    engine: Engine, host: str, port: int, pages: StaticPages | None = None
+) -> Server:
+    """A server of an open engine. Refuses an address that others can reach if there is no token to know them by."""
+    has_tokens = await host_of_engine(engine).dispatcher.store.access.has_tokens()
+    if not has_tokens and not is_loopback(host):
         raise InputError(
-            f"{host!r} is not an address of this machine alone, and the store has no tokens",
-            "leave --host out",
+            f"{host!r} can be reached from other machines, and the store has no tokens",
+            "make one with 'perdure token create', or leave --host out",
         )
     api = ApiApp(engine, pages=pages)
     config = uvicorn.Config(

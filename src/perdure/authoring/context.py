@@ -30,7 +30,8 @@ ArtifactData: TypeAlias = bytes | str | PathLike[str]
 
 class Info(msgspec.Struct, frozen=True, gc=False):
     """Which run is executing. In a task, `step` and `attempt` are those of the task; `logical_attempt` is 2 once an
-    operator has retried the step, and so on."""
+    operator has retried the step, and so on. `trace` is the trace context that the run belongs to, in the form of W3C
+    Trace Context; `None` unless the run is traced."""
 
     run_id: RunId
     program: str
@@ -39,6 +40,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
     step: StepId
     attempt: int = 1
     logical_attempt: int = 1
+    trace: str | None = None
 
 
 class Promise(Protocol):

@@ -27,6 +27,7 @@ COMMANDS = (
     ("demo:demo", "Kill a worker in the middle of a step and watch its run resume."),
     ("worker.command:worker", "Run an engine in one or more processes and restart them if they fail."),
     ("serve:serve", "Serve the dashboard and the HTTP API of a store."),
+    ("tokens:audit_log", "List what was asked over the HTTP API, and by whom."),
     ("runs.starting:run", "Run a workflow in this process and print its result."),
     ("runs.acting:send", "Send a signal to a topic and key."),
     ("explain:explain", "Why does a run not move? What happens next, and what moves it?"),
@@ -42,7 +43,8 @@ COMMANDS = (
     ("doctor:doctor", "Check this installation, and the store if one is named."),
 )  # fmt: skip
 for _where, _help in COMMANDS:
-    app.command(f"perdure.cli.{_where}", name=_where.rpartition(":")[2], help=_help)
+    _name = _where.rpartition(":")[2].replace("_", "-")
+    app.command(f"perdure.cli.{_where}", name=_name, help=_help)
 
 GROUPS = (
     (
@@ -71,6 +73,7 @@ GROUPS = (
             ("retry", "forking:retry", "Start a run with the input of another."),
             ("diff", "forking:diff", "Compare two runs step by step."),
             ("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),
+            ("trace", "tracing:trace", "Print the spans of a run and its attempts as OTLP JSON."),
         ),
     ),
     (
@@ -87,6 +90,16 @@ GROUPS = (
             ("trigger", "acting:trigger", "Start one more run of a schedule at once."),
             ("backfill", "acting:backfill", "Start the runs of all ticks in a range."),
             ("delete", "acting:delete", "Delete a schedule; its runs stay."),
+        ),
+    ),
+    (
+        "token",
+        "Make, list and revoke tokens of the HTTP API.",
+        "tokens",
+        (
+            ("create", "create", "Make a token, and print it."),
+            ("list", "list_tokens", "List the tokens."),
+            ("revoke", "revoke", "Revoke a token."),
         ),
     ),
     (

@@ -47,7 +47,7 @@ async def dashboard_demo(folder: Path, port: int, console: Console) -> None:
     logging.getLogger("perdure").setLevel(logging.ERROR)  # the dashboard shows what fails
     shop = load_shop(folder)
     async with shop.shop(f"sqlite:///{folder / 'shop.db'}") as engine:
-        server = server_of(engine, "127.0.0.1", port, Pages())
+        server = await server_of(engine, "127.0.0.1", port, Pages())
         serving = asyncio.create_task(server.serve())
         try:
             address = f"http://127.0.0.1:{await listening_port(server)}/"

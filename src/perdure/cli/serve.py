@@ -52,16 +52,16 @@ def serve(
         ) from None
 
     async def run() -> None:
-        engine = await _engine(target, store, executes=executes)
-        server = server_of(engine, host, port, Pages())
-        serving = asyncio.create_task(server.serve())
-        shown = asyncio.create_task(listening_port(server))
-        await asyncio.wait((serving, shown), return_when=asyncio.FIRST_COMPLETED)
-        if shown.done() and not shown.cancelled():
-            name = f"[{host}]" if ":" in host else host
-            console().print(f"serving at http://{name}:{shown.result()}", soft_wrap=True)
-        shown.cancel()
-        await serving
+        async with await _engine(target, store, executes=executes) as engine:
+            server = await server_of(engine, host, port, Pages())
+            serving = asyncio.create_task(server.serve())
+            shown = asyncio.create_task(listening_port(server))
+            await asyncio.wait((serving, shown), return_when=asyncio.FIRST_COMPLETED)
+            if shown.done():
+                name = f"[{host}]" if ":" in host else host
+                console().print(f"serving at http://{name}:{shown.result()}", soft_wrap=True)
+            shown.cancel()
+            await serving
 
     asyncio.run(run())
     return 0

@@ -11,6 +11,7 @@ from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.host.alerts import OnAlert
 from perdure.host.secrets import SecretProvider
 from perdure.host.settings import Settings
+from perdure.host.tracing import Tracing
 
 
 def require_engine_settings(settings: object) -> Settings:
@@ -91,3 +92,11 @@ def require_authorizer(authorizer: Authorizer | None) -> Authorizer:
             "pass perdure.Roles(), or an object with `async def decide(self, act, actor, run, reason)`",
         )
     return authorizer
+
+
+def require_tracing(tracing: Tracing | None) -> Tracing | None:
+    if tracing is not None and not callable(getattr(tracing, "attempt_begins", None)):
+        raise InputError(
+            f"tracing is {tracing!r:.100}", "pass perdure.integrations.otel.OpenTelemetry()"
+        )
+    return tracing

@@ -4,13 +4,18 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from perdure.client.artifacts import artifacts_from
-from perdure.client.engine_arguments import require_authorizer, require_secret_providers
+from perdure.client.engine_arguments import (
+    require_authorizer,
+    require_secret_providers,
+    require_tracing,
+)
 from perdure.core.runs.authority import Authorizer
 from perdure.host.alerts import OnAlert
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.store import ArtifactStore
 from perdure.host.secrets import SecretProvider
 from perdure.host.services import Services
+from perdure.host.tracing import Tracing
 
 
 class EngineServices(TypedDict, total=False):
@@ -18,13 +23,15 @@ class EngineServices(TypedDict, total=False):
 
     `artifacts` is a place for large results: a directory, or an `ArtifactStore`. `secrets` are asked for the secrets
     that tasks read. The `authorizer` decides who may act on runs as an operator. `on_alert` is called with each alert
-    in the engine's event loop; it may be a coroutine function.
+    in the engine's event loop; it may be a coroutine function. `tracing` reports spans of runs and attempts, for
+    instance `perdure.integrations.otel.OpenTelemetry()`.
     """
 
     artifacts: Artifacts | ArtifactStore | str | None
     secrets: Sequence[SecretProvider]
     authorizer: Authorizer | None
     on_alert: OnAlert | None
+    tracing: Tracing | None
 
 
 def services_from(given: EngineServices) -> Services:
@@ -36,4 +43,5 @@ def services_from(given: EngineServices) -> Services:
         artifacts_from(given.get("artifacts")),
         require_secret_providers(given.get("secrets", ())),
         require_authorizer(given.get("authorizer")),
+        require_tracing(given.get("tracing")),
     )

@@ -48,7 +48,9 @@ def prepare_start(
     program.check_input(host.dispatcher.codec, payload)
     texts = tag_texts({} if tags is None else tags)
     refuse_secrets(host.context.caller_codec, key or "", *texts.values())
-    return RunStart(program, payload, key, scope, tags=texts, run_id=run_id)
+    tracing = host.context.services.tracing
+    trace = None if tracing is None else tracing.context()
+    return RunStart(program, payload, key, scope, tags=texts, run_id=run_id, trace=trace)
 
 
 async def start_one(host: Host, start: RunStart, if_ended: IfEnded) -> Handle[Any]:

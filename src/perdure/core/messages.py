@@ -129,6 +129,8 @@ class WorkHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which logical attempt of the step it belongs to."""
     timeout_ms: int | None = None
     """The time limit of an attempt, if it differs from the task's own."""
+    trace: str | None = None
+    """The trace context of the run, if it is traced."""
 
 
 class Work(msgspec.Struct, frozen=True, gc=False):

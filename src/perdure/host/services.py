@@ -1,4 +1,4 @@
-"""What an engine was given beside its store: places for artifacts, and sources of secrets."""
+"""What an engine was given beside its store: places for artifacts, sources of secrets, a tracing system."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.secrets import SecretProvider
+from perdure.host.tracing import Tracing
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class Services:
     artifacts: Artifacts | None = None
     secrets: Sequence[SecretProvider] = ()
     authorizer: Authorizer = field(default_factory=AllowAll)
+    tracing: Tracing | None = None
 
 
 def reading_codec(codec: Codec, services: Services) -> Codec:

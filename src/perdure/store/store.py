@@ -18,6 +18,7 @@ from perdure.core.limits import MAX_TIME_MS
 from perdure.core.messages import Message
 from perdure.core.runs.description import QueuedWork
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
+from perdure.store.access_table import AccessTable
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.commit.fence import Fence
@@ -51,6 +52,11 @@ class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
     @property
     def schedules(self) -> ScheduleTable:
         """The schedules of this store."""
+        ...
+
+    @property
+    def access(self) -> AccessTable:
+        """The tokens of the HTTP API, and its audit log."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

@@ -10,13 +10,14 @@ from msgspec import UNSET, UnsetType
 from perdure.api.endpoint import Reply
 from perdure.api.exchange import Exchange, etag_of
 from perdure.api.problems import invalid
-from perdure.api.programs_at_hand import program_at_hand, signals_of
+from perdure.api.registered_programs import registered_program, signals_of
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.response import OK
 from perdure.authoring.signal import Signal
 from perdure.client.runs.acts import NO_VALUE, Receipt
 from perdure.client.runs.handle import Handle
 from perdure.client.served import decision_on
+from perdure.core.errors import NotDecodable
 from perdure.core.journal.events import ActType
 from perdure.core.runs.acts import Actor, Decision
 
@@ -166,7 +167,7 @@ async def show_act(exchange: Exchange) -> Reply:
 async def send_signal(exchange: Exchange) -> Reply:
     body: SignalRequest = exchange.body
     run = await exchange.run()
-    program = program_at_hand(exchange.host, run)
+    program = registered_program(exchange.host, run)
     known = None
     if program is not None and not isinstance(program, GraphProgram):
         known = signals_of(program).get(body.name)
@@ -177,9 +178,15 @@ async def send_signal(exchange: Exchange) -> Reply:
 
 
 def _typed(exchange: Exchange, signal: Signal[Any], value: Any) -> Any:
-    """The value as the signal's type has it. Raises `NotDecodable` if it is none."""
+    """The value as the signal's type has it."""
     codec = exchange.host.dispatcher.context.caller_codec
-    return codec.decode(codec.encode(value), signal.of)
+    try:
+        return codec.decode(codec.encode(value), signal.of)
+    except NotDecodable as error:
+        raise invalid(
+            f"signal {signal.name!r} can't carry this value: {error.what}",
+            "pass a value of the signal's type",
+        ) from None
 
 
 async def respond(exchange: Exchange) -> Reply:

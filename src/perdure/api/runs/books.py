@@ -3,7 +3,7 @@
 import msgspec
 
 from perdure.api.exchange import Exchange
-from perdure.api.programs_at_hand import kind_of, program_at_hand
+from perdure.api.registered_programs import kind_of, registered_program
 from perdure.api.runs.step_cache import steps_of_chain
 from perdure.client.runs.history import LedgerAccount
 from perdure.core import books as of_one_run
@@ -102,7 +102,7 @@ async def ledger(exchange: Exchange) -> LedgerOfRun:
     names = {(each.run_id, step_account(each.step)): each.name for each in steps.records}
     shown = [_spelled(each, names.get((each.run_id, each.account), "")) for each in accounts]
     last = chain[-1]
-    program = program_at_hand(exchange.host, last)
+    program = registered_program(exchange.host, last)
     balance = _trial(last, steps, is_graph=kind_of(program) == "graph")
     return LedgerOfRun(shown, balance, last.head.hex(), last.seq)
 

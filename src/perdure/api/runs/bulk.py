@@ -140,7 +140,7 @@ async def begin(exchange: Exchange) -> Any:
         raise invalid(f"rate is {body.rate:g}", "pass acts per second, more than 0")
     filters = _filters(exchange, body)
     if body.dry_run:
-        return await _preview(exchange, body, filters)
+        return Reply(await _preview(exchange, body, filters))
     registry = _registry(exchange)
     name = body.id or exchange.host.dispatcher.sources.entropy(16).hex()
     known = registry.held.get(name)

@@ -29,7 +29,7 @@ class _Held(NamedTuple):
 
 
 class Channel:
-    """The newest entries of one chain of runs, encoded, and whoever waits for the next."""
+    """The newest entries of one chain of runs, encoded, for its followers."""
 
     def __init__(self, exchange: Exchange, origin: RunId) -> None:
         self._exchange = exchange

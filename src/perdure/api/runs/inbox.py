@@ -6,8 +6,13 @@ from typing import Any, Final
 import msgspec
 
 from perdure.api.exchange import Exchange
-from perdure.api.programs_at_hand import Schema, program_at_hand, schema_of_signal, step_schema
 from perdure.api.queries import PageQuery
+from perdure.api.registered_programs import (
+    Schema,
+    registered_program,
+    schema_of_signal,
+    step_schema,
+)
 from perdure.api.runs.overview import Action
 from perdure.client.runs.handle import RunStatus
 from perdure.client.runs.lists import RunFilters, RunSummary
@@ -88,7 +93,7 @@ async def _cursor_at(
 
 async def _item(exchange: Exchange, run: RunSummary, wait: PersonalWait) -> InboxItem:
     row = await exchange.store.run(run.run_id)
-    program = None if row is None else program_at_hand(exchange.host, row)
+    program = None if row is None else registered_program(exchange.host, row)
     path = f"/v1/runs/{run.run_id}"
     schema: Schema | None
     if wait.kind == "operator":

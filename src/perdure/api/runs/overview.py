@@ -8,7 +8,12 @@ import msgspec
 
 from perdure.api.endpoint import Reply
 from perdure.api.exchange import Exchange, etag_of
-from perdure.api.programs_at_hand import kind_of, program_at_hand, schema_of_signal, step_schema
+from perdure.api.registered_programs import (
+    kind_of,
+    registered_program,
+    schema_of_signal,
+    step_schema,
+)
 from perdure.api.runs.errors_of_runs import ErrorDetail, error_detail
 from perdure.client.runs.handle import RunStatus
 from perdure.client.runs.lists import RunSummary
@@ -30,9 +35,8 @@ from perdure.core.runs.waits import (
     TaskWait,
     TimerWait,
 )
+from perdure.core.schedules.schedule import schedule_of_key
 from perdure.store.rows.records import Run
-
-SCHEDULE_KEY = "schedule:"
 
 
 class RunHeader(RunSummary, frozen=True, kw_only=True, omit_defaults=False):
@@ -101,11 +105,7 @@ async def header(exchange: Exchange) -> Reply:
     headers = exchange.require_newer(etag_of(last))
     summary = await run_summary(exchange.engine, run.run_id)
     fields = msgspec.structs.asdict(summary) | {"status": status_of_run(last)}
-    program = program_at_hand(exchange.host, run)
-    key = run.key or ""
-    schedule = (
-        key.removeprefix(SCHEDULE_KEY).rpartition(":")[0] if key.startswith(SCHEDULE_KEY) else ""
-    )
+    program = registered_program(exchange.host, run)
     found = RunHeader(
         **fields,
         kind=kind_of(program),
@@ -114,7 +114,7 @@ async def header(exchange: Exchange) -> Reply:
         current_run_id=last.run_id,
         current_entries=last.seq,
         semaphore=last.semaphore,
-        schedule=schedule or None,
+        schedule=schedule_of_key(run.key or ""),
     )
     return Reply(found, headers=headers)
 
@@ -133,7 +133,7 @@ async def waits(exchange: Exchange) -> RunWaits:
 async def described_waits(exchange: Exchange, described: Description) -> list[dict[str, Any]]:
     """The waits with their kinds, and the schemas of the values that people can give."""
     run = await exchange.run(described.run_id)
-    program = program_at_hand(exchange.host, run)
+    program = registered_program(exchange.host, run)
     found = []
     for wait in described.waits:
         plain: dict[str, Any] = {"kind": _KINDS[type(wait)], **msgspec.to_builtins(wait)}

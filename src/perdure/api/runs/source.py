@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from perdure.api.exchange import Exchange
-from perdure.api.programs_at_hand import program_at_hand
+from perdure.api.registered_programs import registered_program
 from perdure.api.runs.step_cache import steps_of_chain
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program
@@ -97,7 +97,7 @@ class SourceText(msgspec.Struct, frozen=True):
 async def source(exchange: Exchange) -> WorkflowSource | GraphSource:
     chain = await exchange.chain()
     run = chain[-1]
-    program = program_at_hand(exchange.host, run)
+    program = registered_program(exchange.host, run)
     if program is None:
         raise UnknownName(
             f"run {run.run_id!r} is of program {run.program!r}, which this server does not have",

@@ -8,6 +8,7 @@ from perdure.api.endpoint import Reply
 from perdure.api.exchange import Exchange
 from perdure.api.problems import invalid
 from perdure.api.runs.overview import RunResult, awaited_result
+from perdure.api.storage.programs import program_of_path
 from perdure.authoring.registry import find
 from perdure.authoring.tags import TagValue
 from perdure.client.runs.handle import Handle, RunStatus
@@ -67,6 +68,7 @@ async def _begin(
     program = find("program", name, body.version)
     if program is None or (body.version is not None and program.version != body.version):
         if not isinstance(body.input, dict):
+            program_of_path(exchange, body.version)
             raise invalid("input is a list", "pass the input of a graph by name")
         try:
             return await engine.start_graph(name, body.input, version=body.version, **options)

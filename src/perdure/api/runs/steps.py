@@ -7,7 +7,7 @@ import msgspec
 
 from perdure.api.endpoint import Reply
 from perdure.api.exchange import Exchange, etag_of
-from perdure.api.programs_at_hand import Schema, step_schema
+from perdure.api.registered_programs import Schema, step_schema
 from perdure.api.runs.errors_of_runs import ErrorDetail, error_detail
 from perdure.api.runs.step_cache import steps_of_chain
 from perdure.core.errors import UnknownStep

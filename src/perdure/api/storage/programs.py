@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from perdure.api.exchange import Exchange
-from perdure.api.programs_at_hand import (
+from perdure.api.registered_programs import (
     Schema,
     input_schema,
     kind_of,

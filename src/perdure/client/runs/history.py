@@ -20,6 +20,7 @@ from perdure.core.runs.contract_event import ContractEvent
 from perdure.core.runs.contract_reader import ContractReader
 from perdure.core.runs.projection import Projection
 from perdure.core.runs.snapshot import RunSnapshot, SequenceGap
+from perdure.core.runs.tracing import TraceSpan, spans_of
 from perdure.host.host import Host
 from perdure.host.runs.feed import Follower
 from perdure.host.runs.parking import require_undamaged
@@ -133,6 +134,13 @@ class HistoryReader:
                 text = _spelled(account, balance)
                 accounts.append(LedgerAccount(run.run_id, account, balance, text))
         return accounts
+
+    async def trace(self) -> list[TraceSpan]:
+        spans = []
+        for run in await self.chain():
+            entries = await self._store.entries(run.run_id)
+            spans += spans_of(run.run_id, run.created_at_ms, entries)
+        return spans
 
     async def _batches(
         self, first: int, reader: ContractReader | None, *, projects: bool
@@ -256,3 +264,7 @@ class HistoryMethods(ABC):
     async def ledger(self) -> list[LedgerAccount]:
         """The accounts of the run's ledger, spelled out: of each step and of each message to the run."""
         return await self._history("the ledger").ledger()
+
+    async def trace(self) -> list[TraceSpan]:
+        """The spans of the run and of its attempts, as its journal records them; child runs have traces to ask for."""
+        return await self._history("the trace").trace()

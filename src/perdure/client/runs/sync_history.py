@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from perdure.client.runs.history import HistoryMethods, LedgerAccount
 from perdure.core.runs.contract_event import ContractEvent
 from perdure.core.runs.snapshot import RunSnapshot
+from perdure.core.runs.tracing import TraceSpan
 
 T = TypeVar("T")
 
@@ -41,3 +42,6 @@ class SyncHistoryMethods(ABC):
 
     def ledger(self) -> list[LedgerAccount]:
         return self._wait_for(self._of_run.ledger())
+
+    def trace(self) -> list[TraceSpan]:
+        return self._wait_for(self._of_run.trace())

@@ -44,7 +44,7 @@ class ExecutionStarted(Carrier, frozen=True):
     `continues` another one begins with `inherited` entries for events of that run; the program starts after them.
     Entries older than the field `scope` have `None` there. A fork names in `forks` the run and the entry where it was
     cut (`run@seq`), and in `seed` what its random ids derive from: those of the run that it forks. The run starts with
-    the `tags`.
+    the `tags`. Of a traced run `trace` is the context that it belongs to, in the form of W3C Trace Context.
     """
 
     program: str
@@ -61,6 +61,7 @@ class ExecutionStarted(Carrier, frozen=True):
     forks: str | None = None
     seed: str | None = None
     tags: dict[str, str] | None = None
+    trace: str | None = None
 
 
 class Terminal(Carrier, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ class Permission(StrEnum):
     """Pause, resume and trigger schedules."""
 
     MEND = "mend"
-    """Fork runs, backfill and delete schedules, check code against open runs."""
+    """Retry and skip steps, fork runs, backfill and delete schedules, check code against open runs."""
 
     ADMINISTER = "administer"
     """Read with SQL, read the audit log, make and revoke tokens."""

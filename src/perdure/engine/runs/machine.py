@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from perdure.authoring.context import Info
 from perdure.authoring.program import Program
 from perdure.authoring.tags import require_tag_count
@@ -16,6 +18,7 @@ from perdure.core.messages import Message
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import child_run_id, retry_guid
 from perdure.core.runs.acts import RETRY_AT_ONCE_MS
+from perdure.core.runs.tracing import Links, links_of
 from perdure.engine.runs.effects import (
     NO_TAGS,
     Acknowledge,
@@ -86,6 +89,8 @@ class RunMachine(ABC):
         """The run and step that get this run's result."""
         self.tags: Mapping[str, str] = NO_TAGS
         """The tags of the run now. Never changed in place: effects refer to it."""
+        self.links: Links = ()
+        """The runs that a traced run comes from."""
         self._sent_ms = 0
 
     @abstractmethod
@@ -135,6 +140,9 @@ class RunMachine(ABC):
         self.parent = event.parent_id
         self.seed = event.seed or self.seed
         self.tags = event.tags or NO_TAGS
+        if event.trace is not None:
+            self.info = msgspec.structs.replace(self.info, trace=event.trace)
+            self.links = links_of(event)
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Give the run these tags, with the next commit. Those of other names stay."""

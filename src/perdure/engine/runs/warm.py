@@ -128,6 +128,7 @@ class WarmRun:
         self.chain = row.chain
         """The first run of the chain that this one continues."""
         self.run_id: RunId = machine.info.run_id
+        self.created_at_ms = row.created_at_ms
         self.counted_bytes = 0
         """What the host's cache counts this run as."""
         self._payload_bytes = payload_bytes

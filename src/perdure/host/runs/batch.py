@@ -10,6 +10,7 @@ from perdure.core.ids import HostId, RunId, StepId, promise_root
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.messages import Message
 from perdure.core.replay.identity import parse_parent
+from perdure.core.runs.tracing import child_context, trace_context
 from perdure.engine.programs.triggers import search_keys_of, trigger_of
 from perdure.engine.runs.effects import NO_TAGS, CreateRun, Inherited, SpawnChild
 from perdure.engine.runs.log_notes import LogNote
@@ -46,6 +47,8 @@ class RunStart(NamedTuple):
     run_id: RunId | None = None
     """The id of the run, if its input was stored as a large payload of that run."""
     tags: Mapping[str, str] = NO_TAGS
+    trace: str | None = None
+    """The trace context that a traced run belongs to; empty if it begins a trace."""
 
     @property
     def own_tags(self) -> Mapping[str, str]:
@@ -86,6 +89,7 @@ class RunStart(NamedTuple):
             inherited=len(heritage.inherited),
             scope=self.scope,
             tags=dict(self.own_tags) or None,
+            trace=None if self.trace is None else trace_context(run_id, self.trace).text(),
             payload=self.payload,
         )
 
@@ -93,11 +97,16 @@ class RunStart(NamedTuple):
 def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
     """The start of a run that `run` spawns or continues as."""
     workflow, payload, parent = birth.workflow, birth.payload, birth.parent
+    trace = run.machine.info.trace
     if isinstance(birth, SpawnChild):
-        return RunStart(workflow, payload, None, run.scope, parent, tags=birth.tags)
+        if trace is not None:
+            trace = child_context(run.run_id, trace).text()
+        return RunStart(workflow, payload, None, run.scope, parent, tags=birth.tags, trace=trace)
     # The start key stays with the first run of the chain, where it is unique.
     heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
-    return RunStart(workflow, payload, None, run.scope, parent, heritage, tags=birth.tags)
+    return RunStart(
+        workflow, payload, None, run.scope, parent, heritage, tags=birth.tags, trace=trace
+    )
 
 
 class Batch(msgspec.Struct, eq=False):

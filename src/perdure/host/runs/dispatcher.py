@@ -303,7 +303,7 @@ class Dispatcher:
         """The batch is durable: start its attempts, answer its waiters, pass its messages on."""
         listener = self.context.listener
         if batch.log_notes or batch.endings:
-            note_batch(batch, self.codec)
+            note_batch(batch, self.context)
         if batch.has_resumed:
             listener.run_resumed()
         for run_id, step in batch.unwanted:
@@ -354,12 +354,12 @@ class Dispatcher:
         info = Info(
             *(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt),
             logical_attempt=promise.logical_attempt,
+            trace=whose.trace,
         )
-        is_doubted = promise.doubts > 0
         self.executor.start(
             Attempt(
                 *(info, task, promise.input, self._take_outcome),
-                is_doubted=is_doubted,
+                is_doubted=promise.doubts > 0,
                 epoch=run.fence.epoch,
             )
         )

@@ -134,7 +134,11 @@ class Ticker:
         key = start.key(stored.name)
         try:
             program.check_input(self._context.codec, stored.payload)
-            return await self._begin_soon(RunStart(program, stored.payload, key, stored.scope)), ""
+            traced = self._context.services.tracing is not None
+            begun = RunStart(
+                program, stored.payload, key, stored.scope, trace="" if traced else None
+            )
+            return await self._begin_soon(begun), ""
         except RunExists as taken:
             return RunId(taken.run_id), ""
         except StoreError:

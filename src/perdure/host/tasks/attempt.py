@@ -20,6 +20,7 @@ from perdure.engine.runs.doubts import restart_attempt, stop_attempt
 from perdure.engine.runs.effects import Publish
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.tasks.requests import TaskRequests
+from perdure.host.tracing import AttemptSpan
 from perdure.store.process import OwnProcess
 
 AttemptGroup = tuple[RunId, bool]
@@ -116,6 +117,8 @@ class Attempt(msgspec.Struct, eq=False):
     """The newest value of each name that a commit held; the store may have ignored it."""
     error: BaseException | None = None
     """The exception that its code raised, kept until it is logged."""
+    span: AttemptSpan | None = None
+    """Its span while its code runs, if the host reports spans."""
     on_heartbeat: Callable[[], object] | None = None
     """Called at each heartbeat, in the thread of the task."""
     was_lost: bool = False

@@ -24,6 +24,7 @@ from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write_async
 from perdure.store.hints import OnHint
+from perdure.store.postgres.access import PostgresAccess
 from perdure.store.postgres.connections.commit_connection import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
@@ -143,6 +144,10 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator, PostgresWor
     @property
     def schedules(self) -> PostgresSchedules:
         return PostgresSchedules(self._use)
+
+    @property
+    def access(self) -> PostgresAccess:
+        return PostgresAccess(self._use)
 
     def operations(self, lock_timeout_s: float) -> PostgresOperations:
         return PostgresOperations(self._use, lock_timeout_s)

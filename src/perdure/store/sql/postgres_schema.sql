@@ -23,6 +23,8 @@
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure.schedule   when runs start by themselves                                 key: scope, name
 --   perdure.tick       what became of the ticks of schedules                         key: scope, name, number
+--   perdure.token      who may use the HTTP API                                     key: id
+--   perdure.audit      what was asked over the HTTP API, and by whom                 key: id
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
@@ -547,3 +549,42 @@ CREATE VIEW perdure.perdure_v1_ticks AS
 SELECT scope, name, number, (body::json ->> 'instant_ms')::bigint AS at_ms, body::json ->> 'outcome' AS outcome, body::json ->> 'run_id' AS run_id,
        body::json ->> 'reason' AS reason, (body::json ->> 'count')::bigint AS count, (body::json ->> 'until_ms')::bigint AS until_ms
 FROM perdure.tick;
+
+-- id              the public part of a token
+-- hash            SHA-256 of its secret part, which the store never has
+-- label           what it is for
+-- role            what its bearer may do: viewer, operator, engineer, admin
+-- scope           whose runs: this scope and those below it; NULL for all
+-- created_at_ms   when it was made
+-- expires_at_ms   from when on it is refused; NULL for never
+-- revoked_at_ms   when it was revoked; NULL if it was not
+CREATE TABLE perdure.token (
+    id            text COLLATE "C" PRIMARY KEY,
+    hash          bytea NOT NULL,
+    label         text NOT NULL,
+    role          text NOT NULL,
+    scope         text,
+    created_at_ms bigint NOT NULL,
+    expires_at_ms bigint,
+    revoked_at_ms bigint
+);
+
+-- id              16 hex digits of the time, then random ones: later records sort later
+-- at_ms           when it was asked for
+-- actor, role     who asked: the label of a token and its role, or the user of a command
+-- action          an act, or a change of schedules or tokens, such as 'PAUSE' or 'token.create'
+-- target          what it was about: a run, a schedule, a token
+-- scope           that of the target
+-- reason          as the actor gave it
+-- outcome         'accepted', or the code of the refusal
+CREATE TABLE perdure.audit (
+    id      text COLLATE "C" PRIMARY KEY,
+    at_ms   bigint NOT NULL,
+    actor   text NOT NULL,
+    role    text NOT NULL,
+    action  text NOT NULL,
+    target  text NOT NULL,
+    scope   text NOT NULL,
+    reason  text NOT NULL,
+    outcome text NOT NULL
+);

@@ -45,6 +45,7 @@ from perdure.store.rows.runs import (
 )
 from perdure.store.rows.values import require_storable_values
 from perdure.store.schema import require_known
+from perdure.store.sqlite.access import SqliteAccess
 from perdure.store.sqlite.connections.damage import (
     integrity_check,
     run_with_typed_damage,
@@ -126,6 +127,10 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator, SqliteWork):
     @property
     def schedules(self) -> SqliteSchedules:
         return SqliteSchedules(self._change_by, self._read)
+
+    @property
+    def access(self) -> SqliteAccess:
+        return SqliteAccess(self._change_by, self._read)
 
     def operations(self, lock_timeout_s: float) -> SqliteOperations:
         return SqliteOperations(self._change_by, self._read, lock_timeout_s)

@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 """A JSON Schema."""
 
 
-def program_at_hand(host: Host, run: Run) -> Program[..., Any] | None:
+def registered_program(host: Host, run: Run) -> Program[..., Any] | None:
     """The program of a run, if this process has it, or its store a graph that can be read here."""
     try:
         return host.dispatcher.programs.find(run.program, run.version, run.digest)
