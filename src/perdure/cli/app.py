@@ -26,7 +26,7 @@ COMMANDS = (
     ("init:init", "Make a small project that runs."),
     ("demo:demo", "Kill a worker in the middle of a step and watch its run resume."),
     ("worker.command:worker", "Run an engine in one or more processes and restart them if they fail."),
-    ("serve:serve", "Serve the HTTP API of a store."),
+    ("serve:serve", "Serve the dashboard and the HTTP API of a store."),
     ("tokens:audit_log", "List what was asked over the HTTP API, and by whom."),
     ("runs.starting:run_program", "Run a workflow in this process and print its result."),
     ("runs.acting:send", "Send a signal to a topic and key."),
