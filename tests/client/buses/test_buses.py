@@ -89,7 +89,7 @@ async def test_a_bus_gets_all_events_of_a_run_in_order_and_no_mark_is_left(engin
         run = await engine.start(parent())
         await run.result()
         history = [event async for event in run.history()]
-        child = await engine.runs(program=order)
+        child = await engine.runs(program=order.name)
         await until_store(lambda: no_marks(engine))
         await assert_sound(engine)
     assert [event for event in bus.got if event.run_id == run.run_id] == history

@@ -168,7 +168,7 @@ class Relay:
     async def _wait(self) -> None:
         """Wait for a hint, for an event that was published, or until something is due."""
         now_ms = self._context.sources.now_ms()
-        due_ms = min(self.next_due_ms(now_ms), self._next_sweep_ms)
+        due_ms = min(self.next_due_ms(now_ms) or self._next_sweep_ms, self._next_sweep_ms)
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0, due_ms - now_ms + 1) / 1000):
                 await self._awake.wait()
@@ -176,16 +176,16 @@ class Relay:
             await asyncio.sleep(GATHER_S)
             self._awake.clear()
 
-    def next_due_ms(self, now_ms: int) -> int:
-        """When an event is tried again, or a mark is to be written; far ahead if neither is."""
-        due = [now_ms + LEASE_MS]
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When an event is tried again, or a mark is to be written; `None` if neither is."""
+        due = []
         if self._marks:
             due.append(self._marks.next_flush_ms)
         waiting = [t.retry_at_ms for t in self._active.values() if t.retry_at_ms > now_ms]
         due += [max(at_ms, self._retry_at_ms) for at_ms in waiting]
         if self._retry_at_ms > now_ms:
             due.append(self._retry_at_ms)
-        return min(due)
+        return min(due, default=None)
 
     async def work(self) -> None:
         """Publish all that may be published now, found by a whole sweep, and write the marks."""
@@ -251,6 +251,7 @@ class Relay:
     async def _sweep(self, now_ms: int) -> None:
         """Find publications that no hint named. Each sweep continues where the last one ended."""
         self._next_sweep_ms = now_ms + SWEEP_MS
+        await self._write(self._lease_until_ms())  # what has ended is not found again
         where = self.bus.name, self.holder
         page = await self._store.buses.ahead(*where, self._after, now_ms, SWEPT_ROWS)
         self._after = page.last
