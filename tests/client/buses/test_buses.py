@@ -42,9 +42,12 @@ async def order(amount: int) -> int:
     return await pay(amount)
 
 
+approval = perdure.Signal("approval", str)
+
+
 @workflow
 async def approved() -> str:
-    return str(await perdure.Signal[str]("approval").receive())
+    return await approval.receive()
 
 
 @workflow
@@ -55,7 +58,7 @@ async def parent() -> int:
 @workflow
 async def turning(n: int) -> int:
     if n:
-        await perdure.continue_as_new(n - 1)
+        await perdure.continue_as_new(turning(n - 1))
     return n
 
 
@@ -167,7 +170,7 @@ async def test_a_new_bus_gets_open_runs_from_where_they_are(shared_url: str) -> 
     bus = Bus()
     async with Engine(shared_url, buses=[bus]) as engine:
         run = engine.handle(run.run_id)
-        await run.signal("approval", "yes")
+        await run.signal(approval, "yes")
         await run.result()
         await until_store(lambda: no_marks(engine))
         history = [event.seq async for event in run.history()]

@@ -29,7 +29,7 @@ from perdure.host.bus.bus import EventBus
 from perdure.host.bus.enrolling import LEASE_MS
 from perdure.host.context import HostContext
 from perdure.host.relays.marks import FLUSH_MS, Marks
-from perdure.host.relays.track import NO_TAGS, Track, reason_of
+from perdure.host.relays.track import NO_TAGS, Track, reason_of, wait_for_one
 from perdure.host.runs.views import reader_of
 from perdure.store.bus_table import DeadLetter, PublicationKey
 from perdure.store.rows.records import JournalPart, Run
@@ -121,7 +121,7 @@ class Relay:
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(grace_s):
                 while await self._begin() or self._publishing:
-                    await self._wait_for_publishing()
+                    await wait_for_one(self._publishing)
         await self._end_publishing()
         for track in self._tracks.values():
             self._marks.set(track.key, track.seq)
@@ -191,17 +191,13 @@ class Relay:
         """Publish all that may be published now, found by a whole sweep, and write the marks."""
         self._sweep_next_from(None)
         while await self._begin() or self._publishing or self._after is not None:
-            await self._wait_for_publishing()
+            await wait_for_one(self._publishing)
             if self._after is not None:
                 self._sweep_next_from(self._after)
         await self._write(self._lease_until_ms())
 
     def _sweep_next_from(self, after: PublicationKey | None) -> None:
         self._next_sweep_ms, self._after = 0, after
-
-    async def _wait_for_publishing(self) -> None:
-        if self._publishing:
-            await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
 
     # What to publish
 
@@ -242,7 +238,7 @@ class Relay:
                 if track.lease_until_ms > now_ms:
                     ready.append(track)
                 else:
-                    self._forget(track)
+                    del self._active[track.key]
                     self._unclaimed[track.key] = None
         if self._failures:
             ready.sort(key=lambda track: track.failures)
@@ -267,11 +263,14 @@ class Relay:
         keys = list(self._unclaimed)[:MAX_CLAIMS]
         until_ms = self._lease_until_ms()
         where = self.bus.name, self.holder
-        for claimed in await self._store.buses.claim(*where, keys, now_ms, until_ms):
-            track = Track.of(claimed, until_ms)
-            self._tracks[track.key] = self._active[track.key] = track
+        found = await self._store.buses.claim(*where, keys, now_ms, until_ms)
+        claimed = {each.key: each for each in found}
         for key in keys:
             self._unclaimed.pop(key, None)
+            known = self._tracks.pop(key, None)
+            if key in claimed:
+                track = Track.of(claimed[key], until_ms, known)
+                self._tracks[key] = self._active[key] = track
         self._trim()
 
     def _trim(self) -> None:
