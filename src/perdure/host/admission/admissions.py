@@ -91,8 +91,9 @@ class Admissions:
         state = DELAYED if delay_ms else READY
         packed = pack_input(StartInput(dict(start.own_tags), start.payload))
         guid = start_guid(run_id)
+        enrolments = context.enrolments.of(run_id, start.workflow.name, now)
         return Entrant(
-            start._replace(slot=slot or None).row(run_id, now, None),
+            start._replace(slot=slot or None).row(run_id, now, None, enrolments),
             Message(run_id, guid, START, NEVER_DUE_MS, now, payload=packed),
             *(slot, name, rules, terms.priority),
             WAITING if terms.needs_approval else state,

@@ -479,7 +479,7 @@ class Dispatcher:
         self.context.is_killed = True
         self._rounds.close()
         self.executor.close()
-        for task in self.tasks:
+        for task in self.tasks | self.context.endless:
             task.cancel()
         for run in self.cache:
             self.evict(run)
