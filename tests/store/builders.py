@@ -225,6 +225,7 @@ TABLES: Final = (
     "bus",
     "publication",
     "dead_letter",
+    "retained",
 )
 
 

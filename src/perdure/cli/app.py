@@ -112,6 +112,28 @@ GROUPS = (
         ),
     ),
     (
+        "bus",
+        "Look at event buses, and publish events again.",
+        "buses.bus",
+        (
+            ("list", "list_buses", "List the event buses of a store, and how far each is behind."),
+            ("show", "show", "Show an event bus, and why it takes no events."),
+            ("replay", "replay", "Publish events to one bus once more."),
+            ("remove", "remove", "Forget a bus that no engine has any more."),
+        ),
+    ),
+    (
+        "dlq",
+        "Look at events that a bus refused, and handle them.",
+        "buses.letters",
+        (
+            ("list", "list_letters", "List dead letters."),
+            ("show", "show", "Show a dead letter."),
+            ("replay", "replay", "Publish dead letters again."),
+            ("drop", "drop", "Delete dead letters."),
+        ),
+    ),
+    (
         "limits",
         "Look at limits, and change them.",
         "limits.commands",

@@ -18,6 +18,7 @@ from perdure.authoring.texts import require_user_text
 from perdure.authoring.values.upcaster import reading_old_shapes
 from perdure.client.admission_terms import StartTerms
 from perdure.client.artifacts import EngineArtifacts
+from perdure.client.buses import Buses
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
 from perdure.client.deployments import (
     GraphVersion,
@@ -76,7 +77,7 @@ from perdure.store.store import Store
 R = TypeVar("R")
 
 
-class Engine(RunLists, Schedules):
+class Engine(RunLists, Schedules, Buses):
     """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it

@@ -13,7 +13,7 @@ from perdure.client.runs.rows import require_unparked
 from perdure.client.runs.streams import require_offset
 from perdure.core.errors import InvalidId
 from perdure.core.ids import RunId
-from perdure.core.journal.contract import EventType
+from perdure.core.journal.contract import ENDS_OF_RUN, EventType
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import Status
 from perdure.core.ledger import AccountId, layout_of, spell_balance
@@ -31,16 +31,6 @@ from perdure.store.rows.records import Run
 
 ReadRow = Callable[[RunId | None], Awaitable[Run]]
 """Reads the row of a run; without an id, of the run whose history is read."""
-
-_ENDS = frozenset(
-    (
-        EventType.RUN_COMPLETED,
-        EventType.RUN_FAILED,
-        EventType.RUN_CANCELLED,
-        EventType.RUN_CONTINUED,
-    )
-)
-"""The last event of a run."""
 
 
 class LedgerAccount(msgspec.Struct, frozen=True):
@@ -177,7 +167,7 @@ class HistoryReader:
             run_id, seq = reader.origin.run_id, reader.seq
             async with self._host.feed.follow(run_id, seq, projects=projects) as follower:
                 self._host.follows(run_id)
-                while reader.last not in _ENDS:
+                while reader.last not in ENDS_OF_RUN:
                     entries = await follower.take()
                     events = _events(reader, entries, first)
                     if events:

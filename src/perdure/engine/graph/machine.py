@@ -73,6 +73,24 @@ LONGEST_TURN = 1_000
 class GraphMachine(RunMachine):
     """One graph run in memory."""
 
+    __slots__ = (
+        "_facts",
+        "_graph",
+        "_inherits",
+        "_is_indexed",
+        "_now",
+        "_pending",
+        "_queue",
+        "is_turn_over",
+        "programs",
+        "published",
+        "signals",
+        "state",
+        "steps",
+        "stopping",
+        "workflow",
+    )  # fmt: skip
+
     def __init__(
         self,
         program: GraphProgram[..., Any],

@@ -63,6 +63,11 @@ class LoadedRun:
     and load it again.
     """
 
+    __slots__ = (
+        "fence",
+        "journal",
+    )
+
     def __init__(self, journal: Journal, fence: Fence) -> None:
         self.journal = journal
         self.fence = fence
@@ -114,6 +119,25 @@ class WarmRun:
     it again.
     """
 
+    __slots__ = (
+        "_loaded",
+        "_lock",
+        "_measure_beyond",
+        "_new",
+        "_payload_bytes",
+        "_pins",
+        "act_times",
+        "chain",
+        "counted_bytes",
+        "created_at_ms",
+        "is_held",
+        "machine",
+        "needs_matching",
+        "run_id",
+        "scope",
+        "slice_ends_at",
+    )
+
     def __init__(
         self,
         machine: RunMachine,
@@ -131,6 +155,8 @@ class WarmRun:
         self.created_at_ms = row.created_at_ms
         self.counted_bytes = 0
         """What the host's cache counts this run as."""
+        self.slice_ends_at = 0.0
+        """Until when the run keeps a slot for its next step, by the event loop's clock."""
         self._payload_bytes = payload_bytes
         """Payload bytes that may be held: all of the journal, or since the last measurement."""
         self._measure_beyond = MEASURE_BYTES

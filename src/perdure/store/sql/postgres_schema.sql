@@ -576,7 +576,8 @@ CREATE TABLE perdure.publication (
     PRIMARY KEY (bus, run_id, replay)
 ) WITH (fillfactor = 80);
 
--- bus, run_id, seq  the event that the bus refused
+-- bus, run_id     which bus refused an event of which run
+-- seq             the entry of the event
 -- type            of the event
 -- reason          what the bus said last
 -- tries           how often it was tried
@@ -689,6 +690,7 @@ SELECT known.name, known.slot::json ->> 1 AS scope, known.slot::json ->> 2 AS ke
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure.limit_key AS known
 LEFT JOIN perdure.limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
+
 -- run_id          a run that was erased, archived or purged
 -- scope, program, status, created_at_ms, closed_at_ms  as its row had them
 -- entries, head   length and last hash of its journal: an archive is verified against them

@@ -557,7 +557,8 @@ CREATE TABLE perdure_publication (
     PRIMARY KEY (bus, run_id, replay)
 ) STRICT, WITHOUT ROWID;
 
--- bus, run_id, seq  the event that the bus refused
+-- bus, run_id     which bus refused an event of which run
+-- seq             the entry of the event
 -- type            of the event
 -- reason          what the bus said last
 -- tries           how often it was tried
@@ -670,6 +671,7 @@ SELECT known.name, known.slot ->> '$[1]' AS scope, known.slot ->> '$[2]' AS key,
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure_limit_key AS known
 LEFT JOIN perdure_limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
+
 -- run_id          a run that was erased, archived or purged
 -- scope, program, status, created_at_ms, closed_at_ms  as its row had them
 -- entries, head   length and last hash of its journal: an archive is verified against them
