@@ -17,7 +17,7 @@ from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import child_run_id, retry_guid
-from perdure.core.runs.acts import RETRY_AT_ONCE_MS
+from perdure.core.runs.acts import ACTS_PER_MINUTE, RETRY_AT_ONCE_MS
 from perdure.core.runs.tracing import Links, links_of
 from perdure.engine.runs.effects import (
     NO_TAGS,
@@ -34,6 +34,7 @@ from perdure.engine.runs.payloads import is_same_event
 from perdure.engine.runs.prefetched import NO_MESSAGES
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import IsSame, Record
+from perdure.engine.runs.size import JournalSize
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
@@ -46,6 +47,9 @@ HELD: Final = (e.InvokeCompleted, e.StepSkipped)
 
 class RunMachine(ABC):
     """One run in memory. Facts go in, decisions come out; a machine does no I/O."""
+
+    acts_per_minute = ACTS_PER_MINUTE
+    """How many operator acts the run takes in a minute."""
 
     # What the first entry says; most runs have none of it.
     parent: str | None = None
@@ -70,6 +74,7 @@ class RunMachine(ABC):
         self.sources = sources
         self.record = Record(recorded, self._place, partial(is_same_event, codec, is_same))
         self.patches = Patches(self.record)
+        self.size = JournalSize()
         self.promises: dict[StepId, DurablePromise] = {}
         """The open steps."""
         self.unstarted: list[DurablePromise] = []

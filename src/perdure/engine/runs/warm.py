@@ -213,6 +213,7 @@ class WarmRun:
     ) -> list[Message]:
         """Add the changes and their effects to the bundle. Returns the messages among them."""
         events = [change.event for change in changes]
+        self.machine.size.add(events)
         loaded = self._loaded
         if loaded is None and self._new is not None:
             self._loaded = create_run(bundle, self._new, events, sources)
