@@ -48,16 +48,45 @@ HELD: Final = (e.InvokeCompleted, e.StepSkipped)
 class RunMachine(ABC):
     """One run in memory. Facts go in, decisions come out; a machine does no I/O."""
 
-    acts_per_minute = ACTS_PER_MINUTE
-    """How many operator acts the run takes in a minute."""
+    __slots__ = (
+        "_held",
+        "_sent_ms",
+        "acts_per_minute",
+        "cancel_reason",
+        "codec",
+        "info",
+        "is_over",
+        "is_paused",
+        "links",
+        "log_notes",
+        "parameters",
+        "parent",
+        "parks_failures",
+        "patches",
+        "prefetched",
+        "program",
+        "promises",
+        "record",
+        "released",
+        "search_keys",
+        "seed",
+        "size",
+        "slot",
+        "sources",
+        "tags",
+        "unstarted",
+        "unwanted",
+    )
 
-    # What the first entry says; most runs have none of it.
-    parent: str | None = None
+    parent: str | None
     """The run and step that get this run's result."""
-    slot: str | None = None
+    slot: str | None
     """The slot of a limit that the run holds while it is open."""
-    links: Links = ()
+    links: Links
     """The runs that a traced run comes from."""
+    cancel_reason: str | None
+    acts_per_minute: int
+    """How many operator acts the run takes in a minute."""
 
     def __init__(
         self,
@@ -98,14 +127,15 @@ class RunMachine(ABC):
         """`None` if the program declares none."""
         if program.parameters is not None:
             self.parameters = RunParameters(program.parameters, codec)
-        self.cancel_reason: str | None = None
+        self.parent = self.slot = self.cancel_reason = None
+        self.links = ()
         self.seed: str = info.run_id
         """What random ids derive from."""
         self.search_keys: tuple[AddHook, ...] = ()
         """The rows by which broadcasts and lists find a graph's run; those of its tags are others."""
         self.tags: Mapping[str, str] = NO_TAGS
         """The tags of the run now. Never changed in place: effects refer to it."""
-        self._sent_ms = 0
+        self._sent_ms, self.acts_per_minute = 0, ACTS_PER_MINUTE
 
     @abstractmethod
     def replay(self) -> None:
