@@ -53,13 +53,15 @@ async def send_to_mailbox(
     value: object,
     code: int,
     id: str | None,  # noqa: A002 - what users call it
+    scope: str,
 ) -> None:
-    """Commits: a signal in the mailbox of topic and key. Inside a transaction it commits with that.
+    """Commits: a signal in the mailbox of topic and key, for runs of the scope; inside a transaction, with that.
 
     Raises `SignalReused` if a signal with that `id` and another value waits there.
     """
     require_name("topic", topic, MAX_SIGNAL_NAME)
-    mailbox = mailbox_of(topic, key_text(key))
+    scope = require_user_text("a scope", scope, least=0)
+    mailbox = mailbox_of(topic, key_text(key), scope)
     guid = signal_guid(mailbox, topic, sender_of(dispatcher, id))
     codec = dispatcher.context.caller_codec
     payload = codec.encode(value if code == OK else Response(value, code))

@@ -74,6 +74,7 @@ class RunMachine(ABC):
         "slot",
         "sources",
         "tags",
+        "tenant",
         "unstarted",
         "unwanted",
     )
@@ -85,6 +86,8 @@ class RunMachine(ABC):
     links: Links
     """The runs that a traced run comes from."""
     cancel_reason: str | None
+    tenant: str
+    """The scope of the run."""
     acts_per_minute: int
     """How many operator acts the run takes in a minute."""
 
@@ -135,7 +138,7 @@ class RunMachine(ABC):
         """The rows by which broadcasts and lists find a graph's run; those of its tags are others."""
         self.tags: Mapping[str, str] = NO_TAGS
         """The tags of the run now. Never changed in place: effects refer to it."""
-        self._sent_ms, self.acts_per_minute = 0, ACTS_PER_MINUTE
+        self._sent_ms, self.acts_per_minute, self.tenant = 0, ACTS_PER_MINUTE, ""
 
     @abstractmethod
     def replay(self) -> None:
@@ -191,6 +194,7 @@ class RunMachine(ABC):
             self.info = msgspec.structs.replace(self.info, trace=event.trace)
             self.links = links_of(event)
         self.slot = event.slot
+        self.tenant = event.scope or ""
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Give the run these tags, with the next commit. Those of other names stay."""

@@ -104,7 +104,7 @@ def create_run(bundle: Bundle, new: NewRun, events: Sequence[Event], sources: So
     for event in events:
         if isinstance(event, ExecutionStarted) and event.tags:
             for name, value in event.tags.items():
-                bundle.tag(fence, name, value, sources.now_ms())
+                bundle.tag(fence, name, value, sources.now_ms(), scope=new.scope)
     return LoadedRun(journal, fence)
 
 
@@ -315,7 +315,7 @@ class WarmRun:
             case UntrackAll():
                 bundle.untrack_all(self.fence)
             case SetTag(name, value, before):
-                bundle.tag(self.fence, name, value, sources.now_ms(), before)
+                bundle.tag(self.fence, name, value, sources.now_ms(), before, self.scope)
             case AddHook(step, mailbox, kind, topic, key, since_ms):
                 self.needs_matching = self.needs_matching or bool(key)
                 bundle.hook(self.fence, step, mailbox, kind, topic, key, since_ms)
