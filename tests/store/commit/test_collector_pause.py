@@ -7,7 +7,7 @@ import pytest
 
 import perdure
 from perdure import task, workflow
-from perdure.store.commit.collector_pause import CollectorPause
+from perdure.store.commit.committer import CollectorPause
 from tests.client.engines import opened
 
 

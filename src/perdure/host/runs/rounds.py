@@ -12,8 +12,7 @@ from typing import Protocol, TypeVar
 
 from perdure.host.runs.batch import Batch
 from perdure.host.runs.staging import Staging
-from perdure.store.commit.collector_pause import CollectorPause
-from perdure.store.commit.committer import OnDecided
+from perdure.store.commit.committer import CollectorPause, OnDecided
 
 T = TypeVar("T")
 
