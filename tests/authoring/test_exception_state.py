@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from perdure.authoring.failures import decode_failure, encode_failure
+from perdure.authoring.values.failures import decode_failure, encode_failure
 from perdure.core.codec import JsonCodec
 from perdure.core.errors import TaskFailed
 

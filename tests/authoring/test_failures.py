@@ -14,7 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.authoring.failures import MAX_MESSAGE, MAX_TRACEBACK, decode_failure, encode_failure
+from perdure.authoring.values.failures import (
+    MAX_MESSAGE,
+    MAX_TRACEBACK,
+    decode_failure,
+    encode_failure,
+)
 from perdure.core import errors
 from perdure.core.codec import JsonCodec
 from perdure.core.errors import (
@@ -536,7 +541,7 @@ def test_storing_imports_nothing(module_path: Path) -> None:
 def test_class_of_the_main_program_comes_back_there() -> None:
     program = """
 class Mine(Exception): pass
-from perdure.authoring.failures import decode_failure, encode_failure
+from perdure.authoring.values.failures import decode_failure, encode_failure
 from perdure.core.codec import JsonCodec
 error = decode_failure(JsonCodec(), encode_failure(JsonCodec(), Mine(1)), what="task")
 assert type(error) is Mine and error.args == (1,), repr(error)

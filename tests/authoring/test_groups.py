@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pytest
 
-from perdure.authoring.failures import (
+from perdure.authoring.values.failures import (
     MAX_LEVELS,
     MAX_MEMBERS,
     MAX_TRACEBACK,

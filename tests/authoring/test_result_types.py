@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from perdure.authoring.result_types import impossible_types
+from perdure.authoring.values.result_types import impossible_types
 from perdure.core.codec import JsonCodec
 from perdure.core.errors import NotDecodable
 

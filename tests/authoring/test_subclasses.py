@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from perdure.authoring.signature import Signature
-from perdure.authoring.subclasses import classes_in, require_lossless
+from perdure.authoring.values.subclasses import classes_in, require_lossless
 from perdure.core.codec import JsonCodec
 from perdure.core.errors import InputError, NotEncodable
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure import InputError, upcaster
-from perdure.authoring.upcaster import reading_old_shapes
+from perdure.authoring.values.upcaster import reading_old_shapes
 from perdure.core.codec import JsonCodec
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from perdure import Engine
 from perdure.cli.exit_codes import REFUSED
-from perdure.client import explaining, run_overview
-from perdure.client.run_overview import RunOverview
+from perdure.client.runs import explaining, overview
+from perdure.client.runs.overview import RunOverview
 from perdure.core.journal.entry import Entry
 from tests.cli import orders
 from tests.cli.conftest import Command
@@ -174,7 +174,7 @@ def test_steps_that_are_not_shown_are_counted(perdure_command: Command, sqlite_m
 def test_show_of_a_closed_run_reads_the_end_of_its_journal(
     sqlite_many: Many, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_overview, "ENTRIES_OF_LAST_STEPS", 20)
+    monkeypatch.setattr(overview, "ENTRIES_OF_LAST_STEPS", 20)
     monkeypatch.setattr(explaining, "LAST_ENTRIES", 20)
 
     async def read() -> tuple[RunOverview, int]:
@@ -190,7 +190,7 @@ def test_show_of_a_closed_run_reads_the_end_of_its_journal(
 
             monkeypatch.setattr(store, "entries", counted)
             monkeypatch.setattr(store, "load", None)
-            return await run_overview.overview_of(engine.handle(sqlite_many.run), 50), count
+            return await overview.overview_of(engine.handle(sqlite_many.run), 50), count
 
     found, count = asyncio.run(read())
     assert count <= 2 * 20

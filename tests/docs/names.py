@@ -20,16 +20,18 @@ OWNERS = {
 }
 
 SOURCE = Path(perdure.__file__).parent
+ATTRIBUTE = re.compile(r"\"(perdure\.\w+)\": ")
 LOGGER = re.compile(r"(?:getLogger\(|\"name\": )\"(perdure[\w.]*)\"")
 TABLE = re.compile(r"CREATE TABLE (perdure\.\w+)")
 
 
 @cache
 def other_names() -> set[str]:
-    """What begins like a module and is none: the default file, loggers, tables."""
+    """What begins like a module and is none: the default file, loggers, tables, attributes of spans."""
     loggers = {name for path in SOURCE.rglob("*.py") for name in LOGGER.findall(path.read_text())}
     tables = {name for path in SOURCE.rglob("*.sql") for name in TABLE.findall(path.read_text())}
-    return loggers | tables | {"perdure.db", "perdure.toml"}
+    spans = set(ATTRIBUTE.findall((SOURCE / "core" / "runs" / "tracing.py").read_text()))
+    return loggers | tables | spans | {"perdure.db", "perdure.toml"}
 
 
 def unknown_names(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perdure.store.opening import open_store
-from perdure.store.sqlite import connection
+from perdure.store.sqlite.connections import connection
 from perdure.store.store import Store
 from tests.store.builders import assert_books_balance
 

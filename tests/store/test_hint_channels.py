@@ -12,9 +12,9 @@ import pytest
 from perdure.core.hosts.hints import channel_name
 from perdure.core.ids import HostId
 from perdure.store.opening import open_store
-from perdure.store.postgres import hint_listener
-from perdure.store.postgres.hint_listener import PostgresHints
-from perdure.store.postgres.opening import Address
+from perdure.store.postgres.connections import hint_listener
+from perdure.store.postgres.connections.hint_listener import PostgresHints
+from perdure.store.postgres.connections.opening import Address
 from perdure.store.sqlite.hint_sockets import SqliteHints
 from tests.postgres_server import PostgresServer
 

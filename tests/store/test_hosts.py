@@ -185,7 +185,7 @@ async def test_a_heartbeat_waits_for_a_writer_up_to_a_limit(tmp_path: Path) -> N
 async def test_heartbeats_alone_do_not_make_the_log_grow_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.store.sqlite.heartbeat_connection.MAX_WAL_PAGES", 20)
+    monkeypatch.setattr("perdure.store.sqlite.connections.heartbeat_connection.MAX_WAL_PAGES", 20)
     path = tmp_path / "store.db"
     store = await open_store(f"sqlite:///{path}")
     await store.register_host(host())

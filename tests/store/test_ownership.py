@@ -10,7 +10,7 @@ import pytest
 from perdure.core.errors import StoreClosed, StoreUnavailable
 from perdure.core.ids import RunId
 from perdure.store.opening import open_store
-from perdure.store.postgres.opening import Address
+from perdure.store.postgres.connections.opening import Address
 from perdure.store.postgres.ownership import OwnershipChange
 from perdure.store.postgres.store import PostgresStore
 from tests.store.builders import HOST, OTHER_HOST, assert_books_balance, begun

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from perdure.authoring.interruption import Continued
+from perdure.core.codec import Codec
 from perdure.core.errors import InputError, OutsideRun
-from perdure.core.ids import RunId, SetId, StepId
+from perdure.core.ids import Guid, RunId, SetId, StepId
 from perdure.core.journal.events import ArtifactRef, AwaitKind
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ ArtifactData: TypeAlias = bytes | str | PathLike[str]
 
 class Info(msgspec.Struct, frozen=True, gc=False):
     """Which run is executing. In a task, `step` and `attempt` are those of the task; `logical_attempt` is 2 once an
-    operator has retried the step, and so on."""
+    operator has retried the step, and so on. `trace` is the trace context that the run belongs to, in the form of W3C
+    Trace Context; `None` unless the run is traced."""
 
     run_id: RunId
     program: str
@@ -39,6 +41,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
     step: StepId
     attempt: int = 1
     logical_attempt: int = 1
+    trace: str | None = None
 
 
 class Promise(Protocol):
@@ -126,6 +129,10 @@ class WorkflowContext(Protocol):
         """Whether the run uses that patch. The first answer holds until the run ends."""
         ...
 
+    def params(self, declared: type[T]) -> T:
+        """The parameters of the run, as the last accepted act has left them."""
+        ...
+
     def last_place(self) -> StepId:
         """The step id that was allocated last."""
         ...
@@ -138,6 +145,16 @@ class WorkflowContext(Protocol):
 
     def append(self, name: str, value: object) -> None:
         """Append a chunk to a stream, with the next commit."""
+        ...
+
+    def asked(self, name: str, guid: Guid) -> None:
+        """The program receives the request `name`, which the signal `guid` brought."""
+        ...
+
+    def answer(
+        self, name: str, guid: Guid, encode: Callable[[Codec], bytes], *, is_rejection: bool
+    ) -> None:
+        """Answer the request `name` that the signal `guid` brought, with the next commit."""
         ...
 
     def create_set(self) -> SetId: ...
@@ -196,6 +213,8 @@ class TaskContext(Protocol):
     def heartbeat(self) -> None: ...
 
     def secret(self, name: str) -> HostRequest[str]: ...
+
+    def resource(self, kind: type[T]) -> HostRequest[T]: ...
 
     def put_artifact(
         self, data: ArtifactData, kind: str, expires_ms: int | None

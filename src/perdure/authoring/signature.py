@@ -24,9 +24,9 @@ from typing import (
 import msgspec
 from msgspec import UNSET
 
-from perdure.authoring.result_types import impossible_types
-from perdure.authoring.storable import Unresolved, require_storable_annotation
-from perdure.authoring.subclasses import Classes, classes_in, require_lossless
+from perdure.authoring.values.result_types import impossible_types
+from perdure.authoring.values.storable import Unresolved, require_storable_annotation
+from perdure.authoring.values.subclasses import Classes, classes_in, require_lossless
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
 

@@ -1,7 +1,5 @@
 """The durable verbs: what a workflow uses instead of clocks, random numbers and sleeping."""
 
-import logging
-from collections.abc import MutableMapping
 from datetime import datetime
 from hashlib import sha256
 from random import Random  # noqa: TID251 - seeded from the journal, so replay draws the same numbers
@@ -68,6 +66,15 @@ def patched(patch: str, /) -> bool:
     if not text.isprintable():
         raise InputError(f"{patch!r} can't be the id of a patch", "pass printable characters")
     return context.patched(text)
+
+
+def params(declared: type[T], /) -> T:
+    """The run's parameters as they are now: `perdure.params(Tuning)` in a `@workflow(params=Tuning)`.
+
+    They change only where the run takes in an operator's act (`Handle.update_params`), between two turns of the
+    workflow: a replay reads the same values at the same places. Each call returns a new object.
+    """
+    return workflow_context("perdure.params").params(declared)
 
 
 def sleep(duration: Duration) -> DurableOperation[None]:
@@ -189,30 +196,3 @@ def _context_for(verb: str, call: object) -> WorkflowContext:
         discard(call)
         raise
     return context
-
-
-class RunLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger that is silent during replay and adds run, program and step to each record."""
-
-    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - overrides logging's
-        context = WORKFLOW.get()
-        return not (context is not None and context.is_replaying) and super().isEnabledFor(level)
-
-    def process(
-        self, msg: Any, kwargs: MutableMapping[str, Any]
-    ) -> tuple[Any, MutableMapping[str, Any]]:
-        context = WORKFLOW.get() or TASK.get()
-        if context is not None:
-            info = context.info
-            who: dict[str, Any] = {
-                "run_id": info.run_id,
-                "program": info.program,
-                "step": info.step,
-            }
-            if WORKFLOW.get() is None:
-                who["attempt"] = info.attempt
-            kwargs["extra"] = who | dict(kwargs.get("extra") or {})
-        return msg, kwargs
-
-
-log = RunLogger(logging.getLogger("perdure.log"))

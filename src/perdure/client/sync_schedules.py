@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeVar
 from perdure.authoring.durations import Duration
 from perdure.authoring.program import ProgramCall
 from perdure.client.engine import Engine
-from perdure.client.schedules import ScheduleHandle, ScheduleInfo
-from perdure.client.timetables import Cron, Every, Once
+from perdure.client.schedules.schedules import ScheduleHandle, ScheduleInfo
+from perdure.client.schedules.timetables import Cron, Every, Once
 
 T = TypeVar("T")
 

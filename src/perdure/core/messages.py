@@ -15,8 +15,12 @@ STATES: Final = ("pending", "stale", "dead")
 SENT: Final = ("signal:", "cancel", "act:")
 """Beginnings of the kinds of messages that are sent to a run as a whole: no step of it waits for exactly this one."""
 
-_WITHOUT_OUTCOME: Final = ("timer", "retry")
-"""Kinds of messages about steps that carry no outcome."""
+START: Final = "start"
+"""The kind of the message with the input of a run that has not begun. It is never due: the run's first commit
+acknowledges it."""
+
+_WITHOUT_OUTCOME: Final = ("timer", "retry", START)
+"""Kinds of messages that carry no outcome."""
 
 OUTCOMES: Final = ("completed", "reconciled", "failed", "gave-up")
 """Kinds of the messages that carry the outcome of an attempt to its run. Details may follow after a colon."""
@@ -129,6 +133,8 @@ class WorkHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which logical attempt of the step it belongs to."""
     timeout_ms: int | None = None
     """The time limit of an attempt, if it differs from the task's own."""
+    trace: str | None = None
+    """The trace context of the run, if it is traced."""
 
 
 class Work(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 from perdure.authoring.context import Info
-from perdure.authoring.failures import FailureText
+from perdure.authoring.values.failures import FailureText
 
 run_log = logging.getLogger("perdure.run")
 task_log = logging.getLogger("perdure.task")

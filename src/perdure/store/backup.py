@@ -7,7 +7,7 @@ from pathlib import Path
 from perdure.core.errors import InputError, StoreDamaged
 from perdure.store.inspection import Inspection, Report, audit_store, verify_store
 from perdure.store.opening import open_store, sqlite_path
-from perdure.store.sqlite.copying import Copying
+from perdure.store.sqlite.connections.copying import Copying
 
 _POLL_S = 0.2
 

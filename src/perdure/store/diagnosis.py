@@ -7,7 +7,7 @@ import apsw
 from perdure.core.journal import journal
 from perdure.store.opening import sqlite_path
 from perdure.store.rows.readings import Reading
-from perdure.store.sqlite.connection import compiled
+from perdure.store.sqlite.connections.connection import compiled
 from perdure.store.sqlite.diagnosis import diagnose_sqlite
 
 _NOT_COMPILED = (

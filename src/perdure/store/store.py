@@ -18,6 +18,8 @@ from perdure.core.limits import MAX_TIME_MS
 from perdure.core.messages import Message
 from perdure.core.runs.description import QueuedWork
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
+from perdure.store.admission_table import AdmissionTable
+from perdure.store.bus_table import BusTable
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.commit.fence import Fence
@@ -26,10 +28,10 @@ from perdure.store.hints import HintChannel, OnHint
 from perdure.store.list_queries import ListTables
 from perdure.store.operation_table import OperationTable
 from perdure.store.operator_tables import OperatorTables
+from perdure.store.retention_table import RetentionTable
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
 from perdure.store.rows.records import (
     ActMessage,
-    Claim,
     JournalPart,
     Progress,
     Run,
@@ -38,9 +40,10 @@ from perdure.store.rows.records import (
 )
 from perdure.store.schedule_table import ScheduleTable
 from perdure.store.user_transaction import JoinedTransaction, OpenTransaction
+from perdure.store.work_table import WorkTable
 
 
-class Store(GraphTables, ListTables, OperatorTables, Protocol):
+class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
     """The books, their messages and their work. Times are milliseconds, and always arguments."""
 
     @property
@@ -51,6 +54,21 @@ class Store(GraphTables, ListTables, OperatorTables, Protocol):
     @property
     def schedules(self) -> ScheduleTable:
         """The schedules of this store."""
+        ...
+
+    @property
+    def admission(self) -> AdmissionTable:
+        """Starts that wait, and limits."""
+        ...
+
+    @property
+    def buses(self) -> BusTable:
+        """The event buses of this store."""
+        ...
+
+    @property
+    def retention(self) -> RetentionTable:
+        """Runs that leave this store, or lose their data."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:
@@ -160,59 +178,6 @@ class Store(GraphTables, ListTables, OperatorTables, Protocol):
 
     def hint_channel(self, host: HostId, on_hint: OnHint) -> HintChannel | None:
         """Where this process sends and receives hints; `None` if no other process can open this store."""
-        ...
-
-    async def claim_work(
-        self,
-        host: HostId,
-        queues: Sequence[str],
-        token: str,
-        now_ms: int,
-        lease_ms: int,
-        limit: int,
-    ) -> list[Claim]:
-        """Commits: a token and a lease on the most urgent tasks that are due, of each queue an equal share as far as it
-        has work. Of queues that can't share equally, the first ones get more.
-
-        Two hosts never hold the same task, unless the first one's lease has ended. Claiming such a task increases its
-        number of claims, except when the same host claims it again.
-        """
-        ...
-
-    async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
-        """Commits: a longer lease. Returns the claims that still hold."""
-        ...
-
-    async def regain_work(
-        self, host: HostId, claims: Sequence[Claim], lease_until_ms: int
-    ) -> list[Claim]:
-        """Commits: this host holds claims again that were returned because it was considered dead.
-
-        Skips tasks that another host has claimed since, unless that host returned them unstarted. Returns the claims
-        that hold now.
-        """
-        ...
-
-    async def return_work(self, host: HostId, now_ms: int) -> int:
-        """Commits: a host's claimed tasks are due again, for any host. Returns how many."""
-        ...
-
-    async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
-        """Commits: these unstarted tasks are due at that time, under no token, and the claims don't count.
-
-        Skips claims that no longer hold.
-        """
-        ...
-
-    async def return_stopped(self, claims: Sequence[Claim], now_ms: int) -> None:
-        """Commits: these tasks are due, under no token, with the payloads given here.
-
-        Skips claims that no longer hold.
-        """
-        ...
-
-    async def next_work(self, queues: Sequence[str]) -> int | None:
-        """The earliest time at which a task of these queues is available or its lease ends; `None` without tasks."""
         ...
 
     async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:

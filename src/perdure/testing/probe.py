@@ -6,7 +6,7 @@ The only module outside `client` and `host` that reads their private attributes:
 from typing import Any
 
 from perdure.client.engine import Engine
-from perdure.client.handle import Handle
+from perdure.client.runs.handle import Handle
 from perdure.client.sync import SyncEngine
 from perdure.core.errors import EngineClosed
 from perdure.core.ids import HostId, RunId

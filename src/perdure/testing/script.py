@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from perdure.client.handle import Handle
+from perdure.client.runs.handle import Handle
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
 

@@ -14,7 +14,7 @@ from perdure import Engine, Handle, RunCancelled, RunStatus, Settings, Signal, t
 from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId
 from perdure.core.messages import Message
-from perdure.store.postgres.hint_listener import PostgresHints
+from perdure.store.postgres.connections.hint_listener import PostgresHints
 from perdure.store.rows.hosts import HostSnapshot
 from perdure.store.sqlite.hint_sockets import SqliteHints
 from perdure.testing.probe import Probe

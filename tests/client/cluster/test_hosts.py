@@ -18,11 +18,11 @@ from perdure.core.ids import HostId
 from perdure.core.journal import events as e
 from perdure.host import host as host_module
 from perdure.host.cluster import identity
-from perdure.store.postgres.heartbeat_connection import PostgresHeartbeatConnection
-from perdure.store.postgres.opening import Address
+from perdure.store.postgres.connections.heartbeat_connection import PostgresHeartbeatConnection
+from perdure.store.postgres.connections.opening import Address
 from perdure.store.rows.hosts import HostScope
-from perdure.store.sqlite import opening
-from perdure.store.sqlite.heartbeat_connection import SqliteHeartbeatConnection
+from perdure.store.sqlite.connections import opening
+from perdure.store.sqlite.connections.heartbeat_connection import SqliteHeartbeatConnection
 from perdure.testing.probe import Probe
 from tests.client.engines import (
     opened,

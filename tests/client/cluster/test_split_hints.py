@@ -8,8 +8,8 @@ from perdure import Engine, Settings, Signal, task, workflow
 from perdure.core.hosts.hints import Hint
 from perdure.core.ids import HostId
 from perdure.store.hints import OnHint
-from perdure.store.postgres.hint_listener import PostgresHints
-from perdure.store.postgres.opening import Address
+from perdure.store.postgres.connections.hint_listener import PostgresHints
+from perdure.store.postgres.connections.opening import Address
 from perdure.store.postgres.store import PostgresStore
 from perdure.testing.probe import Probe
 from tests.chaos.proxy import Proxy

@@ -66,7 +66,7 @@ async def started_by_old_code(url: str) -> str:
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """No upcaster of a test outlives it."""
-    monkeypatch.setattr("perdure.authoring.upcaster._known", {})
+    monkeypatch.setattr("perdure.authoring.values.upcaster._known", {})
 
 
 @pytest.mark.usefixtures("known")

@@ -15,7 +15,7 @@ from perdure.core.journal.events import ExecutionAwaiting, SignalDelivered
 from perdure.core.messages import Message
 from perdure.host.messages.delivery import Delivery
 from perdure.store.sqlite.commit_latency import CommitLatency
-from perdure.store.sqlite.connection import compiled
+from perdure.store.sqlite.connections.connection import compiled
 from tests.client.engines import opened, until_recorded
 from tests.paths import ROOT
 

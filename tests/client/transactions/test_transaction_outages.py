@@ -88,7 +88,7 @@ async def test_a_connection_that_is_lost_after_the_body_began_is_a_journaled_dou
 async def test_a_connection_that_was_lost_while_idle_is_replaced_before_the_body_begins(
     emptied_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.store.postgres.pool.FRESH_S", -1)
+    monkeypatch.setattr("perdure.store.postgres.connections.pool.FRESH_S", -1)
     async with opened(emptied_postgres) as engine:
         await make_table(engine)
         pool: Any = store_of(engine)._transactions

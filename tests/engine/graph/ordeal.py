@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.authoring.failures import Failure
 from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.values.failures import Failure
 from perdure.core.graph import model as m
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e

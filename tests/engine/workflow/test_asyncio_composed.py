@@ -9,8 +9,8 @@ import pytest
 
 import perdure
 from perdure import Handle, ProgramCall, Signal, task, workflow
-from perdure.engine.workflow.event_loop import WorkflowLoop
-from perdure.engine.workflow.loop_tasks import LoopTask
+from perdure.engine.workflow.loop.event_loop import WorkflowLoop
+from perdure.engine.workflow.loop.tasks import LoopTask
 from perdure.testing.explorer import ScheduleFailed
 from perdure.testing.script import After
 from perdure.testing.workflows import Ended, Race, explore_workflow

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from perdure import Settings, task, workflow
-from perdure.authoring.upcaster import reading_old_shapes
+from perdure.authoring.values.upcaster import reading_old_shapes
 from perdure.core.codec import JsonCodec
 from perdure.core.hosts import sharing
 from perdure.core.ids import HostId

@@ -17,7 +17,7 @@ from perdure.core.ids import HostId
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.group import Group
 from perdure.store.opening import open_store
-from perdure.store.postgres import opening
+from perdure.store.postgres.connections import opening
 from perdure.store.postgres.store import PostgresStore
 from perdure.store.postgres.writing import Connection, is_committed
 from perdure.store.schema import migrations
@@ -357,7 +357,9 @@ async def test_a_conflict_while_reading_the_outcome_leaves_it_in_doubt(
             raise asyncpg.SerializationError("could not serialize access")
         return await is_committed(connection, group)
 
-    monkeypatch.setattr("perdure.store.postgres.commit_connection.is_committed", conflicting)
+    monkeypatch.setattr(
+        "perdure.store.postgres.connections.commit_connection.is_committed", conflicting
+    )
     run = await begun(postgres)
     fail_once(postgres, lose_after_commit)
     await postgres.commit(run.step())
@@ -529,7 +531,7 @@ async def test_closing_ends_every_connection(emptied_postgres: str) -> None:
 async def test_a_store_closes_even_if_the_server_is_gone(
     private_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.store.postgres.commit_connection.LONGEST_WAIT_S", 0.2)
+    monkeypatch.setattr("perdure.store.postgres.connections.commit_connection.LONGEST_WAIT_S", 0.2)
     store = await PostgresStore.open(private_postgres.url())
     run = await begun(store)
     private_postgres.stop()

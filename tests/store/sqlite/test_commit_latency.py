@@ -9,8 +9,9 @@ import apsw
 import pytest
 
 from perdure.store.commit.bundle import Bundle
-from perdure.store.sqlite import commit_latency, connection
+from perdure.store.sqlite import commit_latency
 from perdure.store.sqlite.commit_latency import CommitLatency
+from perdure.store.sqlite.connections import connection
 from perdure.store.sqlite.store import SqliteStore
 from tests.store.builders import assert_books_balance, begun
 

@@ -20,8 +20,8 @@ from sqlalchemy.pool import NullPool, QueuePool
 
 from perdure.core.errors import ForeignSqlite
 from perdure.store.opening import open_store
-from perdure.store.sqlite import connection as connections
-from perdure.store.sqlite import foreign
+from perdure.store.sqlite.connections import connection as connections
+from perdure.store.sqlite.connections import foreign
 from perdure.store.sqlite.store import SqliteStore
 from tests.store.builders import Driven, assert_books_balance, assert_typed, begun
 from tests.store.children import children

@@ -10,8 +10,8 @@ import pytest
 
 from perdure.core.errors import StaleFence
 from perdure.store.opening import open_store
-from perdure.store.sqlite.connection import Connection
-from perdure.store.sqlite.inline import InlineConnection
+from perdure.store.sqlite.connections.connection import Connection
+from perdure.store.sqlite.connections.inline import InlineConnection
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.store import Store
 from tests.store.builders import HOST, NOW, Driven, begun, sending

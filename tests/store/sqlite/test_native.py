@@ -12,10 +12,10 @@ import pytest
 from perdure.core.errors import StaleFence, StoreUnavailable
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.store.commit.bundle import Bundle
-from perdure.store.sqlite import connection as connections
-from perdure.store.sqlite.bulk_statements import GroupStatement, one_row
-from perdure.store.sqlite.connection import WIDTHS, Connection
-from perdure.store.sqlite.opening import MEMORY, connect, connect_first
+from perdure.store.sqlite.connections import connection as connections
+from perdure.store.sqlite.connections.bulk_statements import GroupStatement, one_row
+from perdure.store.sqlite.connections.connection import WIDTHS, Connection
+from perdure.store.sqlite.connections.opening import MEMORY, connect, connect_first
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.statements import statements
 from tests.store.builders import (

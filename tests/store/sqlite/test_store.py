@@ -14,7 +14,7 @@ from perdure.core.errors import ForeignSqlite, StoreUnavailable
 from perdure.core.journal.state import Status
 from perdure.store.commit.bundle import Bundle
 from perdure.store.opening import open_store
-from perdure.store.sqlite.foreign import descriptors
+from perdure.store.sqlite.connections.foreign import descriptors
 from perdure.store.sqlite.store import SqliteStore
 from tests.store.builders import (
     HOST,

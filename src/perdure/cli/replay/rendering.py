@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from perdure.authoring.failures import failure_text
+from perdure.authoring.values.failures import failure_text
 from perdure.cli.output import Column, cell, console, printable, table_of
 from perdure.core.codec import Codec
 from perdure.core.errors import PerdureError

@@ -30,7 +30,7 @@ from perdure.cli.runs.live_list import watch_lines, watch_table, watched_limit
 from perdure.cli.runs.showing import state_colour
 from perdure.cli.runs.where import Filters, merged, parse_where
 from perdure.cli.store_setting import StoreOption
-from perdure.client.run_lists import RunSummary
+from perdure.client.runs.lists import RunSummary
 from perdure.host.clock import HostSources
 from perdure.store.rows.lists import RunCount
 
@@ -78,7 +78,7 @@ def _tag(text: str) -> tuple[str, str]:
     return name, value
 
 
-def list_runs(
+def print_runs(
     *,
     filters: FilterOptions | None = None,
     limit: int = LIMIT,

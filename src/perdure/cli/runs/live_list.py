@@ -11,7 +11,7 @@ from rich.live import Live
 from perdure import Engine, InputError
 from perdure.cli.front_end import front_end
 from perdure.cli.output import Format, console, moment, plain, print_lines, printable
-from perdure.client.run_lists import RunSummary
+from perdure.client.runs.lists import RunSummary
 from perdure.host.clock import HostSources
 
 MOST_WATCHED = 1000

@@ -1,6 +1,6 @@
 """Reads a run that a command names."""
 
-from perdure.client.run_rows import require_run
+from perdure.client.runs.rows import require_run
 from perdure.core.ids import RunId, parse_run_id
 from perdure.core.journal.entry import Entry
 from perdure.store.rows.records import Run

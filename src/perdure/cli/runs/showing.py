@@ -26,7 +26,7 @@ from perdure.cli.output import (
 )
 from perdure.cli.replay.rendering import payload_text, value_text
 from perdure.cli.store_setting import StoreOption
-from perdure.client.run_overview import RunOverview, overview_of
+from perdure.client.runs.overview import RunOverview, overview_of
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.replay.recorded import RecordedStep, StepOutcome
 from perdure.host.clock import HostSources
@@ -43,7 +43,7 @@ _COLOURS = {StepOutcome.OK: "green", StepOutcome.FAILED: "red", StepOutcome.SKIP
 AllOption = Annotated[bool, Parameter(name="--all", help=f"All steps, not the last {LAST_STEPS}.")]
 
 
-def show(
+def show_run(
     run: str,
     /,
     *,

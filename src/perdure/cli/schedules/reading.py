@@ -23,7 +23,7 @@ from perdure.cli.output import (
 )
 from perdure.cli.schedules.shown import ShownSchedule, ShownTick, shown_schedule, shown_tick
 from perdure.cli.store_setting import StoreOption, existing_store
-from perdure.client.schedules import instants_of, stored_schedule
+from perdure.client.schedules.schedules import instants_of, stored_schedule
 from perdure.core.errors import InputError
 from perdure.core.schedules.timetable import iso
 from perdure.host.clock import HostSources
@@ -66,7 +66,7 @@ def list_schedules(
     return 0
 
 
-def show(
+def show_schedule(
     name: NameArgument,
     /,
     *,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
-from perdure import InputError
+from perdure import InputError, RunFieldsFilter
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 FORMATS: Final = ("text", "json")
@@ -77,6 +77,7 @@ def configure(level: str | None, name: str | None) -> None:
         return
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if name == "json" else TextFormatter())
+    handler.addFilter(RunFieldsFilter())
     for former in list(root.handlers):
         root.removeHandler(former)
     root.addHandler(handler)

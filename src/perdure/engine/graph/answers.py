@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from perdure.authoring.failures import Failure, decode_failure, encode_failure
 from perdure.authoring.modules import type_name
 from perdure.authoring.response import read_response
+from perdure.authoring.values.failures import Failure, decode_failure, encode_failure
 from perdure.core.codec import Codec
 from perdure.core.errors import PerdureError, ResponseError, RunInterrupted
 from perdure.core.graph.step_error import ANY_ERROR, StepError, named_step_error, step_error_from

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from perdure.authoring.failures import encode_failure
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.codec import encode_named
 from perdure.core.errors import InputError, PerdureError, RunCancelled
 from perdure.core.graph.inputs import output_faults
@@ -117,7 +117,7 @@ def end_as_requested(machine: "GraphMachine", request: e.CancelRequested) -> Non
         _cancel(machine, request.reason, descends=request.descends)
 
 
-def end_at_once(machine: "GraphMachine", accepted: e.SignalAccepted) -> None:
+def end_graph_at_once(machine: "GraphMachine", accepted: e.SignalAccepted) -> None:
     """Cancel the run now, whatever finishes."""
     if machine.stopping is None:
         machine.record.emit(e.CancelRequested(accepted.reason, signal_id=accepted.signal_id))

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from perdure.authoring.call import DurableOperation
 from perdure.authoring.context import Info
-from perdure.authoring.failures import OUR_FILES
 from perdure.authoring.interruption import Evicted
 from perdure.authoring.program import Program
+from perdure.authoring.values.failures import OUR_FILES
 from perdure.authoring.workflow import Workflow
 from perdure.core.codec import Codec
 from perdure.core.ids import StepId
@@ -68,7 +68,7 @@ class Walkthrough(NamedTuple):
     was_stopped: bool = False
 
 
-class Rules(NamedTuple):
+class ReplayRules(NamedTuple):
     """What a replay needs besides the run."""
 
     codec: Codec
@@ -78,7 +78,7 @@ class Rules(NamedTuple):
 
 
 def walk_through(
-    run: Run, entries: Sequence[Entry], rules: Rules, observer: Observer
+    run: Run, entries: Sequence[Entry], rules: ReplayRules, observer: Observer
 ) -> Walkthrough:
     """Replay a run on the code of this process. Raises `UnknownName` if this process lacks its program."""
     program = program_for(run, rules.programs)

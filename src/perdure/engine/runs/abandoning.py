@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from perdure.authoring.failures import encode_failure
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.errors import StepCancelled
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e

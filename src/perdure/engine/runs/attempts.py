@@ -6,7 +6,7 @@ report the same outcome again after a crash.
 
 from collections.abc import Iterable
 
-from perdure.authoring.failures import decode_failure
+from perdure.authoring.values.failures import decode_failure
 from perdure.core.errors import RunCancelled
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e

@@ -6,7 +6,7 @@ attempt, under the same idempotency key, or fails.
 
 from collections.abc import Callable
 
-from perdure.authoring.failures import encode_failure
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.ledger import ActivityLedger, step_account

@@ -37,7 +37,7 @@ from perdure.engine.runs.effects import (
     SetTag,
     SpawnChild,
     StandingEffect,
-    Track,
+    TrackJoin,
     UnparkStep,
     UntrackAll,
 )
@@ -129,6 +129,7 @@ class WarmRun:
         "act_times",
         "chain",
         "counted_bytes",
+        "created_at_ms",
         "is_held",
         "machine",
         "needs_matching",
@@ -151,6 +152,7 @@ class WarmRun:
         self.chain = row.chain
         """The first run of the chain that this one continues."""
         self.run_id: RunId = machine.info.run_id
+        self.created_at_ms = row.created_at_ms
         self.counted_bytes = 0
         """What the host's cache counts this run as."""
         self.slice_ends_at = 0.0
@@ -303,7 +305,7 @@ class WarmRun:
     def _index(self, bundle: Bundle, effect: IndexEffect, sources: Sources) -> None:
         """Apply tags and the effects that only graphs have: hooks, mailboxes, waiting joins."""
         match effect:
-            case Track(step, required, resolved):
+            case TrackJoin(step, required, resolved):
                 bundle.track(self.fence, step, required, resolved)
             case Deliver(given):
                 bundle.deliver(self.fence, *msgspec.structs.astuple(given))

@@ -24,6 +24,7 @@ class WorkPayload(WorkHeader, frozen=True, omit_defaults=True):
         return Info(
             *(work.run_id, self.program, self.version, self.key, StepId(work.step), self.attempt),
             logical_attempt=self.logical_attempt,
+            trace=self.trace,
         )
 
 
@@ -52,6 +53,7 @@ def pack_work(promise: DurablePromise, attempt: int, info: Info) -> bytes:
         stops=promise.stops,
         logical_attempt=promise.logical_attempt,
         timeout_ms=task.timeout_ms if task.is_tuned else None,
+        trace=info.trace,
     )
     return _encode(header) + b"\n" + promise.input
 

@@ -3,8 +3,8 @@
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any
 
-from perdure.authoring.failures import encode_failure
 from perdure.authoring.interruption import Cancelled, Continued
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.errors import NeverAwaited, PerdureError, RunCancelled, StepCancelled
 from perdure.core.journal import events as e
 from perdure.engine.runs.abandoning import undo_effect
@@ -38,7 +38,7 @@ def detach_steps(machine: "WorkflowMachine") -> None:
     machine.promises.clear()
 
 
-def end_at_once(machine: "WorkflowMachine", accepted: e.SignalAccepted) -> None:
+def end_workflow_at_once(machine: "WorkflowMachine", accepted: e.SignalAccepted) -> None:
     """End the run as cancelled, without its clean-up: its steps are abandoned where they are."""
     machine.unawaited.disown()
     if machine.cancel_reason is None:

@@ -46,10 +46,10 @@ from perdure.engine.workflow.coroutines import (
     refused_by_asyncio,
     send_or_throw,
 )
-from perdure.engine.workflow.current_task import cancelled_error
-from perdure.engine.workflow.ending import detach_steps, end_at_once, end_branch, end_run
-from perdure.engine.workflow.event_loop import WorkflowLoop
+from perdure.engine.workflow.ending import detach_steps, end_branch, end_run, end_workflow_at_once
 from perdure.engine.workflow.fiber import Fiber
+from perdure.engine.workflow.loop.current_task import cancelled_error
+from perdure.engine.workflow.loop.event_loop import WorkflowLoop
 from perdure.engine.workflow.signals import WorkflowSignals
 from perdure.engine.workflow.turn_limit import MAX_REFUSALS, refuse_more
 from perdure.engine.workflow.unawaited import Unawaited
@@ -216,7 +216,7 @@ class WorkflowMachine(VerbMachine):
         self.released.clear()
 
     def stop_at_once(self, event: e.SignalAccepted) -> None:
-        end_at_once(self, event)
+        end_workflow_at_once(self, event)
 
     def _on_fired(self, event: e.TimerFired) -> None:
         promise = self.promises.get(event.promise_id)

@@ -4,7 +4,7 @@ import sys
 from types import FrameType
 from typing import Final
 
-from perdure.authoring.failures import OUR_FILES
+from perdure.authoring.values.failures import OUR_FILES
 from perdure.core.errors import TurnTooLong
 from perdure.core.limits import MAX_DECISIONS
 

@@ -10,6 +10,7 @@ from perdure.core.ids import HostId, RunId, StepId, promise_root
 from perdure.core.journal.events import ExecutionStarted
 from perdure.core.messages import Message
 from perdure.core.replay.identity import parse_parent
+from perdure.core.runs.tracing import child_context, trace_context
 from perdure.engine.programs.triggers import search_keys_of, trigger_of
 from perdure.engine.runs.effects import NO_TAGS, CreateRun, Inherited, SpawnChild
 from perdure.engine.runs.log_notes import LogNote
@@ -19,7 +20,20 @@ from perdure.host.tasks.attempt import Attempt
 from perdure.host.watchers import RunEnding
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
-from perdure.store.rows.records import NewRun
+from perdure.store.rows.records import Enrolment, NewRun
+
+
+class Terms(NamedTuple):
+    """What a caller asks of the admission of a start, besides what its program's limit says."""
+
+    priority: int = 0
+    delay_ms: int = 0
+    needs_approval: bool = False
+    debounce_ms: int = 0
+    max_wait_ms: int = 0
+
+
+NO_TERMS = Terms()
 
 
 class Heritage(NamedTuple):
@@ -48,6 +62,17 @@ class RunStart(NamedTuple):
     run_id: RunId | None = None
     """The id of the run, if its input was stored as a large payload of that run."""
     tags: Mapping[str, str] = NO_TAGS
+    trace: str | None = None
+    """The trace context that a traced run belongs to; empty if it begins a trace."""
+    slot: str | None = None
+    """The slot of a limit that the run will hold while it is open."""
+    terms: Terms | None = None
+    """What the caller asks of the admission; `None` if nothing."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether its admission has to be decided."""
+        return self.workflow.limit is not None or self.terms is not None
 
     @property
     def own_tags(self) -> Mapping[str, str]:
@@ -57,7 +82,13 @@ class RunStart(NamedTuple):
         keys = search_keys_of(self.workflow)
         return {name: value for name, value in self.tags.items() if name not in keys}
 
-    def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
+    def row(
+        self,
+        run_id: RunId,
+        now_ms: int,
+        owner: HostId | None,
+        enrolments: tuple[Enrolment, ...] = (),
+    ) -> NewRun:
         return NewRun(
             run_id,
             self.workflow.name,
@@ -70,6 +101,8 @@ class RunStart(NamedTuple):
             self.heritage.chain,
             self.replaces,
             None if self.parent is None else parse_parent(self.parent)[0],
+            slot=self.slot,
+            enrolments=enrolments,
         )
 
     def event(self, run_id: RunId) -> ExecutionStarted:
@@ -88,6 +121,8 @@ class RunStart(NamedTuple):
             inherited=len(heritage.inherited),
             scope=self.scope,
             tags=dict(self.own_tags) or None,
+            trace=None if self.trace is None else trace_context(run_id, self.trace).text(),
+            slot=self.slot,
             payload=self.payload,
         )
 
@@ -95,11 +130,19 @@ class RunStart(NamedTuple):
 def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
     """The start of a run that `run` spawns or continues as."""
     workflow, payload, parent = birth.workflow, birth.payload, birth.parent
+    trace = run.machine.info.trace
     if isinstance(birth, SpawnChild):
-        return RunStart(workflow, payload, None, run.scope, parent, tags=birth.tags)
+        if trace is not None:
+            trace = child_context(run.run_id, trace).text()
+        return RunStart(workflow, payload, None, run.scope, parent, tags=birth.tags, trace=trace)
     # The start key stays with the first run of the chain, where it is unique.
     heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
-    return RunStart(workflow, payload, None, run.scope, parent, heritage, tags=birth.tags)
+    return RunStart(
+        *(workflow, payload, None, run.scope, parent, heritage),
+        tags=birth.tags,
+        trace=trace,
+        slot=run.machine.slot,
+    )
 
 
 def ignore_outcome(_: BaseException | None) -> None:

@@ -30,9 +30,10 @@ from perdure.engine.runs.doubts import recover_attempts
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Diverged
 from perdure.engine.runs.warm import WarmRun
-from perdure.host.backoff import Backoff
+from perdure.host.backoff import Backoff, is_transient
 from perdure.host.context import HostContext
 from perdure.host.runs.batch import Batch, RunStart
+from perdure.host.runs.beginning import begin_admitted
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.catalogue import Catalogue
 from perdure.host.runs.loading import Loader
@@ -303,7 +304,7 @@ class Dispatcher:
         """The batch is durable: start its attempts, answer its waiters, pass its messages on."""
         listener = self.context.listener
         if batch.log_notes or batch.endings:
-            note_batch(batch, self.codec)
+            note_batch(batch, self.context)
         if batch.has_resumed:
             listener.run_resumed()
         for run_id, step in batch.unwanted:
@@ -354,12 +355,12 @@ class Dispatcher:
         info = Info(
             *(whose.run_id, whose.program, whose.version, whose.key, promise.step, attempt),
             logical_attempt=promise.logical_attempt,
+            trace=whose.trace,
         )
-        is_doubted = promise.doubts > 0
         self.executor.start(
             Attempt(
                 *(info, task, promise.input, self._take_outcome),
-                is_doubted=is_doubted,
+                is_doubted=promise.doubts > 0,
                 epoch=run.fence.epoch,
             )
         )
@@ -379,6 +380,8 @@ class Dispatcher:
     async def _replay(self, stored: StoredRun) -> WarmRun:
         """The run in memory, after its books balance and its rows are what its journal demands."""
         run = stored.run
+        if not run.seq:
+            return await begin_admitted(self.context, self.programs, stored)
         workflow = program_for(run, self.programs)
         rebuilding = Rebuilding(
             run, stored.entries, workflow, self.codec, self.sources, self.programs
@@ -481,12 +484,6 @@ class Dispatcher:
             task.cancel()
         for run in self.cache:
             self.evict(run)
-
-
-def is_transient(error: Exception) -> bool:
-    """Whether the store raised it and the same request may succeed later."""
-    is_of_store = isinstance(error, StoreError | CommitRejected)
-    return is_of_store and not isinstance(error, BundleRefused)
 
 
 def _must_wait(run: WarmRun, act: Act, *, may_cut_in: bool) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.authoring.context import Info
-from perdure.authoring.failures import failure_text, traceback_text
+from perdure.authoring.values.failures import failure_text, traceback_text
 from perdure.core.codec import Codec
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.state import Status
@@ -20,18 +20,23 @@ from perdure.engine.runs.log_notes import (
     StepFailed,
     StepParked,
 )
+from perdure.host.context import HostContext
 from perdure.host.logs import log_error, run_fields, run_log, short_text, task_log
 from perdure.host.runs.batch import Batch
 from perdure.host.watchers import RunEnding
 from perdure.store.rows.records import Run
 
 
-def note_batch(batch: Batch, codec: Codec) -> None:
-    """Log what a commit made durable."""
+def note_batch(batch: Batch, context: HostContext) -> None:
+    """Log what a commit made durable, and report the spans of the runs that it ended."""
+    codec, tracing = context.codec, context.services.tracing
     for run, notes in batch.log_notes:
         _log_notes(run.machine.info, notes, codec)
     for run, ending in batch.endings:
-        note_ending(run.machine.info, ending, codec)
+        machine = run.machine
+        note_ending(machine.info, ending, codec)
+        if tracing is not None:
+            tracing.run_ended(machine.info, run.created_at_ms, machine.links, ending)
 
 
 def _log_notes(info: Info, notes: Sequence[LogNote], codec: Codec) -> None:

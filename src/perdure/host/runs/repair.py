@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.authoring.failures import encode_failure
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.errors import BooksDiffer, RunCancelled
 from perdure.core.ids import RunId
 from perdure.core.journal import events as e

@@ -60,7 +60,11 @@ class Staging:
             machine.feed(fact)
         if run_log.isEnabledFor(INFO):
             machine.log_notes.append(RunStarted(event.parent_id, event.continues))
-        run = WarmRun(machine, start.row(run_id, self._sources.now_ms(), self._context.host_id))
+        context, now_ms = self._context, self._sources.now_ms()
+        enrolments = context.enrolments and context.enrolments.of(
+            run_id, workflow.name, now_ms, is_owned=True
+        )
+        run = WarmRun(machine, start.row(run_id, now_ms, context.host_id, enrolments or ()))
         self._cache.add(run)
         return run
 
@@ -156,7 +160,7 @@ class Staging:
         last = changes[-1].event
         if isinstance(last, e.Terminal):
             status = run.journal.state.status
-            batch.endings = [*batch.endings, (run, RunEnding.of(status, last))]
+            batch.endings = [*batch.endings, (run, RunEnding.of(status, last, run.machine.slot))]
 
     def note_unfinished(self, batch: Batch) -> None:
         """Note that the run has more to decide, even if this turn wrote nothing."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -20,7 +20,10 @@ from perdure.engine.runs.doubts import restart_attempt, stop_attempt
 from perdure.engine.runs.effects import Publish
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.tasks.requests import TaskRequests
+from perdure.host.tracing import AttemptSpan
 from perdure.store.process import OwnProcess
+
+T = TypeVar("T")
 
 AttemptGroup = tuple[RunId, bool]
 """A run, and whether this host claimed the attempts from a queue: they are kept apart from those of its own runs."""
@@ -118,6 +121,8 @@ class Attempt(msgspec.Struct, eq=False):
     """The newest value of each name that a commit held; the store may have ignored it."""
     error: BaseException | None = None
     """The exception that its code raised, kept until it is logged."""
+    span: AttemptSpan | None = None
+    """Its span while its code runs, if the host reports spans."""
     on_heartbeat: Callable[[], object] | None = None
     """Called at each heartbeat, in the thread of the task."""
     was_lost: bool = False
@@ -203,6 +208,10 @@ class Attempt(msgspec.Struct, eq=False):
         output = self._require_output()
         return HostRequest(partial(output.requests.secret, self.info.run_id, name), output.loop)
 
+    def resource(self, kind: type[T]) -> HostRequest[T]:
+        output = self._require_output()
+        return HostRequest(partial(output.requests.resources.get, kind), output.loop)
+
     def put_artifact(
         self, data: ArtifactData, kind: str, expires_ms: int | None
     ) -> HostRequest[ArtifactRef]:
@@ -272,6 +281,9 @@ class NestedCall:
 
     def secret(self, name: str) -> HostRequest[str]:
         return self._attempt.secret(name)
+
+    def resource(self, kind: type[T]) -> HostRequest[T]:
+        return self._attempt.resource(kind)
 
     def put_artifact(
         self, data: ArtifactData, kind: str, expires_ms: int | None

@@ -13,9 +13,9 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from perdure.authoring.context import TASK
-from perdure.authoring.failures import encode_failure
 from perdure.authoring.signature import Arguments
 from perdure.authoring.task import Task
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.errors import NotDone, PayloadTooLarge
 from perdure.core.ids import RunId, StepId
 from perdure.core.limits import MAX_PAYLOAD_BYTES
@@ -68,6 +68,7 @@ class Executor:
         self._context = context
         self._codec = context.task_codec
         self._payloads = context.payloads
+        self._tracing = context.services.tracing
         self._result_codec = self._codec if self._payloads is None else LargeCodec(self._codec)
         self._owner = owner
         self._gate = gate
@@ -239,9 +240,9 @@ class Executor:
         try:
             if self._payloads is not None or not self._gate.is_open:
                 await self._prepare(attempt)
-            is_logging = task_log.isEnabledFor(DEBUG)
-            if is_logging:
-                note_start(attempt)
+            is_noted = self._tracing is not None or task_log.isEnabledFor(DEBUG)
+            if is_noted:
+                self._note_start(attempt)
             if not attempt.task.is_transactional:
                 outcome = await self.outcome(attempt)
             elif (failure := await self._transact(attempt)) is not None:
@@ -254,14 +255,26 @@ class Executor:
                 await published
             if attempt.chunks is not None and attempt.chunks.end():
                 outcome = await attempt.chunks.settle(outcome)
-            if is_logging or not outcome.ok:
-                note_outcome(attempt, outcome, self._codec)
+            if is_noted or not outcome.ok:
+                self._note_outcome(attempt, outcome)
             if (report := attempt.report(attempt, outcome)) is not None:
                 await report
         except Exception as error:  # no caller awaits this task
             self._context.fail(error)
         finally:
             self._end(attempt)
+
+    def _note_start(self, attempt: Attempt) -> None:
+        if task_log.isEnabledFor(DEBUG):
+            note_start(attempt)
+        if self._tracing is not None:
+            attempt.span = self._tracing.attempt_begins(attempt.info, attempt.task.name)
+
+    def _note_outcome(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
+        if attempt.span is not None:
+            attempt.span.end(attempt.error, failed=not outcome.ok)
+        if not outcome.ok or task_log.isEnabledFor(DEBUG):
+            note_outcome(attempt, outcome, self._codec)
 
     async def _prepare(self, attempt: Attempt) -> None:
         """Wait until attempts may begin, and until a large input is here."""
@@ -275,6 +288,8 @@ class Executor:
         failure = None
         try:
             failure = await self._owner.transact(attempt)
+            if failure is None and attempt.span is not None:
+                attempt.span.end()
         finally:
             if failure is None:
                 self.forget(attempt)
@@ -285,6 +300,9 @@ class Executor:
             self._release(attempt)
         if attempt.chunks is not None:
             attempt.chunks.close()
+        if attempt.span is not None:
+            attempt.span.end(failed=True)
+            attempt.span = None
         attempt.error = None
         if attempt.runner is not None:
             self.tasks.discard(attempt.runner)

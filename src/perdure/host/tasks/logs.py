@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from perdure.authoring.failures import failure_text
+from perdure.authoring.values.failures import failure_text
 from perdure.core.codec import Codec
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.host.logs import log_error, run_fields, short_text, task_log

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from perdure.authoring.failures import encode_failure
 from perdure.authoring.registry import find
 from perdure.authoring.task import Task
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.errors import CommitRejected, CorruptJournal, StaleToken, StoreError
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.messages import AT_ONCE, Message, Work, at_once

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from threading import Condition, Lock, get_ident
 from typing import Final
 
-from perdure.authoring.failures import encode_failure
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.errors import (
     CommitRejected,
     PayloadTooLarge,

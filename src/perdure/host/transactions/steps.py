@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from perdure.authoring.failures import encode_failure
+from perdure.authoring.values.failures import encode_failure
 from perdure.core.errors import (
     CommitRejected,
     InputError,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from perdure.store.postgres.opening import (
+from perdure.store.postgres.connections.opening import (
     Address,
     close_connection,
     first_connection,

@@ -19,7 +19,7 @@ from perdure.store.list_queries import (
     require_storable_filter,
     took_too_long,
 )
-from perdure.store.postgres.opening import LOST, Address, close_connection, unreachable
+from perdure.store.postgres.connections.opening import LOST, Address, close_connection, unreachable
 from perdure.store.postgres.reading import list_rows
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.lists import ListedPage, RunCount, SqlRows

@@ -11,7 +11,7 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLine
 from perdure.core.operations.transitions import BeforeAfter, Decide, LedgerChange
-from perdure.store.postgres.opening import LOST
+from perdure.store.postgres.connections.opening import LOST
 from perdure.store.postgres.writing import Connection, transaction
 from perdure.store.statements import statements
 

@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg
 
 from perdure.core.errors import StoreClosed
-from perdure.store.postgres.commit_connection import FIRST_WAIT_S, LONGEST_WAIT_S
-from perdure.store.postgres.opening import LOST
+from perdure.store.postgres.connections.commit_connection import FIRST_WAIT_S, LONGEST_WAIT_S
+from perdure.store.postgres.connections.opening import LOST
 from perdure.store.postgres.writing import Connection, transaction
 from perdure.store.rows.records import Run
 from perdure.store.rows.runs import run_from

@@ -24,16 +24,19 @@ from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write_async
 from perdure.store.hints import OnHint
-from perdure.store.postgres.commit_connection import FIRST_WAIT_S, LONGEST_WAIT_S, CommitConnection
-from perdure.store.postgres.graphs import PostgresGraphs
-from perdure.store.postgres.heartbeat_connection import (
+from perdure.store.postgres.admission import PostgresAdmission
+from perdure.store.postgres.buses import PostgresBuses
+from perdure.store.postgres.connections.commit_connection import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    CommitConnection,
+)
+from perdure.store.postgres.connections.heartbeat_connection import (
     PostgresHeartbeatConnection,
-    claim_columns,
     scope_values,
 )
-from perdure.store.postgres.hint_listener import PostgresHints
-from perdure.store.postgres.lists import PostgresLists
-from perdure.store.postgres.opening import (
+from perdure.store.postgres.connections.hint_listener import PostgresHints
+from perdure.store.postgres.connections.opening import (
     CONFLICT,
     LOST,
     Address,
@@ -44,19 +47,21 @@ from perdure.store.postgres.opening import (
     require_migrated,
     unavailable,
 )
+from perdure.store.postgres.connections.pool import Pool
+from perdure.store.postgres.connections.sessions import joined_connection
+from perdure.store.postgres.graphs import PostgresGraphs
+from perdure.store.postgres.lists import PostgresLists
 from perdure.store.postgres.operations import PostgresOperations
 from perdure.store.postgres.operator import PostgresOperator
 from perdure.store.postgres.ownership import OwnershipChange
-from perdure.store.postgres.pool import Pool
 from perdure.store.postgres.reading import load, load_all, next_books
 from perdure.store.postgres.schedules import PostgresSchedules
-from perdure.store.postgres.sessions import joined_connection
 from perdure.store.postgres.transaction import JoinedPostgresTransaction, PostgresTransaction
+from perdure.store.postgres.work_table import PostgresWork
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
 from perdure.store.rows.records import (
     ActMessage,
-    Claim,
     JournalPart,
     Progress,
     Run,
@@ -65,8 +70,6 @@ from perdure.store.rows.records import (
 )
 from perdure.store.rows.runs import (
     chunk_from,
-    claim_from,
-    claims_in,
     entry_from,
     journals_from,
     message_from,
@@ -99,7 +102,7 @@ _FORGOTTEN_AFTER_MS = 30 * 24 * 60 * 60 * 1000
 is this long."""
 
 
-class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator):
+class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator, PostgresWork):
     """Open with `PostgresStore.open`."""
 
     def __init__(self, address: Address, connection: Connection) -> None:
@@ -116,6 +119,7 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator):
         self.submit = self._committer.submit
         self._closed = False
         self._closing = asyncio.Lock()
+        self.buses = PostgresBuses(self._use)
 
     @classmethod
     async def open(
@@ -142,6 +146,10 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator):
     @property
     def schedules(self) -> PostgresSchedules:
         return PostgresSchedules(self._use)
+
+    @property
+    def admission(self) -> PostgresAdmission:
+        return PostgresAdmission(self._use)
 
     def operations(self, lock_timeout_s: float) -> PostgresOperations:
         return PostgresOperations(self._use, lock_timeout_s)
@@ -238,46 +246,6 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator):
 
     def hint_channel(self, host: HostId, on_hint: OnHint) -> PostgresHints:
         return PostgresHints(self._address, host, on_hint)
-
-    async def claim_work(
-        self,
-        host: HostId,
-        queues: Sequence[str],
-        token: str,
-        now_ms: int,
-        lease_ms: int,
-        limit: int,
-    ) -> list[Claim]:
-        rows = await self._fetch(
-            "claim_work", list(queues), now_ms, limit, token, host, now_ms + lease_ms
-        )
-        claims = map(claim_from, rows)
-        return sorted(claims, key=lambda c: (-c.work.priority, c.work.run_id, c.work.step))
-
-    async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
-        rows = await self._fetch("renew_work", *claim_columns(claims), lease_until_ms)
-        return claims_in(claims, rows)
-
-    async def regain_work(
-        self, host: HostId, claims: Sequence[Claim], lease_until_ms: int
-    ) -> list[Claim]:
-        same = [claim.work.guid for claim in claims], [claim.claims for claim in claims]
-        values = *claim_columns(claims), *same, host, lease_until_ms
-        return claims_in(claims, await self._fetch("regain_work", *values))
-
-    async def return_work(self, host: HostId, now_ms: int) -> int:
-        return await self._count("return_work", host, now_ms)
-
-    async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
-        await self._count("return_claims", *claim_columns(claims), available_at_ms)
-
-    async def return_stopped(self, claims: Sequence[Claim], now_ms: int) -> None:
-        payloads = [claim.work.payload for claim in claims]
-        await self._count("return_stopped", *claim_columns(claims), now_ms, payloads)
-
-    async def next_work(self, queues: Sequence[str]) -> int | None:
-        ((at_ms,),) = await self._fetch("select_next_work", list(queues))
-        return cast("int | None", at_ms)
 
     async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
         return await self._count("erase_payloads", run_id, first, end)

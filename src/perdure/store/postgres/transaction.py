@@ -24,9 +24,9 @@ from perdure.core.transactions import Row
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.group import Group, break_fences, merge
 from perdure.store.commit.writer import StatementRefused, bundle_refused
-from perdure.store.postgres.opening import CONFLICT, LOST, unavailable
-from perdure.store.postgres.pool import Pool
-from perdure.store.postgres.sessions import Session, session_of
+from perdure.store.postgres.connections.opening import CONFLICT, LOST, unavailable
+from perdure.store.postgres.connections.pool import Pool
+from perdure.store.postgres.connections.sessions import Session, session_of
 from perdure.store.postgres.writing import Connection, write_rows
 from perdure.store.statements import statements
 from perdure.store.user_statements import require_no_schema_of_ours

@@ -133,6 +133,7 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
     await run("hand_over_keys", handed_rows(group))
     if await run("create_runs", created_rows(group)) != len(group.created):
         return _taken
+    await run("enrol_runs", group.enrolled)
     closed = group.closed_rows()
     again, (publish, published) = published_again_rows(group), publishing(group)
     # A host's values need its ownership of the run, which a run that is closed has not.

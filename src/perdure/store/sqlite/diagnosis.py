@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 
 from perdure.store.rows.readings import Reading
 from perdure.store.schema import migrations
-from perdure.store.sqlite.opening import connect
+from perdure.store.sqlite.connections.opening import connect
 
 SYNCS = 9
 """How many times a small file is written and synchronized."""

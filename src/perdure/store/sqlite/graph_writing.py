@@ -12,7 +12,7 @@ from perdure.store.commit.graph_row_values import (
     unhooked_runs,
     unhooked_steps,
 )
-from perdure.store.sqlite.bulk_statements import GroupStatement
+from perdure.store.sqlite.connections.bulk_statements import GroupStatement
 
 
 def index_statements(index: GraphIndex) -> list[GroupStatement]:

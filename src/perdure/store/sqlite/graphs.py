@@ -13,8 +13,8 @@ from perdure.store.graph_tables import MAX_MATCHES, GraphQueries, require_digest
 from perdure.store.rows.records import NewProgram
 from perdure.store.rows.runs import message_from
 from perdure.store.rows.values import require_storable_values
-from perdure.store.sqlite.bulk_statements import execute_rows, fetch_rows
-from perdure.store.sqlite.opening import retry_while_locked
+from perdure.store.sqlite.connections.bulk_statements import execute_rows, fetch_rows
+from perdure.store.sqlite.connections.opening import retry_while_locked
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
 

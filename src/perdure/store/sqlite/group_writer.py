@@ -18,10 +18,10 @@ from perdure.store.commit.committer import settle_future
 from perdure.store.commit.group import merge
 from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write
 from perdure.store.sqlite.commit_latency import CommitLatency
-from perdure.store.sqlite.connection import Connection, group_statements
-from perdure.store.sqlite.foreign import descriptors
-from perdure.store.sqlite.opening import MEMORY
-from perdure.store.sqlite.write_lock import WriteLock
+from perdure.store.sqlite.connections.connection import Connection, group_statements
+from perdure.store.sqlite.connections.foreign import descriptors
+from perdure.store.sqlite.connections.opening import MEMORY
+from perdure.store.sqlite.connections.write_lock import WriteLock
 from perdure.store.sqlite.writing import apply_group, try_begin
 
 _CHECK_EVERY = 64

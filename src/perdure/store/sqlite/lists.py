@@ -14,12 +14,12 @@ from perdure.core.texts import require_storable_text
 from perdure.store.list_queries import Asking, ListQueries, require_storable_filter
 from perdure.store.rows.lists import ListedPage, RunCount, SqlRows
 from perdure.store.rows.values import require_texts
-from perdure.store.sqlite.damage import run_with_typed_errors
-from perdure.store.sqlite.opening import MEMORY, connect, retry_while_locked
-from perdure.store.sqlite.read_only import query
+from perdure.store.sqlite.connections.damage import run_with_typed_errors
+from perdure.store.sqlite.connections.opening import MEMORY, connect, retry_while_locked
+from perdure.store.sqlite.connections.read_only import query
+from perdure.store.sqlite.connections.statement_guard import require_values
+from perdure.store.sqlite.connections.thread import ConnectionThread
 from perdure.store.sqlite.reading import list_rows, snapshot
-from perdure.store.sqlite.statement_guard import require_values
-from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.user_statements import require_allowed
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from perdure.store.rows.moving import (
     require_mark,
 )
 from perdure.store.schema import MOVED, migrations
-from perdure.store.sqlite.opening import connect
+from perdure.store.sqlite.connections.opening import connect
 from perdure.store.sqlite.writing import in_transaction
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class MovableSqlite:
             dead.require(dict(cast("list[tuple[HostId, int]]", hosts)), self.name)
             connection.execute(
                 "UPDATE perdure_run SET owner = NULL, epoch = epoch + 1"
-                " WHERE closed_at_ms IS NULL AND owner IS NOT NULL"
+                " WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL"
             )
             connection.execute(
                 "UPDATE perdure_work SET token = NULL, host = NULL, available_at_ms = ?"

@@ -9,8 +9,8 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.operations.data import LedgerData, decode, encode
 from perdure.core.operations.log import LogLine
 from perdure.core.operations.transitions import BeforeAfter, Decide, LedgerChange
-from perdure.store.sqlite.connection import BUSY_MS
-from perdure.store.sqlite.opening import retry_while_locked
+from perdure.store.sqlite.connections.connection import BUSY_MS
+from perdure.store.sqlite.connections.opening import retry_while_locked
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
 

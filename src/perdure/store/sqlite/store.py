@@ -28,7 +28,6 @@ from perdure.store.hints import OnHint
 from perdure.store.rows.hosts import HostScope, HostSnapshot, NewHost, snapshot_from
 from perdure.store.rows.records import (
     ActMessage,
-    Claim,
     JournalPart,
     Progress,
     Run,
@@ -37,8 +36,6 @@ from perdure.store.rows.records import (
 )
 from perdure.store.rows.runs import (
     chunk_from,
-    claim_from,
-    claims_in,
     entry_from,
     journals_from,
     message_from,
@@ -48,35 +45,40 @@ from perdure.store.rows.runs import (
 )
 from perdure.store.rows.values import require_storable_values
 from perdure.store.schema import require_known
-from perdure.store.sqlite.bulk_statements import execute_rows
-from perdure.store.sqlite.damage import (
+from perdure.store.sqlite.admission import SqliteAdmission
+from perdure.store.sqlite.buses import SqliteBuses
+from perdure.store.sqlite.connections.damage import (
     integrity_check,
     run_with_typed_damage,
     run_with_typed_errors,
 )
-from perdure.store.sqlite.failures import typed_writes
-from perdure.store.sqlite.foreign import descriptors
-from perdure.store.sqlite.graphs import SqliteGraphs
-from perdure.store.sqlite.group_writer import GroupWriter
-from perdure.store.sqlite.heartbeat_connection import (
+from perdure.store.sqlite.connections.failures import typed_writes
+from perdure.store.sqlite.connections.foreign import descriptors
+from perdure.store.sqlite.connections.heartbeat_connection import (
     SqliteHeartbeatConnection,
-    claim_values,
     json_list,
     scope_values,
 )
+from perdure.store.sqlite.connections.inline import InlineConnection
+from perdure.store.sqlite.connections.opening import (
+    MEMORY,
+    connect,
+    connect_first,
+    retry_while_locked,
+)
+from perdure.store.sqlite.connections.thread import ConnectionThread
+from perdure.store.sqlite.connections.write_lock import ConnectionWorker, WriteLock
+from perdure.store.sqlite.graphs import SqliteGraphs
+from perdure.store.sqlite.group_writer import GroupWriter
 from perdure.store.sqlite.hint_sockets import SqliteHints
-from perdure.store.sqlite.inline import InlineConnection
 from perdure.store.sqlite.lists import SqliteLists
-from perdure.store.sqlite.opening import MEMORY, connect, connect_first, retry_while_locked
 from perdure.store.sqlite.operations import SqliteOperations
 from perdure.store.sqlite.operator import SqliteOperator
 from perdure.store.sqlite.reading import load, load_all, next_books
 from perdure.store.sqlite.run_rows import select_run, take_runs
 from perdure.store.sqlite.schedules import SqliteSchedules
-from perdure.store.sqlite.thread import ConnectionThread
 from perdure.store.sqlite.transaction import SqliteTransaction
-from perdure.store.sqlite.work import claim_work
-from perdure.store.sqlite.write_lock import ConnectionWorker, WriteLock
+from perdure.store.sqlite.work_table import SqliteWork
 from perdure.store.sqlite.writing import in_transaction
 from perdure.store.statements import statements
 from perdure.store.user_transaction import JoinedTransaction, time_limited
@@ -85,7 +87,7 @@ T = TypeVar("T")
 _SQL = statements("sqlite")
 
 
-class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator):
+class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator, SqliteWork):
     """Open with `SqliteStore.open`."""
 
     def __init__(self, path: str, writer: ConnectionWorker, reader: ConnectionWorker) -> None:
@@ -98,6 +100,7 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator):
         self.submit = self._committer.submit
         self._closed = False
         self._closing = asyncio.Lock()
+        self.buses = SqliteBuses(self._change_by, self._read)
 
     @classmethod
     async def open(cls, path: str, **how: bool) -> "SqliteStore":
@@ -126,6 +129,10 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator):
     @property
     def schedules(self) -> SqliteSchedules:
         return SqliteSchedules(self._change_by, self._read)
+
+    @property
+    def admission(self) -> SqliteAdmission:
+        return SqliteAdmission(self._change_by, self._read)
 
     def operations(self, lock_timeout_s: float) -> SqliteOperations:
         return SqliteOperations(self._change_by, self._read, lock_timeout_s)
@@ -219,69 +226,6 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator):
 
     def hint_channel(self, host: HostId, on_hint: OnHint) -> SqliteHints | None:
         return SqliteHints(self._path, host, on_hint) if self.is_shared else None
-
-    async def claim_work(
-        self,
-        host: HostId,
-        queues: Sequence[str],
-        token: str,
-        now_ms: int,
-        lease_ms: int,
-        limit: int,
-    ) -> list[Claim]:
-        values = {
-            "host": host,
-            "token": token,
-            "now_ms": now_ms,
-            "lease_until_ms": now_ms + lease_ms,
-        }
-        require_storable_values([*queues, *values.values()])
-        rows = await self._change_by(
-            lambda c: in_transaction(c, lambda: claim_work(c, queues, limit, values))
-        )
-        claims = map(claim_from, rows)
-        return sorted(claims, key=lambda c: (-c.work.priority, c.work.run_id, c.work.step))
-
-    async def renew_work(self, claims: Sequence[Claim], lease_until_ms: int) -> list[Claim]:
-        require_storable_values([lease_until_ms])
-        rows = await self._change(
-            "renew_work", **claim_values(claims), lease_until_ms=lease_until_ms
-        )
-        return claims_in(claims, rows)
-
-    async def regain_work(
-        self, host: HostId, claims: Sequence[Claim], lease_until_ms: int
-    ) -> list[Claim]:
-        require_storable_values([host, lease_until_ms])
-        values = claim_values(claims)
-        rows = await self._change("regain_work", host=host, **values, lease_until_ms=lease_until_ms)
-        return claims_in(claims, rows)
-
-    async def return_work(self, host: HostId, now_ms: int) -> int:
-        return await self._count("return_work", host=host, now_ms=now_ms)
-
-    async def return_claims(self, claims: Sequence[Claim], available_at_ms: int) -> None:
-        rows = [(c.work.run_id, c.work.step, c.token, available_at_ms) for c in claims]
-        require_storable_values([available_at_ms])
-        await self._give_back("return_claims", rows)
-
-    async def return_stopped(self, claims: Sequence[Claim], now_ms: int) -> None:
-        rows = [(c.work.run_id, c.work.step, c.token, now_ms, c.work.payload) for c in claims]
-        require_storable_values([now_ms])
-        await self._give_back("return_stopped", rows)
-
-    async def _give_back(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        def give_back(connection: apsw.Connection) -> None:
-            if rows:
-                in_transaction(connection, lambda: execute_rows(connection, _SQL[name], rows))
-
-        require_storable_values(rows)
-        await self._change_by(give_back)
-
-    async def next_work(self, queues: Sequence[str]) -> int | None:
-        require_storable_values(queues)
-        ((at_ms,),) = await self._select("select_next_work", queues=json_list(queues))
-        return cast("int | None", at_ms)
 
     async def erase_payloads(self, run_id: RunId, first: int, end: int) -> int:
         def erase_all(connection: apsw.Connection) -> int:

@@ -11,10 +11,14 @@ from perdure.core.errors import StatementFailed
 from perdure.core.transactions import Row
 from perdure.store.commit.group import Group
 from perdure.store.commit.writer import StatementRefused, bundle_refused
-from perdure.store.sqlite.failures import typed_writes
-from perdure.store.sqlite.opening import retry_while_locked
-from perdure.store.sqlite.statement_guard import StatementResult, is_foreign_key, require_values
-from perdure.store.sqlite.write_lock import WriteLock
+from perdure.store.sqlite.connections.failures import typed_writes
+from perdure.store.sqlite.connections.opening import retry_while_locked
+from perdure.store.sqlite.connections.statement_guard import (
+    StatementResult,
+    is_foreign_key,
+    require_values,
+)
+from perdure.store.sqlite.connections.write_lock import WriteLock
 from perdure.store.sqlite.writing import apply_in_transaction
 from perdure.store.statements import statements
 from perdure.store.user_statements import require_no_name_of_ours

@@ -22,11 +22,11 @@ from perdure.store.commit.row_values import (
     stream_rows,
 )
 from perdure.store.commit.writer import StatementRefused
-from perdure.store.sqlite.bulk_statements import execute_rows, fetch_rows
-from perdure.store.sqlite.connection import BUSY_MS, group_statements
-from perdure.store.sqlite.damage import DAMAGE, damaged
-from perdure.store.sqlite.failures import WRITE_ERRORS, cannot_write
-from perdure.store.sqlite.opening import retry_while_locked
+from perdure.store.sqlite.connections.bulk_statements import execute_rows, fetch_rows
+from perdure.store.sqlite.connections.connection import BUSY_MS, group_statements
+from perdure.store.sqlite.connections.damage import DAMAGE, damaged
+from perdure.store.sqlite.connections.failures import WRITE_ERRORS, cannot_write
+from perdure.store.sqlite.connections.opening import retry_while_locked
 from perdure.store.statements import statements
 
 _SQL = statements("sqlite") | statements("sqlite_graphs")

@@ -1,0 +1,1 @@
+"""Which values and exceptions can be stored, and how."""

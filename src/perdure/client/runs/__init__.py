@@ -1,0 +1,1 @@
+"""Runs as callers see them: handles, acts, forks, history, lists, descriptions."""

@@ -1,0 +1,1 @@
+"""The event loop that asyncio's functions run on inside a workflow."""

@@ -1,0 +1,1 @@
+"""Perdure beside other libraries. Each module needs an extra of its own."""

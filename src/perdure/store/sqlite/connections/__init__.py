@@ -1,0 +1,1 @@
+"""Connections to a SQLite file: opening, locks, threads, failures."""
