@@ -212,7 +212,8 @@ lock: ## write requirements/*.txt again from pyproject.toml and requirements/*.i
 	&& cd requirements \
 	&& compile build.in -o build.txt \
 	&& compile ../pyproject.toml --extra cli -c build.txt -o runtime.txt \
-	&& compile ../pyproject.toml --extra cli --group ../pyproject.toml:dev -c build.txt -c runtime.txt -o dev.txt \
+	&& compile ../pyproject.toml --extra cli --extra server --extra client --group ../pyproject.toml:dev \
+		-c build.txt -c runtime.txt -o dev.txt \
 	&& compile --group ../pyproject.toml:bench -c build.txt -c runtime.txt -o bench.txt \
 	&& compile --group ../pyproject.toml:restate -c build.txt -c runtime.txt -o restate.txt \
 	&& compile docs.in -c build.txt -o docs.txt \

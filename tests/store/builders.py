@@ -226,6 +226,7 @@ TABLES: Final = (
     "publication",
     "dead_letter",
     "retained",
+    *("token", "audit"),
 )
 
 

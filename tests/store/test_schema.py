@@ -92,7 +92,7 @@ def test_the_sqlite_schema_page_equals_all_migrations() -> None:
     assert sqlite_shape(page) == sqlite_shape(migrated)
     tables = {name for kind, name, _ in sqlite_shape(page)["sql"] if kind == "table"}
     assert "perdure_meta" in tables
-    assert len(tables) == 26
+    assert len(tables) == 28
 
 
 @pytest.mark.postgres
@@ -137,7 +137,7 @@ def test_the_schema_page_explains_every_table_and_column(dialect: str) -> None:
     found = re.findall(
         r"((?:^--[^\n]*\n)+)CREATE TABLE (\S+) \(\n(.*?)^\)", page, re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 26 + (dialect == "postgres")
+    assert len(found) == 28 + (dialect == "postgres")
     for comment, table, body in found:
         assert f"--   {table} " in header
         columns = re.findall(

@@ -74,7 +74,7 @@ class HistoryReader:
     async def history(self, first: int) -> AsyncGenerator[ContractEvent, None]:
         """Yield the events that are durable now, read in bounded pages."""
         chain = await self.chain()
-        place, first = _place_of(chain, first)
+        place, first = place_of(chain, first)
         for at in range(place, len(chain)):
             readers, run = self._host.readers, chain[at]
             reader = readers.nearest(reader_of(self._host.context, chain, at), first)
@@ -159,7 +159,7 @@ class HistoryReader:
     ) -> AsyncGenerator[_Batch, None]:
         """Yield the events from `first` on as they are read, run by run. A `reader` that is given is already there."""
         chain = await self.chain()
-        place, first = _place_of(chain, first)
+        place, first = place_of(chain, first)
         if reader is not None:
             place = [run.run_id for run in chain].index(reader.origin.run_id)
         while True:
@@ -206,7 +206,7 @@ def _events(reader: ContractReader, entries: list[Entry], first: int) -> list[Co
     return wanted
 
 
-def _place_of(chain: list[Run], first: int) -> tuple[int, int]:
+def place_of(chain: list[Run], first: int) -> tuple[int, int]:
     """Which run of the chain has the entry with that offset, and the entry's number there."""
     for place, run in enumerate(chain[:-1]):
         if first < run.seq:
