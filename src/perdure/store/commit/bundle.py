@@ -25,8 +25,8 @@ from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.core.texts import require_storable_text
 from perdure.store.commit.bundle_checks import (
     collide,
+    require_new_run,
     require_payload,
-    require_run,
 )
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.graph_index import HOOK_KINDS, KEY, GraphIndex, RunChange
@@ -99,7 +99,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
 
         The store rejects the bundle with `RunExists` if another run holds the key.
         """
-        require_run(run)
+        require_new_run(run)
         if any(collide(run, other) for other, _ in self.created):
             raise InputError(
                 f"run {run.run_id!r} (key {run.key!r}) is created twice in one bundle",

@@ -12,7 +12,7 @@ from perdure.store.rows.records import NewRun
 from perdure.store.rows.values import require_integer
 
 
-def require_run(run: NewRun) -> None:
+def require_new_run(run: NewRun) -> None:
     parse_run_id(run.run_id)
     texts = f"{run.scope}{run.program}{run.version}{run.digest}{run.owner or ''}"
     if len(texts) > MAX_NAME_LENGTH or not texts.isascii() or "\0" in texts:  # rare
