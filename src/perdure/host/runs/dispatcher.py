@@ -248,7 +248,8 @@ class Dispatcher:
 
     def _submit(self, batch: Batch, on_decided: OnDecided) -> None:
         """Hand a batch to the store; an empty one is settled at once."""
-        if batch.bundle.is_empty:
+        bundle = batch.bundle
+        if not (bundle.appends or bundle.other_fences):
             self.settle(batch)
             on_decided(None)
             return
