@@ -40,6 +40,7 @@ from perdure.authoring.verbs import (
 )
 from perdure.authoring.workflow import Workflow, workflow
 from perdure.client.admission_terms import StartTerms
+from perdure.client.buses import BusInfo
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
@@ -66,6 +67,8 @@ from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (
     ArtifactDamaged,
     ArtifactMissing,
+    BusRefused,
+    BusUnavailable,
     CannotCompile,
     Denied,
     ForbiddenStatement,
@@ -99,6 +102,7 @@ from perdure.core.errors import (
     TransactionError,
     TransactionInterrupted,
     TransactionOver,
+    UnknownBus,
     UnknownRun,
     UnknownSecret,
     UnknownStep,
@@ -147,11 +151,17 @@ from perdure.engine.programs.preflight import Preflight
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.object_store import ObjectArtifacts
 from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
+from perdure.host.bus.bus import BusOptions, EventBus
+from perdure.host.bus.jet_stream import JetStream
+from perdure.host.bus.redis_stream import RedisStream
+from perdure.host.bus.subscriber import Subscriber
+from perdure.host.bus.webhook import Webhook
 from perdure.host.retention.passes import Retained
 from perdure.host.retention.policy import Retention
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
+from perdure.store.bus_table import DeadLetter
 from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
@@ -173,6 +183,10 @@ __all__ = [
     "Artifacts",
     "Ask",
     "Authorizer",
+    "BusInfo",
+    "BusOptions",
+    "BusRefused",
+    "BusUnavailable",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -185,6 +199,7 @@ __all__ = [
     "Codec",
     "ContractEvent",
     "Cron",
+    "DeadLetter",
     "DecidedAct",
     "Decision",
     "Denied",
@@ -197,6 +212,7 @@ __all__ = [
     "EngineServices",
     "EnvironmentSecrets",
     "Erasure",
+    "EventBus",
     "EventType",
     "Every",
     "Explanation",
@@ -213,6 +229,7 @@ __all__ = [
     "HookWait",
     "Info",
     "InputError",
+    "JetStream",
     "JoinSet",
     "JoinWait",
     "JsonCodec",
@@ -236,6 +253,7 @@ __all__ = [
     "ProgramCall",
     "Rate",
     "Receipt",
+    "RedisStream",
     "Request",
     "RequestRejected",
     "RequestUnanswered",
@@ -287,6 +305,7 @@ __all__ = [
     "StepSnapshot",
     "StepStatus",
     "Stream",
+    "Subscriber",
     "SyncEngine",
     "SyncHandle",
     "SyncReceipt",
@@ -303,6 +322,7 @@ __all__ = [
     "TransactionError",
     "TransactionInterrupted",
     "TransactionOver",
+    "UnknownBus",
     "UnknownRun",
     "UnknownSecret",
     "UnknownStep",
@@ -311,6 +331,7 @@ __all__ = [
     "VersionExists",
     "Waits",
     "WarmMemory",
+    "Webhook",
     "Workflow",
     "audit",
     "continue_as_new",

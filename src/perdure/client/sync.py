@@ -30,6 +30,7 @@ from perdure.client.runs.lists import Page, RunFilters, RunSummary
 from perdure.client.runs.status import RunStatus
 from perdure.client.start_keys import IfEnded
 from perdure.client.sync_artifacts import SyncArtifacts
+from perdure.client.sync_buses import SyncBuses
 from perdure.client.sync_handle import SyncHandle
 from perdure.client.sync_retention import SyncRetention
 from perdure.client.sync_schedules import SyncSchedules
@@ -296,6 +297,11 @@ class SyncEngine(SyncSchedules):
     def artifacts(self) -> SyncArtifacts:
         """The artifacts that tasks have stored."""
         return SyncArtifacts(self, self._engine.artifacts)
+
+    @property
+    def buses(self) -> SyncBuses:
+        """The event buses of the store."""
+        return SyncBuses(self, self._engine.buses)
 
     @property
     def retention(self) -> SyncRetention:

@@ -260,6 +260,10 @@ class Host:
             self.poller.slot_freed()
         return bool(waiting)
 
+    def may_keep_slot(self, attempt: Attempt) -> bool:
+        run = None if attempt.is_claimed else self.dispatcher.cache.get(attempt.info.run_id)
+        return run is not None and self.dispatcher.waiting.may_keep_slot(run, attempt.task)
+
     async def transact(self, attempt: Attempt) -> AttemptOutcome | None:
         return await self.transactions.execute(attempt)
 

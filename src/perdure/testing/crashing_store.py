@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure.core.ids import HostId
 from perdure.core.messages import Message
@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     from perdure.testing.simulation import Simulation
 
 _FAULTS = "commits", "crash before", "crash after"
+
+
+_TABLES: Final = frozenset(("buses", "schedules", "retention"))
+"""Attributes of a store that have methods of their own."""
+
+
+class _TableOfTheDead:
+    """A table, asked by a dead host: no answer comes."""
+
+    def __getattr__(self, _: str) -> Any:
+        return self._never
+
+    async def _never(self, *_: Any, **__: Any) -> Any:
+        await asyncio.get_running_loop().create_future()
 
 
 class CrashingStore:
@@ -54,7 +68,7 @@ class CrashingStore:
 
     def __getattr__(self, name: str) -> Any:
         if self.death.done():
-            return self._never
+            return _TableOfTheDead() if name in _TABLES else self._never
         self._simulation.calls += 1
         return getattr(self._simulation.store, name)
 

@@ -14,11 +14,11 @@ from perdure.authoring.texts import require_user_text
 from perdure.authoring.values.failures import decode_failure
 from perdure.authoring.values.result_types import unreadable_result
 from perdure.client.caller_checks import require_own_loop
-from perdure.client.erased_results import require_result
 from perdure.client.large import encode_message
 from perdure.client.runs.answerable_steps import answerable_steps, find_step, require_answerable
 from perdure.client.runs.asking import Asking
 from perdure.client.runs.description import describe_run
+from perdure.client.runs.erased_results import require_result
 from perdure.client.runs.explaining import explain_run
 from perdure.client.runs.forks import Forks
 from perdure.client.runs.history import HistoryMethods, HistoryReader

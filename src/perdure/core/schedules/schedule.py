@@ -5,6 +5,7 @@ and stays until its run exists. The start key of that run is derived from the ti
 often and by however many hosts the start is tried.
 """
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import sha256
@@ -71,6 +72,15 @@ class PlannedStart(msgspec.Struct, frozen=True, omit_defaults=True):
         """The start key of the run."""
         what = f"trigger:{self.trigger}" if self.trigger else iso(self.instant_ms)
         return f"schedule:{name}:{what}"
+
+
+_START_KEY = re.compile(r"schedule:(.+?):(?:trigger:|\d{4}-\d\d-\d\dT)", re.DOTALL)
+
+
+def schedule_of_key(key: str) -> str | None:
+    """The name of the schedule that started the run with this key; `None` if none did."""
+    found = _START_KEY.match(key)
+    return None if found is None else found[1]
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
