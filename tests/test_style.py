@@ -158,4 +158,4 @@ def test_locked_requirements_carry_hashes_and_no_addresses() -> None:
     for lock in locks:
         text = lock.read_text()
         assert "--hash=sha256:" in text
-        assert not re.search(r"http|://|--index|--find-links|file:| @ ", text), lock.name
+        assert not re.search(r"https?:|://|--index|--find-links|file:| @ ", text), lock.name

@@ -40,6 +40,7 @@ from perdure.authoring.verbs import (
 )
 from perdure.authoring.workflow import Workflow, workflow
 from perdure.client.admission_terms import StartTerms
+from perdure.client.buses import BusInfo
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
@@ -49,21 +50,25 @@ from perdure.client.retention import Erasure, KeptRun
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.history import LedgerAccount
 from perdure.client.runs.lists import Page, RunFilters, RunSummary
+from perdure.client.runs.status import RunStatus
 from perdure.client.runs.streams import Abandoned, Chunk
 from perdure.client.runs.sync_acts import SyncReceipt
 from perdure.client.runs.waits import HookWait, Waits
 from perdure.client.schedules.schedules import ScheduleHandle, ScheduleInfo, TickInfo
 from perdure.client.schedules.timetables import Cron, Every, Once
-from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync import SyncEngine, run
+from perdure.client.sync_handle import SyncHandle
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (
     ArtifactDamaged,
     ArtifactMissing,
+    BusRefused,
+    BusUnavailable,
     CannotCompile,
     Denied,
     ForbiddenStatement,
@@ -97,6 +102,7 @@ from perdure.core.errors import (
     TransactionError,
     TransactionInterrupted,
     TransactionOver,
+    UnknownBus,
     UnknownRun,
     UnknownSecret,
     UnknownStep,
@@ -145,11 +151,17 @@ from perdure.engine.programs.preflight import Preflight
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.object_store import ObjectArtifacts
 from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
+from perdure.host.bus.bus import BusOptions, EventBus
+from perdure.host.bus.jet_stream import JetStream
+from perdure.host.bus.redis_stream import RedisStream
+from perdure.host.bus.subscriber import Subscriber
+from perdure.host.bus.webhook import Webhook
 from perdure.host.retention.passes import Retained
 from perdure.host.retention.policy import Retention
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
+from perdure.store.bus_table import DeadLetter
 from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
@@ -171,6 +183,10 @@ __all__ = [
     "Artifacts",
     "Ask",
     "Authorizer",
+    "BusInfo",
+    "BusOptions",
+    "BusRefused",
+    "BusUnavailable",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -183,6 +199,7 @@ __all__ = [
     "Codec",
     "ContractEvent",
     "Cron",
+    "DeadLetter",
     "DecidedAct",
     "Decision",
     "Denied",
@@ -195,6 +212,7 @@ __all__ = [
     "EngineServices",
     "EnvironmentSecrets",
     "Erasure",
+    "EventBus",
     "EventType",
     "Every",
     "Explanation",
@@ -211,6 +229,7 @@ __all__ = [
     "HookWait",
     "Info",
     "InputError",
+    "JetStream",
     "JoinSet",
     "JoinWait",
     "JsonCodec",
@@ -234,6 +253,7 @@ __all__ = [
     "ProgramCall",
     "Rate",
     "Receipt",
+    "RedisStream",
     "Request",
     "RequestRejected",
     "RequestUnanswered",
@@ -285,6 +305,7 @@ __all__ = [
     "StepSnapshot",
     "StepStatus",
     "Stream",
+    "Subscriber",
     "SyncEngine",
     "SyncHandle",
     "SyncReceipt",
@@ -301,6 +322,7 @@ __all__ = [
     "TransactionError",
     "TransactionInterrupted",
     "TransactionOver",
+    "UnknownBus",
     "UnknownRun",
     "UnknownSecret",
     "UnknownStep",
@@ -309,6 +331,7 @@ __all__ = [
     "VersionExists",
     "Waits",
     "WarmMemory",
+    "Webhook",
     "Workflow",
     "audit",
     "continue_as_new",

@@ -225,6 +225,8 @@ TABLES: Final = (
     "bus",
     "publication",
     "dead_letter",
+    "retained",
+    *("token", "audit"),
 )
 
 

@@ -62,6 +62,9 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "bus": 0,
         "publication": 0,
         "dead_letter": 0,
+        "retained": 0,
+        "token": 0,
+        "audit": 0,
     }
 
 

@@ -182,6 +182,11 @@ class Signature:
         return impossible_types(self._result)
 
     @property
+    def result(self) -> Any:
+        """The return annotation as which results are decoded."""
+        return self._result
+
+    @property
     def result_text(self) -> str:
         """The return annotation, for messages."""
         wanted = self._result

@@ -26,6 +26,8 @@ COMMANDS = (
     ("init:init", "Make a small project that runs."),
     ("demo:demo", "Kill a worker in the middle of a step and watch its run resume."),
     ("worker.command:worker", "Run an engine in one or more processes and restart them if they fail."),
+    ("serve:serve", "Serve the dashboard and the HTTP API of a store."),
+    ("tokens:audit_log", "List what was asked over the HTTP API, and by whom."),
     ("runs.starting:run_program", "Run a workflow in this process and print its result."),
     ("runs.acting:send", "Send a signal to a topic and key."),
     ("explain:explain_command", "Why does a run not move? What happens next, and what moves it?"),
@@ -42,9 +44,13 @@ COMMANDS = (
     ("doctor:doctor", "Check this installation, and the store if one is named."),
 )  # fmt: skip
 for _where, _help in COMMANDS:
-    app.command(
-        f"perdure.cli.{_where}", name=_where.rpartition(":")[2].partition("_")[0], help=_help
+    _name = (
+        _where.rpartition(":")[2]
+        .removesuffix("_command")
+        .removesuffix("_program")
+        .replace("_", "-")
     )
+    app.command(f"perdure.cli.{_where}", name=_name, help=_help)
 
 GROUPS = (
     (
@@ -67,7 +73,7 @@ GROUPS = (
             ("resume", "acts:resume_runs", "End the pause of runs."),
             ("cancel", "acts:cancel", "Request that runs are cancelled."),
             ("stop", "acts:stop", "End runs as cancelled at once, without clean-up."),
-            ("approve", "acts:approve", "Approve runs that wait for approval."),
+            ("approve", "acts:approve_runs", "Approve runs that wait for approval."),
             ("retry-step", "acts:retry_step", "Begin the next logical attempt of a parked step."),
             ("skip-step", "acts:skip_step", "Settle a parked step without another attempt."),
             ("update-params", "acts:update_params", "Change parameters of a run."),
@@ -113,6 +119,28 @@ GROUPS = (
         ),
     ),
     (
+        "bus",
+        "Look at event buses, and publish events again.",
+        "buses.bus",
+        (
+            ("list", "list_buses", "List the event buses of a store, and how far each is behind."),
+            ("show", "show", "Show an event bus, and why it takes no events."),
+            ("replay", "replay", "Publish events to one bus once more."),
+            ("remove", "remove", "Forget a bus that no engine has any more."),
+        ),
+    ),
+    (
+        "dlq",
+        "Look at events that a bus refused, and handle them.",
+        "buses.letters",
+        (
+            ("list", "list_letters", "List dead letters."),
+            ("show", "show", "Show a dead letter."),
+            ("replay", "replay", "Publish dead letters again."),
+            ("drop", "drop", "Delete dead letters."),
+        ),
+    ),
+    (
         "limits",
         "Look at limits, and change them.",
         "limits.commands",
@@ -121,6 +149,16 @@ GROUPS = (
             ("show", "show", "Show a limit in each scope and for each key."),
             ("set", "set_", "Replace numbers of a limit until they are reset."),
             ("reset", "reset", "Let the numbers of the code hold again."),
+        ),
+    ),
+    (
+        "token",
+        "Make, list and revoke tokens of the HTTP API.",
+        "tokens",
+        (
+            ("create", "create", "Make a token, and print it."),
+            ("list", "list_tokens", "List the tokens."),
+            ("revoke", "revoke", "Revoke a token."),
         ),
     ),
     (

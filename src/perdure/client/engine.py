@@ -18,6 +18,7 @@ from perdure.authoring.texts import require_user_text
 from perdure.authoring.values.upcaster import reading_old_shapes
 from perdure.client.admission_terms import StartTerms
 from perdure.client.artifacts import EngineArtifacts
+from perdure.client.buses import Buses
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
 from perdure.client.deployments import (
     GraphVersion,
@@ -44,9 +45,10 @@ from perdure.client.preflight import (
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
 from perdure.client.retention import EngineRetention
 from perdure.client.runs.comparing import RunDiff, compare_runs
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.lists import RunLists
 from perdure.client.runs.parameters import with_first_parameters
+from perdure.client.runs.status import RunStatus
 from perdure.client.schedules.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
@@ -75,7 +77,7 @@ from perdure.store.store import Store
 R = TypeVar("R")
 
 
-class Engine(RunLists, Schedules):
+class Engine(RunLists, Schedules, Buses):
     """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
@@ -119,6 +121,11 @@ class Engine(RunLists, Schedules):
     def hosts(self) -> bool:
         """Whether the engine owns and executes runs while it is open."""
         return self._hosts
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `open` has begun and `close` has not."""
+        return self._host is not None
 
     @property
     def clock_skew(self) -> float:

@@ -91,7 +91,7 @@ class Host:
             self.context, self.executor, cache, on_regained, self._make_programs()
         )
         self.transactions = self._make_transactions()
-        self.admissions = Admissions(self.dispatcher, self._owner)
+        self.admissions = self._make_admissions()
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
         )
@@ -117,6 +117,9 @@ class Host:
 
     def _make_executor(self, gate: Gate, streams: StreamWriter) -> Executor:
         return Executor(self.context, self, gate, self.publisher, streams)
+
+    def _make_admissions(self) -> Admissions:
+        return Admissions(self.dispatcher, self._owner)
 
     def _owner(self) -> HostId | None:
         """The host that gets the runs that this process admits."""
@@ -256,6 +259,10 @@ class Host:
         if not waiting.fill():
             self.poller.slot_freed()
         return bool(waiting)
+
+    def may_keep_slot(self, attempt: Attempt) -> bool:
+        run = None if attempt.is_claimed else self.dispatcher.cache.get(attempt.info.run_id)
+        return run is not None and self.dispatcher.waiting.may_keep_slot(run, attempt.task)
 
     async def transact(self, attempt: Attempt) -> AttemptOutcome | None:
         return await self.transactions.execute(attempt)

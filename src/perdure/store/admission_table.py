@@ -113,7 +113,7 @@ class AdmissionTable(Protocol):
         slots: Sequence[str] = (),
         after: str = NO_SLOT,
     ) -> Admitted:
-        """Commits: ownership of runs that may begin now, each once, whoever else does this at the same time.
+        """Commits: ownership of runs that may begin now, each once, whatever other hosts admit at the same time.
 
         Looks at these slots, at the next ones after `after`, and at runs that wait for no limit. Runs of programs
         that are not among `programs` are admitted without an owner.

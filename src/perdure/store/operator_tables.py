@@ -1,7 +1,8 @@
 """The part of a store for people who operate it: how much it holds, its hosts and queues, one run's books."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -9,7 +10,19 @@ from perdure.core.books import Books
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import Entry
 from perdure.core.messages import LONG_AGO_MS, Message
+from perdure.store.rows.lists import (
+    ErrorGroupRow,
+    ErrorGroupRows,
+    ListedRun,
+    PersonalWait,
+    listed_from,
+    tags_by_run,
+)
 from perdure.store.rows.runs import entry_from, message_from
+
+MOST_GROUPED: Final = 10_000
+"""Failed runs, and parked steps, that are grouped by their errors."""
+
 
 _QUEUES = msgspec.json.Decoder(tuple[str, ...])
 
@@ -76,6 +89,20 @@ class OperatorTables(Protocol):
         """The queues that have tasks or are served, in the order of names. One statement."""
         ...
 
+    async def listed_run(self, run_id: RunId) -> ListedRun | None:
+        """One run as lists show it, with its tags."""
+        ...
+
+    async def error_groups(
+        self, scope: str | None, program: str | None, limit: int
+    ) -> ErrorGroupRows:
+        """The errors of the `MOST_GROUPED` runs that failed last, and of parked steps, the most frequent first."""
+        ...
+
+    async def waits_for_people(self, run_ids: Sequence[RunId]) -> list[PersonalWait]:
+        """The signals that these open runs wait for, and their parked steps, the newest runs first. One statement."""
+        ...
+
 
 class OperatorQueries(ABC):
     """The reads, over one method that executes a named statement."""
@@ -120,6 +147,25 @@ class OperatorQueries(ABC):
         for queue, hosts in served.items():
             found.setdefault(queue, QueueRow(queue, 0, 0, 0, None, hosts))
         return [found[queue] for queue in sorted(found)]
+
+    async def listed_run(self, run_id: RunId) -> ListedRun | None:
+        rows = await self._fetch_operator_rows("select_listed_run", run_id=run_id)
+        tags = await self._fetch_operator_rows("select_tags_of", run_id=run_id)
+        return listed_from(rows[0], tags_by_run(tags).get(run_id, {})) if rows else None
+
+    async def error_groups(
+        self, scope: str | None, program: str | None, limit: int
+    ) -> ErrorGroupRows:
+        values = {"scope": scope, "program": program, "most": MOST_GROUPED, "limit": limit}
+        rows = await self._fetch_operator_rows("select_error_groups", **values)
+        examined = max((max(row[5], row[6]) for row in rows), default=0)
+        groups = [ErrorGroupRow(row[0], int(row[1]), int(row[2]), row[3], row[4]) for row in rows]
+        return ErrorGroupRows(groups, examined < MOST_GROUPED and len(groups) < limit)
+
+    async def waits_for_people(self, run_ids: Sequence[RunId]) -> list[PersonalWait]:
+        ids = msgspec.json.encode(run_ids).decode()
+        rows = await self._fetch_operator_rows("select_for_people", run_ids=ids)
+        return [PersonalWait(*row) for row in rows]
 
     @abstractmethod
     async def _fetch_operator_rows(self, name: str, /, **values: Any) -> list[Any]: ...

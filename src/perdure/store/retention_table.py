@@ -10,7 +10,7 @@ from perdure.core.journal.entry import Entry
 
 TABLES_OF_RUNS: Final = (
     *("event", "ledger", "message", "work", "parked_step", "published", "stream", "chunk"),
-    *("readiness", "inbox", "hook"),
+    *("readiness", "inbox", "hook", "pending", "dead_letter"),
 )
 """The tables with rows of runs, beside that of the runs themselves."""
 

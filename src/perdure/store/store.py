@@ -18,6 +18,7 @@ from perdure.core.limits import MAX_TIME_MS
 from perdure.core.messages import Message
 from perdure.core.runs.description import QueuedWork
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
+from perdure.store.access_table import AccessTable
 from perdure.store.admission_table import AdmissionTable
 from perdure.store.bus_table import BusTable
 from perdure.store.commit.bundle import Bundle
@@ -69,6 +70,11 @@ class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
     @property
     def retention(self) -> RetentionTable:
         """Runs that leave this store, or lose their data."""
+        ...
+
+    @property
+    def access(self) -> AccessTable:
+        """The tokens of the HTTP API, and its audit log."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

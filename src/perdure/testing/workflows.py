@@ -133,7 +133,7 @@ async def _start_by_host(simulation: Simulation, start: RunStart, sender: Host) 
         run_id: RunId | None
         try:
             _repeat_run_id(simulation)
-            run_id = await host.survive(host.dispatcher.start(start))
+            run_id = await host.survive(host.begin_run(start))
         except RunExists as taken:
             run_id = RunId(taken.run_id)
         if run_id is not None:

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from perdure import Actor, DecidedAct, Denied, Engine, Handle, Roles, Signal, workflow
+from perdure import (
+    Actor,
+    DecidedAct,
+    Denied,
+    Engine,
+    Handle,
+    Roles,
+    RunStatus,
+    Signal,
+    SignalReused,
+    workflow,
+)
 from perdure.store.sqlite.store import SqliteStore
 from tests.client.engines import opened, store_of, until_store
 from tests.store.builders import raw
@@ -92,3 +103,25 @@ async def test_denied_act_on_an_ended_run_is_recorded(engine_url: str) -> None:
 
         (denied,) = await decided(run)
         assert (denied.by, denied.code) == ("eve", "AUTHZ_DENIED")
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["open", "ended"])
+async def test_fork_and_another_act_can_not_have_one_id(engine_url: str, is_over: bool) -> None:
+    async with opened(engine_url) as engine:
+        run = await engine.start(waits())
+        assert (await (await run.pause(id="p")).decision(WAIT)).accepted
+        await (await run.resume()).decision(WAIT)
+        if is_over:
+            await run.signal(go, 1)
+            await run.result()
+        with pytest.raises(SignalReused, match="'p'"):
+            await run.fork(id="p")
+        fork = await run.fork(id="f")
+        assert (await run.fork(id="f")).run_id == fork.run_id
+        taken = await (await run.pause(id="f")).decision(WAIT)
+        assert (taken.accepted, taken.code) == (False, "ID_TAKEN")
+        assert {each.signal_id for each in await run.decisions()} >= {"p", "f"}
+        for each in (run, fork):
+            if await each.status() is not RunStatus.COMPLETED:
+                await each.signal(go, 1, id="end")
+            await each.result()

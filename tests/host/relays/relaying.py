@@ -92,11 +92,11 @@ class DyingBus(EventBus):
     def __init__(self, host: "DyingHost", recorder: Recorder) -> None:
         super().__init__(recorder.name, {"concurrency": 1})
         self._host = host
-        self._recorder = recorder
+        self.recorder = recorder
 
     async def publish(self, event: ContractEvent) -> None:
         what = f"publish {event.seq}"
-        await self._host.do(what, lambda: self._recorder.publish(event))
+        await self._host.do(what, lambda: self.recorder.publish(event))
 
 
 class DyingHost:

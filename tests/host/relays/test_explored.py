@@ -1,6 +1,7 @@
 """Relays under all schedules of crashes, lost hints and two hosts: no event is lost, first occurrences are in order."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -9,10 +10,12 @@ from perdure.host.bus.enrolling import LEASE_MS
 from perdure.host.relays.relay import Relay
 from perdure.host.relays.track import Track
 from perdure.store.bus_table import Publication
+from perdure.store.commit.bundle import Bundle
 from perdure.testing.explorer import ScheduleFailed, World, explore
 from tests.host.relays.relaying import (
     BUS,
     ENROLLED,
+    DyingBus,
     DyingHost,
     Recorder,
     assert_all_published,
@@ -23,7 +26,7 @@ from tests.store.builders import NOW, Driven
 Record = Callable[[str, object], None]
 
 
-def publishing(kind: type[Relay]) -> Callable[[World], object]:
+def publishing(kind: type[Relay]) -> Callable[[World], Awaitable[None]]:
     """Two runs advance in turns; after each commit one of two hosts publishes, and may die."""
 
     async def scenario(world: World) -> None:
@@ -31,9 +34,9 @@ def publishing(kind: type[Relay]) -> Callable[[World], object]:
         await store.buses.register(BUS, None, NOW)
         first, second = (Driven(owner=HostId("host")) for _ in range(2))
         hosts = [DyingHost(store, sources, recorder, world.choose, kind) for _ in range(2)]
-        bundles = [
-            (first, lambda: first.start(enrolments=ENROLLED)),
-            (second, lambda: second.start(enrolments=ENROLLED)),
+        bundles: list[tuple[Driven, Callable[[], Bundle]]] = [
+            (first, partial(first.start, enrolments=ENROLLED)),
+            (second, partial(second.start, enrolments=ENROLLED)),
             (first, first.first_step),
             (second, second.first_step),
             (second, second.finish),
@@ -70,7 +73,7 @@ def publishing(kind: type[Relay]) -> Callable[[World], object]:
 async def test_no_schedule_of_crashes_loses_or_reorders_events(
     max_faults: int, record_property: Record
 ) -> None:
-    explored = await explore(publishing(Relay), max_faults=max_faults)  # type: ignore[arg-type]
+    explored = await explore(publishing(Relay), max_faults=max_faults)
     record_property("explored", f"relays: {explored}")
     assert {"publish 3: crash before", "publish 3: crash after"} <= explored.faults
     assert {
@@ -93,7 +96,8 @@ class SweepsOnce(Relay):
     """Takes the order of ids for that of commits: no relay looks again at what one has passed."""
 
     async def _sweep(self, now_ms):  # type: ignore[no-untyped-def]
-        place = self.bus._recorder
+        assert isinstance(self.bus, DyingBus)
+        place = self.bus.recorder
         page = await self._store.buses.ahead(BUS, self.holder, place.passed, now_ms, 100)
         if page.ahead:
             place.passed = page.ahead[-1]
@@ -107,7 +111,7 @@ class SkipsAtTakeover(Relay):
         await super()._claim(now_ms)
         for key, track in list(self._active.items()):
             if track.reader is None and track.seq:
-                run = await self._store.run(key.run_id)
+                (run,) = await self._store.runs([key.run_id])
                 newest = Publication(key, run.seq - 1, None)
                 self._tracks[key] = self._active[key] = Track.of(newest, track.lease_until_ms)
 
@@ -118,7 +122,7 @@ class EndsEarly(Relay):
     def _event(self, track, entry):  # type: ignore[no-untyped-def]
         event = super()._event(track, entry)
         if event is not None and event.type == "RunCompleted":
-            self._progress.ended.append(track.key)
+            self._marks.end(track.key)
         return event
 
     async def _publish(self, track, event):  # type: ignore[no-untyped-def]
@@ -129,6 +133,6 @@ class EndsEarly(Relay):
 @pytest.mark.parametrize("bug", [MarksFirst, SweepsOnce, SkipsAtTakeover, EndsEarly])
 async def test_a_seeded_bug_is_found(bug: type[Relay], record_property: Record) -> None:
     with pytest.raises(ScheduleFailed) as failed:
-        await explore(publishing(bug))  # type: ignore[arg-type]
+        await explore(publishing(bug))
     schedule = str(failed.value).rpartition("schedule\n")[2].replace("\n", ";")
     record_property("explored", f"{bug.__name__}: found under{schedule}")

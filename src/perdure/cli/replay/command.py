@@ -19,7 +19,7 @@ from perdure.core.ids import StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.replay.recorded import RecordedStep, recorded_steps
 from perdure.engine.known_programs import KnownPrograms
-from perdure.engine.programs.walkthrough import Rules, walk_through
+from perdure.engine.programs.walkthrough import ReplayRules, walk_through
 from perdure.host.clock import HostSources
 from perdure.store.rows.exported import read_export
 from perdure.store.rows.records import Run
@@ -73,7 +73,7 @@ def replay_run(engine: Engine, name: str, stop: StopAt, url: str | None, output:
     if debugger is not None:
         _require_code(run, programs)
     # Outside an event loop, as pdb blocks.
-    rules = Rules(parts.codec, HostSources(), programs, reveal=True)
+    rules = ReplayRules(parts.codec, HostSources(), programs, reveal=True)
     try:
         found = walk_through(run, entries, rules, debugger or printer)
     finally:

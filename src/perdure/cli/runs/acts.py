@@ -123,7 +123,7 @@ def stop(runs: RunsArgument = None, /, *, options: ActCommandOptions | None = No
     return _act(runs, lambda run, how: run.emergency_stop(**how), options)
 
 
-def approve(runs: RunsArgument = None, /, *, options: ActCommandOptions | None = None) -> int:
+def approve_runs(runs: RunsArgument = None, /, *, options: ActCommandOptions | None = None) -> int:
     """Approve runs that wait for approval before they begin."""
     return _act(runs, lambda run, how: run.approve(**how), options)
 

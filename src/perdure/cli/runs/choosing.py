@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure import InputError
 from perdure.cli.front_end import front_end
-from perdure.cli.runs.where import parse_where
+from perdure.core.runs.where import parse_where
 from perdure.host.clock import HostSources
 
 

@@ -28,9 +28,9 @@ from perdure.cli.output import (
 )
 from perdure.cli.runs.live_list import watch_lines, watch_table, watched_limit
 from perdure.cli.runs.showing import state_colour
-from perdure.cli.runs.where import Filters, merged, parse_where
 from perdure.cli.store_setting import StoreOption
 from perdure.client.runs.lists import RunSummary
+from perdure.core.runs.where import Filters, merged, parse_where
 from perdure.host.clock import HostSources
 from perdure.store.rows.lists import RunCount
 

@@ -100,7 +100,7 @@ def backfill(
 
     A tick whose run was started before does not start another.
     """
-    begins, ends = _instant(first), _instant(end)
+    begins, ends = instant(first), instant(end)
     if begins >= ends:
         raise InputError(f"{first} is not before {end}", "pass the earlier time first")
     if dry_run:
@@ -152,7 +152,8 @@ def _say(text: str) -> int:
     return 0
 
 
-def _instant(text: str) -> datetime:
+def instant(text: str) -> datetime:
+    """A time that the user wrote: in UTC if it names no zone."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -22,6 +22,7 @@ from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYT
 from perdure.core.messages import AT_ONCE
 from perdure.core.replay.identity import cancel_guid, next_run_id
 from perdure.core.runs.acts import (
+    ACCEPTED,
     ACTS_PER_MINUTE,
     EXPLANATIONS,
     MAX_ACT_BYTES,
@@ -312,6 +313,8 @@ class Receipt:
                     return decision
             self._read += len(entries)
         for guid, state, reason in await self._store.act_messages(run.run_id):
+            if guid == self._guid and (reason or "").startswith(ACCEPTED):
+                return Decision(False, Code.ID_TAKEN, EXPLANATIONS[Code.ID_TAKEN])  # of a fork
             if guid == self._guid and state != "pending":
                 code, colon, text = (reason or "").partition(": ")
                 return Decision(False, code if colon else "", text if colon else code)

@@ -55,7 +55,7 @@ class _Reading:
     def __init__(self, dispatcher: Dispatcher, status_of: StatusOf) -> None:
         self._dispatcher = dispatcher
         self._store = dispatcher.store
-        self._status_of = status_of
+        self.status_of = status_of
         self._hosts: list[HostState] | None = None
         self._seen: set[RunId] = set()
 
@@ -66,11 +66,11 @@ class _Reading:
         run = await store.run(run_id)
         if run is not None and run.is_over:
             last = await store.entries(run_id, max(0, run.seq - LAST_ENTRIES), run.seq)
-            description = describe_closed(run, self._status_of(run), last)
+            description = describe_closed(run, self.status_of(run), last)
             return RunSituation(
                 description=description, now_ms=now_ms, error=_error(codec, last[-1:])
             )
-        described = await describe_with_journal(self._dispatcher, run_id, self._status_of)
+        described = await describe_with_journal(self._dispatcher, run_id, self.status_of)
         description, entries = described.description, described.entries
         if description.closed_at_ms is not None:
             return RunSituation(

@@ -24,6 +24,7 @@ from perdure.core.errors import (
     CorruptJournal,
     InputError,
     RunExists,
+    SignalReused,
     StaleFence,
     StoreUnavailable,
     UnknownStep,
@@ -34,7 +35,7 @@ from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import ActType
 from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.messages import AT_ONCE, Message
-from perdure.core.runs.acts import Act, Actor, act_message
+from perdure.core.runs.acts import Act, Actor, act_guid, act_message
 from perdure.core.runs.forking import (
     START,
     ForkPlan,
@@ -154,6 +155,7 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     dispatcher = host.dispatcher
     if await dispatcher.store.run(fork) is not None:
         return fork
+    await _require_own_id(host, source, act)
     for _ in range(_MOST_TRIES):
         forked, chosen = await _run_named(host, source, options)
         _, bundle = await prepare_fork(host, forked, chosen, act)
@@ -182,6 +184,17 @@ async def _commit_fork(host: Host, source: Run, fork: RunId, act: Act, bundle: B
     delivered = msgspec.structs.replace(recorded, run_id=source.run_id)
     host.message_sent(delivered, source.owner)
     return fork
+
+
+async def _require_own_id(host: Host, source: Run, act: Act) -> None:
+    """Raise if another act has the id: the fork would be recorded nowhere."""
+    store, guid = host.dispatcher.store, act_guid(source.origin, act.id)
+    sent = {each.guid for each in await store.act_messages(source.run_id)}
+    if guid in sent or await store.taken_in_chain(source.origin, [guid]):
+        raise SignalReused(
+            f"the id {act.id!r} of a fork of run {source.run_id!r} is that of another act",
+            "use another id",
+        )
 
 
 async def _run_named(host: Host, end: Run, options: ForkOptions) -> tuple[Run, ForkOptions]:

@@ -13,7 +13,7 @@ from perdure.client.runs.rows import require_unparked
 from perdure.client.runs.streams import require_offset
 from perdure.core.errors import InvalidId
 from perdure.core.ids import RunId
-from perdure.core.journal.contract import EventType
+from perdure.core.journal.contract import ENDS_OF_RUN, EventType
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import Status
 from perdure.core.ledger import AccountId, layout_of, spell_balance
@@ -31,16 +31,6 @@ from perdure.store.rows.records import Run
 
 ReadRow = Callable[[RunId | None], Awaitable[Run]]
 """Reads the row of a run; without an id, of the run whose history is read."""
-
-_ENDS = frozenset(
-    (
-        EventType.RUN_COMPLETED,
-        EventType.RUN_FAILED,
-        EventType.RUN_CANCELLED,
-        EventType.RUN_CONTINUED,
-    )
-)
-"""The last event of a run."""
 
 
 class LedgerAccount(msgspec.Struct, frozen=True):
@@ -84,7 +74,7 @@ class HistoryReader:
     async def history(self, first: int) -> AsyncGenerator[ContractEvent, None]:
         """Yield the events that are durable now, read in bounded pages."""
         chain = await self.chain()
-        place, first = _place_of(chain, first)
+        place, first = place_of(chain, first)
         for at in range(place, len(chain)):
             readers, run = self._host.readers, chain[at]
             reader = readers.nearest(reader_of(self._host.context, chain, at), first)
@@ -169,7 +159,7 @@ class HistoryReader:
     ) -> AsyncGenerator[_Batch, None]:
         """Yield the events from `first` on as they are read, run by run. A `reader` that is given is already there."""
         chain = await self.chain()
-        place, first = _place_of(chain, first)
+        place, first = place_of(chain, first)
         if reader is not None:
             place = [run.run_id for run in chain].index(reader.origin.run_id)
         while True:
@@ -177,7 +167,7 @@ class HistoryReader:
             run_id, seq = reader.origin.run_id, reader.seq
             async with self._host.feed.follow(run_id, seq, projects=projects) as follower:
                 self._host.follows(run_id)
-                while reader.last not in _ENDS:
+                while reader.last not in ENDS_OF_RUN:
                     entries = await follower.take()
                     events = _events(reader, entries, first)
                     if events:
@@ -216,7 +206,7 @@ def _events(reader: ContractReader, entries: list[Entry], first: int) -> list[Co
     return wanted
 
 
-def _place_of(chain: list[Run], first: int) -> tuple[int, int]:
+def place_of(chain: list[Run], first: int) -> tuple[int, int]:
     """Which run of the chain has the entry with that offset, and the entry's number there."""
     for place, run in enumerate(chain[:-1]):
         if first < run.seq:

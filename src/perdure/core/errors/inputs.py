@@ -137,7 +137,7 @@ class KeySpent(InputError):
 
 
 class SignalReused(InputError):
-    """The `id` of a signal, or of an answer, that was sent before with another value."""
+    """The `id` of a signal, or of an answer, that was sent before with another value; or of a fork, for another act."""
 
     code = "signal-reused"
 

@@ -81,7 +81,7 @@ def _short(text: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
-def _ways(graph: m.Graph) -> Iterator[tuple[str, str, str, bool]]:
+def drawn_edges(graph: m.Graph) -> Iterator[tuple[str, str, str, bool]]:
     """Source, target, label of each edge and cycle, and whether it leads back."""
     for edge in graph.edges:
         yield edge.source, edge.target, condition_of(edge), False
@@ -101,7 +101,7 @@ def text(graph: m.Graph) -> str:
             lines.append(f"{part}: {spelled or 'nothing'}")
     for node in graph.nodes:
         lines.extend(("", f"{node.name}: {_line(node_caption(node))}"))
-        for source, target, label, is_back in _ways(graph):
+        for source, target, label, is_back in drawn_edges(graph):
             if source == node.name:
                 arrow = "=>" if is_back else "->"
                 lines.append(f"  {arrow} {target}{'  ' if label else ''}{_line(label)}")
@@ -120,7 +120,7 @@ def mermaid(graph: m.Graph) -> str:
         before, after = _SHAPES.get(type(node), ("[", "]"))
         words = f"{_entity(name)}<br/>{_entity(_short(node_caption(node)))}"
         lines.append(f'    n{survey.number[name]}{before}"{words}"{after}')
-    for source, target, label, is_back in _ways(graph):
+    for source, target, label, is_back in drawn_edges(graph):
         if source in survey.number and target in survey.number:
             arrow = "-.->" if is_back else "-->"
             words = f'|"{_entity(_short(label))}"|' if label else ""

@@ -115,11 +115,10 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event], times: Sequence[
     skipped = [*skips.values(), *_replacements(request)]
     settled = outcomes.keys() | {skip.promise_id for skip in skipped}
     behind = [*_restarted(request, steps, settled), *_facts(request, steps, outcomes, skipped)]
-    whole = [
-        _renamed(event, request) for event in [*_forked(prefix, request, before + cut), *behind]
-    ]
+    cut += before
+    whole = [_renamed(event, request) for event in [*_forked(prefix, request, cut), *behind]]
     return ForkPlan(
-        before + cut,
+        cut,
         tuple(whole),
         tuple(
             step for step in steps.open if step in targets - steps.doubted - request.values.keys()
@@ -462,7 +461,6 @@ def _forked(prefix: Sequence[e.Event], request: ForkRequest, cut: int) -> Iterab
                 continues=None,
                 forks=f"{request.source}@{cut}",
                 seed=event.seed or request.source,
-                # What ended a run before it began is not kept.
                 inherited=event.inherited if event.continues is not None else 0,
                 slot=None,  # an operator asked for the fork, whatever limits say
             )

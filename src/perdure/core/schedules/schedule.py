@@ -5,6 +5,7 @@ and stays until its run exists. The start key of that run is derived from the ti
 often and by however many hosts the start is tried.
 """
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import sha256
@@ -17,6 +18,9 @@ from perdure.core.schedules.timetable import Timetable, iso
 
 MOST_AT_ONCE: Final = 1000
 """Instants that one decision looks at, and starts that may be planned: a schedule that lags further takes several."""
+
+SCHEDULE_TAG: Final = "perdure.schedule"
+"""The tag of the runs that a schedule starts; its value is the name of the schedule."""
 
 LOOK_AGAIN_MS: Final = 1000
 """How long after a look at a run that a buffered tick waits for."""
@@ -68,6 +72,15 @@ class PlannedStart(msgspec.Struct, frozen=True, omit_defaults=True):
         """The start key of the run."""
         what = f"trigger:{self.trigger}" if self.trigger else iso(self.instant_ms)
         return f"schedule:{name}:{what}"
+
+
+_START_KEY = re.compile(r"schedule:(.+?):(?:trigger:|\d{4}-\d\d-\d\dT)", re.DOTALL)
+
+
+def schedule_of_key(key: str) -> str | None:
+    """The name of the schedule that started the run with this key; `None` if none did."""
+    found = _START_KEY.match(key)
+    return None if found is None else found[1]
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -73,6 +73,24 @@ LONGEST_TURN = 1_000
 class GraphMachine(RunMachine):
     """One graph run in memory."""
 
+    __slots__ = (
+        "_facts",
+        "_graph",
+        "_inherits",
+        "_is_indexed",
+        "_now",
+        "_pending",
+        "_queue",
+        "is_turn_over",
+        "programs",
+        "published",
+        "signals",
+        "state",
+        "steps",
+        "stopping",
+        "workflow",
+    )  # fmt: skip
+
     def __init__(
         self,
         program: GraphProgram[..., Any],
@@ -141,7 +159,7 @@ class GraphMachine(RunMachine):
         """
         if isinstance(event, e.CancelRequested) and not self.released:
             self._pending.stop_walking()
-        while self.is_busy and not self._inherits:
+        while self.is_busy:
             self._pending.renew()
             self._follow_transition()
         if self.is_over:
@@ -180,7 +198,7 @@ class GraphMachine(RunMachine):
 
     @property
     def is_busy(self) -> bool:
-        return self._pending.is_busy or bool(self.released)
+        return not self._inherits and (self._pending.is_busy or bool(self.released))
 
     @property
     def is_walking(self) -> bool:
@@ -262,8 +280,7 @@ class GraphMachine(RunMachine):
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         waiting = self.signals.deliver(event)
-        is_stopping = self.stopping is not None
-        if waiting is not None and not is_stopping and not self.steps[waiting].is_entered:
+        if waiting is not None and self.stopping is None and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
 
     def on_parameters(self, parameters: RunParameters) -> None:

@@ -99,7 +99,8 @@ def rejection_of(act: Act, message: Message, code: str) -> e.SignalRejected:
 
 
 def atomic_parts(changes: Sequence[RecordedChange]) -> Iterator[list[RecordedChange]]:
-    """The smallest commits that the changes may be divided into: an accepted act is one with its effect."""
+    """The smallest commits that the changes may be divided into: an accepted act is one with its effect, and so is the
+    approval of a run with its start."""
     left = iter(changes)
     for change in left:
         part = [change]
@@ -107,6 +108,8 @@ def atomic_parts(changes: Sequence[RecordedChange]) -> Iterator[list[RecordedCha
             effect = _EFFECTS.get(change.event.signal_type)
             while effect is not None and not isinstance(part[-1].event, effect):
                 part.append(next(left))
+        elif isinstance(change.event, e.RunApproved):
+            part.append(next(left))
         yield part
 
 

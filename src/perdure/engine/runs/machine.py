@@ -47,13 +47,41 @@ HELD: Final = (e.InvokeCompleted, e.StepSkipped)
 class RunMachine(ABC):
     """One run in memory. Facts go in, decisions come out; a machine does no I/O."""
 
-    # What the first entry says; most runs have none of it.
-    parent: str | None = None
+    __slots__ = (
+        "_held",
+        "_sent_ms",
+        "cancel_reason",
+        "codec",
+        "info",
+        "is_over",
+        "is_paused",
+        "links",
+        "log_notes",
+        "parameters",
+        "parent",
+        "parks_failures",
+        "patches",
+        "prefetched",
+        "program",
+        "promises",
+        "record",
+        "released",
+        "search_keys",
+        "seed",
+        "slot",
+        "sources",
+        "tags",
+        "unstarted",
+        "unwanted",
+    )
+
+    parent: str | None
     """The run and step that get this run's result."""
-    slot: str | None = None
+    slot: str | None
     """The slot of a limit that the run holds while it is open."""
-    links: Links = ()
+    links: Links
     """The runs that a traced run comes from."""
+    cancel_reason: str | None
 
     def __init__(
         self,
@@ -93,7 +121,8 @@ class RunMachine(ABC):
         """`None` if the program declares none."""
         if program.parameters is not None:
             self.parameters = RunParameters(program.parameters, codec)
-        self.cancel_reason: str | None = None
+        self.parent = self.slot = self.cancel_reason = None
+        self.links = ()
         self.seed: str = info.run_id
         """What random ids derive from."""
         self.search_keys: tuple[AddHook, ...] = ()

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 class WorkflowSignals:
     """Signals not received yet, and promises that wait for one. Of each name there is only one or the other."""
 
+    __slots__ = (
+        "_answered",
+        "_delivered",
+        "_expecting",
+        "_kept",
+        "_record",
+        "_taken",
+        "unanswered",
+    )
+
     def __init__(self, record: Record) -> None:
         self._record = record
         self._kept: dict[tuple[str, int], e.SignalDelivered] = {}

@@ -30,6 +30,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class VerbMachine(RunMachine):
     """What these verbs do. Each acts for the coroutine that runs now."""
 
+    __slots__ = ("_appended", "_last_place", "unawaited")
+
     unawaited: Unawaited
     signals: WorkflowSignals
     _last_place: StepId

@@ -2,8 +2,8 @@
 
 The truth is in the store: a row for each run and bus with the next entry to publish. A commit of this host is a hint
 that a run has entries to publish; a sweep through the rows finds what no hint reported. Any number of hosts share the
-rows by leases. A mark moves after the events before it are published, so a crash repeats events and loses none; each
-relay publishes from the mark on without a gap, so the first occurrences of a run's events are in their order.
+rows by leases. A mark moves after the events before it are published: a crash repeats events and loses none. Each relay
+publishes from the mark on without a gap, so first occurrences of a run's events are in their order.
 """
 
 import asyncio
@@ -16,12 +16,11 @@ from perdure.core.buses.delivery import delay_ms
 from perdure.core.errors import (
     BusUnavailable,
     CorruptJournal,
-    PerdureError,
     StoreClosed,
     StoreError,
 )
 from perdure.core.ids import RunId
-from perdure.core.journal.contract import EventType
+from perdure.core.journal.contract import ENDS_OF_RUN
 from perdure.core.journal.entry import Entry
 from perdure.core.runs.alerts import bus_alert, dead_letter_alert, gap_alert
 from perdure.core.runs.contract_event import ContractEvent
@@ -29,9 +28,10 @@ from perdure.host.backoff import Backoff
 from perdure.host.bus.bus import EventBus
 from perdure.host.bus.enrolling import LEASE_MS
 from perdure.host.context import HostContext
-from perdure.host.relays.track import NO_TAGS, Track
+from perdure.host.relays.marks import FLUSH_MS, Marks
+from perdure.host.relays.track import NO_TAGS, Track, reason_of
 from perdure.host.runs.views import reader_of
-from perdure.store.bus_table import DeadLetter, PublicationKey, RelayProgress
+from perdure.store.bus_table import DeadLetter, PublicationKey
 from perdure.store.rows.records import JournalPart, Run
 
 log = logging.getLogger("perdure.bus")
@@ -41,9 +41,6 @@ SWEEP_MS = 1000
 
 SWEPT_ROWS = 2000
 """How many rows one sweep examines; the next one continues behind them."""
-
-FLUSH_MS = 500
-"""How long a mark may wait to be written, together with others."""
 
 GATHER_S = 0.02
 """How long hints gather before the relay reads for all of them together."""
@@ -63,15 +60,6 @@ MAX_CLAIMS = 200
 PROBES = 2
 """Runs with which a relay tries whether a bus takes events again."""
 
-_ENDS = frozenset(
-    (
-        EventType.RUN_COMPLETED,
-        EventType.RUN_FAILED,
-        EventType.RUN_CANCELLED,
-        EventType.RUN_CONTINUED,
-    )
-)
-
 
 class Relay:
     """One per bus and host."""
@@ -86,12 +74,11 @@ class Relay:
         """Those of them that may have something to publish."""
         self._unclaimed: dict[PublicationKey, None] = {}
         """Publications with something to publish that this relay does not hold."""
-        self._progress = RelayProgress()
+        self._marks = Marks(context.store, bus.name, self.holder)
         self._after: PublicationKey | None = None
         """Where the next sweep continues."""
-        self._next_sweep_ms = self._next_flush_ms = self._retry_at_ms = 0
-        self._is_crowded = False
-        """Whether more could be published than may be at the same time."""
+        self._next_sweep_ms = self._retry_at_ms = 0
+        self._is_crowded = False  # whether more could be published than may be at the same time
         self._failures = 0
         """How often the bus was unavailable since it last took an event."""
         self._published = 0
@@ -100,7 +87,6 @@ class Relay:
         self._awake = asyncio.Event()
         self._beginning = asyncio.Lock()
         self._loop_task: asyncio.Task[None] | None = None
-        self._gaps: set[tuple[RunId, int]] = set()
 
     # Hints
 
@@ -138,18 +124,16 @@ class Relay:
                     await self._wait_for_publishing()
         await self._end_publishing()
         for track in self._tracks.values():
-            self._progress.marks[track.key] = track.seq
+            self._marks.set(track.key, track.seq)
         with suppress(StoreError):
             await self._write(lease_until_ms=0)
         self._tracks.clear()
         await self.bus.close()
 
     async def _end_loop(self) -> None:
-        task, self._loop_task = self._loop_task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.wait({self._loop_task})
 
     async def _end_publishing(self) -> None:
         for task in self._publishing:
@@ -195,8 +179,8 @@ class Relay:
     def next_due_ms(self, now_ms: int) -> int:
         """When an event is tried again, or a mark is to be written; far ahead if neither is."""
         due = [now_ms + LEASE_MS]
-        if self._is_dirty():
-            due.append(self._next_flush_ms)
+        if self._marks:
+            due.append(self._marks.next_flush_ms)
         waiting = [t.retry_at_ms for t in self._active.values() if t.retry_at_ms > now_ms]
         due += [max(at_ms, self._retry_at_ms) for at_ms in waiting]
         if self._retry_at_ms > now_ms:
@@ -293,7 +277,7 @@ class Relay:
         """Forget the tracks that were used longest ago and have nothing to publish or to write."""
         while len(self._tracks) > MAX_TRACKS:
             key, track = next(iter(self._tracks.items()))
-            if track.is_active or key in self._progress.marks:
+            if track.is_active or key in self._marks:
                 self._tracks.move_to_end(key)
                 return
             self._forget(track)
@@ -375,7 +359,7 @@ class Relay:
                     track.has_grown = True
                     return
             reader = track.reader
-            is_over = reader is not None and reader.last in _ENDS and reader.seq == track.seq
+            is_over = reader is not None and reader.last in ENDS_OF_RUN
             if is_over or (track.end_seq is not None and track.seq >= track.end_seq):
                 self._ended(track)
         except asyncio.CancelledError:
@@ -419,12 +403,11 @@ class Relay:
     def _passed(self, track: Track, seq: int) -> None:
         track.passed()
         track.seq = seq + 1
-        self._progress.marks[track.key] = track.seq
+        self._marks.set(track.key, track.seq)
 
     def _ended(self, track: Track) -> None:
         """All of it is published."""
-        self._progress.marks.pop(track.key, None)
-        self._progress.ended.append(track.key)
+        self._marks.end(track.key)
         self._forget(track)
 
     # Failures
@@ -452,7 +435,7 @@ class Relay:
         track.retry_at_ms = self._retry_at_ms
         if self._down_since_ms is None:
             self._down_since_ms = now_ms
-            reason = _reason(error)
+            reason = reason_of(error)
             self._context.alerts.raise_alert(bus_alert(self.bus.name, reason, now_ms))
             self._context.spawn(self._note_state(reason))
 
@@ -465,11 +448,11 @@ class Relay:
         if track.tries < self.bus.tries:
             track.retry_at_ms = now_ms + delay_ms(track.tries, self._chance())
             return
-        name, reason = self.bus.name, _reason(error)
+        name, reason = self.bus.name, reason_of(error)
         letter = DeadLetter(
             name, event.run_id, event.seq, event.type.value, reason, track.tries, now_ms
         )
-        self._progress.dead_letters.append(letter)
+        self._marks.give_up(letter)
         self._passed(track, event.seq)
         alert = dead_letter_alert(name, event.run_id, event.seq, reason, now_ms)
         self._context.alerts.raise_alert(alert)
@@ -481,13 +464,11 @@ class Relay:
         track.failures += 1
         track.retry_at_ms = now_ms + delay_ms(track.failures, self._chance())
         if isinstance(error, CorruptJournal):
-            where = track.key.run_id, track.seq
-            if where not in self._gaps:
-                self._gaps.add(where)
-                alert = gap_alert(*where, track.seq + 1, now_ms)
+            if track.failures == 1:
+                alert = gap_alert(track.key.run_id, track.seq, track.seq + 1, now_ms)
                 self._context.alerts.raise_alert(alert)
-            return
-        self._context.fail(error)
+        else:
+            self._context.fail(error)
 
     async def _note_state(self, reason: str | None) -> None:
         """Commits: since when the bus is down, for people who look at the store."""
@@ -499,43 +480,21 @@ class Relay:
 
     # Marks
 
-    def _is_dirty(self) -> bool:
-        return bool(self._progress)
-
     def _lease_until_ms(self) -> int:
         return self._context.sources.now_ms() + LEASE_MS
 
     async def _flush_if_due(self) -> None:
         now_ms = self._context.sources.now_ms()
-        if now_ms < self._next_flush_ms:
+        if now_ms < self._marks.next_flush_ms:
             return
-        self._next_flush_ms = now_ms + FLUSH_MS
+        self._marks.next_flush_ms = now_ms + FLUSH_MS
         for track in self._active.values():
             if track.lease_until_ms - now_ms < LEASE_MS // 2:
-                self._progress.marks.setdefault(track.key, track.seq)
-        if self._progress:
-            await self._write(self._lease_until_ms())
+                self._marks.set(track.key, track.seq)
+        await self._write(self._lease_until_ms())
 
     async def _write(self, lease_until_ms: int) -> None:
         """Commits: the marks of what is published, and dead letters."""
-        progress, self._progress = self._progress, RelayProgress()
-        if not progress:
-            return
-        try:
-            await self._store.buses.advance(self.bus.name, self.holder, progress, lease_until_ms)
-        except BaseException:
-            later = self._progress
-            self._progress = RelayProgress(
-                progress.marks | later.marks,
-                [*progress.ended, *later.ended],
-                [*progress.dead_letters, *later.dead_letters],
-            )
-            raise
-        for key in progress.marks:
+        for key in await self._marks.write(lease_until_ms):
             if (track := self._tracks.get(key)) is not None:
                 track.lease_until_ms = lease_until_ms
-
-
-def _reason(error: Exception) -> str:
-    text = error.what if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
-    return text.replace("\0", "")[:500]

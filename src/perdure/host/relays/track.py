@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from perdure.core.errors import PerdureError
 from perdure.core.runs.contract_event import ContractEvent
 from perdure.core.runs.contract_reader import ContractReader
 from perdure.store.bus_table import Publication, PublicationKey
@@ -59,3 +60,9 @@ class Track(msgspec.Struct, eq=False):
         """The next event is published, or a dead letter."""
         self.pending = None
         self.tries = self.failures = 0
+
+
+def reason_of(error: Exception) -> str:
+    """Why an event was not published, for people."""
+    text = error.what if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
+    return text.replace("\0", "")[:500]

@@ -1,6 +1,6 @@
 """A batch: what one turn of a run commits together with the first turns of the runs that it spawns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,8 +16,10 @@ from perdure.engine.runs.effects import NO_TAGS, CreateRun, Inherited, SpawnChil
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.warm import WarmRun
+from perdure.host.tasks.attempt import Attempt
 from perdure.host.watchers import RunEnding
 from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.committer import OnDecided
 from perdure.store.rows.records import Enrolment, NewRun
 
 
@@ -143,6 +145,14 @@ def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
     )
 
 
+def ignore_outcome(_: BaseException | None) -> None:
+    """No caller waits for the outcome."""
+
+
+def ignore_decision(_: "Batch", outcome: BaseException | None) -> None:
+    """The batch was not submitted."""
+
+
 class Batch(msgspec.Struct, eq=False):
     """One bundle, and the effects that follow when it is durable.
 
@@ -153,6 +163,8 @@ class Batch(msgspec.Struct, eq=False):
     bundle: Bundle = msgspec.field(default_factory=Bundle)
     starts: list[tuple[WarmRun, DurablePromise, int]] = []
     """Attempts to start: their slots are reserved."""
+    keepers: Sequence[Attempt] = ()
+    """Attempts that have ended and whose slots the next steps of the run may take over."""
     unwanted: Sequence[tuple[RunId, StepId]] = ()
     """Steps whose attempts to cancel."""
     children: Sequence[WarmRun] = ()
@@ -162,5 +174,13 @@ class Batch(msgspec.Struct, eq=False):
     endings: Sequence[tuple[WarmRun, RunEnding]] = ()
     log_notes: Sequence[tuple[WarmRun, Sequence[LogNote]]] = ()
     """Events to log."""
+    on_decided: OnDecided = ignore_outcome
+    decide: "Callable[[Batch, BaseException | None], None]" = ignore_decision
+    """What the dispatcher does when the commit of the batch is decided."""
     has_resumed: bool = False
     """Whether a pause ended: messages and work that waited for it are due."""
+
+    def __call__(self, outcome: BaseException | None) -> None:
+        """The store has decided the bundle. The batch is its own callback: each step would otherwise make more objects,
+        which live until the commit, for the garbage collector to look at."""
+        self.decide(self, outcome)

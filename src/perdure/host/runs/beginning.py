@@ -25,6 +25,7 @@ from perdure.engine.runs.messages import take_message
 from perdure.engine.runs.warm import WarmRun, rebuild_run
 from perdure.host.context import HostContext
 from perdure.host.runs.batch import RunStart
+from perdure.store.commit.group import stale
 from perdure.store.rows.records import StoredRun
 
 _ENDS = (ActType.CANCEL, ActType.EMERGENCY_STOP)
@@ -42,6 +43,9 @@ async def begin_admitted(
     messages = [each for each, state, _ in await store.messages(run.run_id) if state == "pending"]
     start = next((each for each in messages if each.kind == START), None)
     if start is None:
+        now = await store.run(run.run_id)
+        if now is not None and (now.seq, now.epoch) != (run.seq, run.epoch):
+            raise stale(run.run_id, run.epoch)  # it has begun since its row was read
         raise CorruptJournal(
             f"run {run.run_id!r} has no entries, and the message with its input is missing",
             "restore it from a backup, or start the run again under another key",

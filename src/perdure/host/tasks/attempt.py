@@ -109,6 +109,8 @@ class Attempt(msgspec.Struct, eq=False):
     is_reporting: bool = False
     """Its code has ended, and its outcome is being reported."""
     has_slot: bool = True
+    keeps_slot: bool = False
+    """The slot stays reserved for the next step of its run, until the turn that takes the outcome."""
     chunks: "Chunks | None" = None
     """Created with the first chunk; most attempts have none."""
     artifacts: tuple[ArtifactRef, ...] = ()

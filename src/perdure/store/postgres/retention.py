@@ -73,6 +73,7 @@ class PostgresRetention:
                     [each.erased for each in changed],
                 )
                 await connection.execute(_SQL["erase_entry"], run_id, *columns)
+                await connection.execute(_SQL["erase_slot"], run_id)
                 await connection.execute(_SQL["erase_run"], run_id)
                 await connection.execute(_SQL["retain_erased"], run_id, order.receipt)
                 return await _delete(connection, ERASED_TABLES, [run_id])

@@ -24,6 +24,7 @@ from perdure.store.commit.committer import Committer
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write_async
 from perdure.store.hints import OnHint
+from perdure.store.postgres.access import PostgresAccess
 from perdure.store.postgres.admission import PostgresAdmission
 from perdure.store.postgres.buses import PostgresBuses
 from perdure.store.postgres.connections.commit_connection import (
@@ -150,6 +151,10 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator, PostgresWor
     @property
     def admission(self) -> PostgresAdmission:
         return PostgresAdmission(self._use)
+
+    @property
+    def access(self) -> PostgresAccess:
+        return PostgresAccess(self._use)
 
     def operations(self, lock_timeout_s: float) -> PostgresOperations:
         return PostgresOperations(self._use, lock_timeout_s)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.ids import HostId, RunId
+from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.journal.state import Status
 from perdure.core.runs.listing import Position
 
@@ -36,6 +36,39 @@ class ListedPage(msgspec.Struct, frozen=True):
 
     runs: list[ListedRun]
     after: Position | None
+
+
+class ErrorGroupRow(msgspec.Struct, frozen=True):
+    """An error by its fingerprint: the runs that failed with it, the parked steps that have it, when it was last met,
+    and the newest run that has it."""
+
+    error: str
+    runs: int
+    parked_steps: int
+    last_ms: int
+    run_id: RunId
+
+
+class ErrorGroupRows(msgspec.Struct, frozen=True):
+    """Errors, the most frequent first. `is_complete` is False if older runs were not looked at, or groups left out."""
+
+    groups: list[ErrorGroupRow]
+    is_complete: bool
+
+
+class PersonalWait(msgspec.Struct, frozen=True):
+    """What a run waits for that a person can give: `kind` is `signal`, or `operator` for a parked step.
+
+    `name` is that of the signal or the task, `key` that of a graph's hook, `error` the fingerprint of the step's error.
+    """
+
+    run_id: RunId
+    step: StepId
+    kind: str
+    name: str
+    key: str | None
+    since_ms: int
+    error: str | None
 
 
 class RunCount(msgspec.Struct, frozen=True):

@@ -52,3 +52,41 @@ ORDER BY seq
 -- The acts that one run has taken in without an entry, and why.
 SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, reason FROM perdure.message
 WHERE run_id = $1 AND kind LIKE 'act:%' AND state = 'dead' ORDER BY arrival, guid
+
+-- name: select_listed_run
+-- One run as lists show it. $1: its id.
+SELECT run.id, run.scope, run.program, run.version, run.key, run.status, run.parked, run.owner, run.parent,
+       run.forked_from, run.chain, run.error, run.seq, run.created_at_ms, run.closed_at_ms
+FROM perdure.run AS run WHERE run.id = $1
+
+-- name: select_tags_of
+-- The tags and search keys of one run. $1: its id.
+SELECT run_id, topic, key FROM perdure.hook WHERE run_id = $1 AND kind = 'key'
+
+-- name: select_error_groups
+-- The errors of the runs that failed last, and of the steps that wait for an operator; how often each, when it was last
+-- met, and where. $1: scope, $2: program, $3: how many of each, $4: groups.
+WITH failed AS (
+    SELECT id, error, closed_at_ms AS at_ms FROM perdure.run
+    WHERE status = 'failed' AND closed_at_ms IS NOT NULL AND ($1::text IS NULL OR scope = $1)
+      AND ($2::text IS NULL OR program = $2)
+    ORDER BY closed_at_ms DESC, id DESC LIMIT $3
+), waiting AS (
+    SELECT step.run_id AS id, step.error, step.since_ms AS at_ms
+    FROM perdure.parked_step AS step JOIN perdure.run AS run ON run.id = step.run_id
+    WHERE ($1::text IS NULL OR run.scope = $1) AND ($2::text IS NULL OR run.program = $2) LIMIT $3
+), met AS (
+    SELECT id, error, at_ms, 1 AS runs, 0 AS steps FROM failed WHERE error IS NOT NULL
+    UNION ALL SELECT id, error, at_ms, 0, 1 FROM waiting
+)
+SELECT error, sum(runs), sum(steps), max(at_ms), max(id), (SELECT count(*) FROM failed), (SELECT count(*) FROM waiting)
+FROM met GROUP BY error ORDER BY sum(runs) + sum(steps) DESC, error LIMIT $4
+
+-- name: select_for_people
+-- What these open runs wait for that a person can give: signals, and decisions on parked steps. $1: their ids as JSON.
+SELECT run_id, step, kind, name, key, since_ms, NULL AS error FROM perdure.perdure_v1_waits
+WHERE kind = 'signal' AND run_id IN (SELECT json_array_elements_text($1::json) COLLATE "C")
+UNION ALL
+SELECT run_id, step, 'operator', task, NULL, since_ms, error FROM perdure.parked_step
+WHERE run_id IN (SELECT json_array_elements_text($1::json) COLLATE "C")
+ORDER BY 1 DESC, 2

@@ -47,7 +47,7 @@ SELECT id FROM perdure.run WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE
 
 -- name: select_removable
 -- Runs that may leave the store: they are over, and so is every run that may need them: the parent, children, forks, and
--- the others of the chain, with the chains of the children and forks. Other reasons to keep a run belong here.
+-- the others of the chain, with the chains of the children and forks. And every bus has got its events.
 SELECT run.id, run.scope, run.program, run.status, run.created_at_ms, run.closed_at_ms, run.seq, run.head, run.parent,
        run.forked_from, run.chain, (SELECT receipt FROM perdure.retained WHERE run_id = run.id)
 FROM perdure.run AS run
@@ -66,6 +66,9 @@ WHERE run.id = ANY ($1::text[]) AND run.closed_at_ms IS NOT NULL
                   LEFT JOIN perdure.run AS last ON last.chain = coalesce(fork.chain, fork.id)
                   WHERE fork.forked_from = run.id
                     AND (fork.closed_at_ms IS NULL OR last.id IS NOT NULL AND last.closed_at_ms IS NULL))
+  AND NOT EXISTS (SELECT 1 FROM perdure.bus AS bus
+                  CROSS JOIN perdure.publication AS unpublished
+                  WHERE unpublished.bus = bus.name AND unpublished.run_id = run.id)
 
 -- name: retain
 -- Commits: what stays of runs that leave the store. A receipt stays.
@@ -120,10 +123,18 @@ UPDATE perdure.event AS event SET body = b.body, sealed = NULL, erased = b.erase
 FROM unnest($2::bigint[], $3::text[], $4::bytea[]) AS b (seq, body, erased)
 WHERE event.run_id = $1 AND event.seq = b.seq
 
+-- name: erase_slot
+-- Commits: the limit's row for the key that the run gave, if no other run counts in it or waits for it.
+DELETE FROM perdure.limit_key
+WHERE slot = (SELECT slot FROM perdure.run WHERE id = $1)
+  AND NOT EXISTS (SELECT 1 FROM perdure.run AS other WHERE other.slot = perdure.limit_key.slot AND other.slot IS NOT NULL
+                                                    AND other.closed_at_ms IS NULL AND other.epoch > 0)
+  AND NOT EXISTS (SELECT 1 FROM perdure.pending AS other WHERE other.slot = perdure.limit_key.slot)
+
 -- name: erase_run
 -- Commits: a run's row without users' texts; and a new epoch, so that a fork that was made of the old journal is
 -- rejected.
-UPDATE perdure.run SET key = NULL, parked = NULL, error = NULL, epoch = epoch + 1 WHERE id = $1
+UPDATE perdure.run SET key = NULL, parked = NULL, error = NULL, slot = NULL, epoch = epoch + 1 WHERE id = $1
 
 -- name: retain_erased
 -- Commits: the receipt of a run that stays in the store. Objects of it are still to be deleted.

@@ -30,6 +30,8 @@
 --   perdure.publication  up to which entry each run is published to a bus          key: bus, run, replay
 --   perdure.dead_letter  events that a bus refused                                   key: bus, run, seq
 --   perdure.retained   what stays of runs that were erased, archived or purged       key: run
+--   perdure.token      who may use the HTTP API                                     key: id
+--   perdure.audit      what was asked over the HTTP API, and by whom                 key: id
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
@@ -109,15 +111,11 @@ CREATE TABLE perdure.run (
     slot          text COLLATE "C"
 ) WITH (fillfactor = 80);
 
--- Open runs of a host, and unowned runs.
-CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
--- For which programs there are runs without an owner.
-CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX run_place ON perdure.run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -130,6 +128,10 @@ CREATE INDEX run_forks ON perdure.run (forked_from, id) WHERE forked_from IS NOT
 CREATE INDEX run_error ON perdure.run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
+-- Open runs of a host, and unowned runs.
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+-- For which programs there are runs without an owner.
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs that hold slots of limits.
 CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
@@ -567,7 +569,8 @@ CREATE TABLE perdure.publication (
     PRIMARY KEY (bus, run_id, replay)
 ) WITH (fillfactor = 80);
 
--- bus, run_id, seq  the event that the bus refused
+-- bus, run_id     which bus refused an event of which run
+-- seq             the entry of the event
 -- type            of the event
 -- reason          what the bus said last
 -- tries           how often it was tried
@@ -680,6 +683,7 @@ SELECT known.name, known.slot::json ->> 1 AS scope, known.slot::json ->> 2 AS ke
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure.limit_key AS known
 LEFT JOIN perdure.limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
+
 -- run_id          a run that was erased, archived or purged
 -- scope, program, status, created_at_ms, closed_at_ms  as its row had them
 -- entries, head   length and last hash of its journal: an archive is verified against them
@@ -716,3 +720,41 @@ CREATE INDEX retained_forks ON perdure.retained (forked_from) WHERE archive IS N
 CREATE INDEX retained_chain ON perdure.retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
 -- Runs with objects that are still to be deleted.
 CREATE INDEX retained_unfinished ON perdure.retained (run_id) WHERE is_unfinished = 1;
+-- id              the public part of a token
+-- hash            SHA-256 of its secret part, which the store never has
+-- label           what it is for
+-- role            what its bearer may do: viewer, operator, engineer, admin
+-- scope           whose runs: this scope and those below it; NULL for all
+-- created_at_ms   when it was made
+-- expires_at_ms   from when on it is refused; NULL for never
+-- revoked_at_ms   when it was revoked; NULL if it was not
+CREATE TABLE perdure.token (
+    id            text COLLATE "C" PRIMARY KEY,
+    hash          bytea NOT NULL,
+    label         text NOT NULL,
+    role          text NOT NULL,
+    scope         text,
+    created_at_ms bigint NOT NULL,
+    expires_at_ms bigint,
+    revoked_at_ms bigint
+);
+
+-- id              16 hex digits of the time, then random ones: later records sort later
+-- at_ms           when it was asked for
+-- actor, role     who asked: the label of a token and its role, or the user of a command
+-- action          an act, or a change of schedules or tokens, such as 'PAUSE' or 'token.create'
+-- target          what it was about: a run, a schedule, a token
+-- scope           that of the target
+-- reason          as the actor gave it
+-- outcome         'accepted', or the code of the refusal
+CREATE TABLE perdure.audit (
+    id      text COLLATE "C" PRIMARY KEY,
+    at_ms   bigint NOT NULL,
+    actor   text NOT NULL,
+    role    text NOT NULL,
+    action  text NOT NULL,
+    target  text NOT NULL,
+    scope   text NOT NULL,
+    reason  text NOT NULL,
+    outcome text NOT NULL
+);

@@ -45,7 +45,7 @@ ORDER BY closed_at_ms DESC, id DESC LIMIT 1 OFFSET :keep
 
 -- name: select_removable
 -- Runs that may leave the store: they are over, and so is every run that may need them: the parent, children, forks, and
--- the others of the chain, with the chains of the children and forks. Other reasons to keep a run belong here.
+-- the others of the chain, with the chains of the children and forks. And every bus has got its events.
 SELECT run.id, run.scope, run.program, run.status, run.created_at_ms, run.closed_at_ms, run.seq, run.head, run.parent,
        run.forked_from, run.chain, (SELECT receipt FROM perdure_retained WHERE run_id = run.id)
 FROM perdure_run AS run
@@ -64,6 +64,9 @@ WHERE run.id IN (SELECT value FROM json_each(:ids)) AND run.closed_at_ms IS NOT 
                   LEFT JOIN perdure_run AS last ON last.chain = coalesce(fork.chain, fork.id)
                   WHERE fork.forked_from = run.id
                     AND (fork.closed_at_ms IS NULL OR last.id IS NOT NULL AND last.closed_at_ms IS NULL))
+  AND NOT EXISTS (SELECT 1 FROM perdure_bus AS bus
+                  CROSS JOIN perdure_publication AS unpublished
+                  WHERE unpublished.bus = bus.name AND unpublished.run_id = run.id)
 
 -- name: retain
 -- Commits: what stays of a run that leaves the store. A receipt stays.
@@ -113,10 +116,18 @@ WHERE run.id = :run_id AND run.closed_at_ms IS NOT NULL AND run.head = :head
 -- Commits: an entry without its payload and its users' texts. The hash chain still verifies.
 UPDATE perdure_event SET body = ?, sealed = NULL, erased = ? WHERE run_id = ? AND seq = ?
 
+-- name: erase_slot
+-- Commits: the limit's row for the key that the run gave, if no other run counts in it or waits for it.
+DELETE FROM perdure_limit_key
+WHERE slot = (SELECT slot FROM perdure_run WHERE id = :run_id)
+  AND NOT EXISTS (SELECT 1 FROM perdure_run AS other WHERE other.slot = perdure_limit_key.slot AND other.slot IS NOT NULL
+                                                    AND other.closed_at_ms IS NULL AND other.epoch > 0)
+  AND NOT EXISTS (SELECT 1 FROM perdure_pending AS other WHERE other.slot = perdure_limit_key.slot)
+
 -- name: erase_run
 -- Commits: a run's row without users' texts; and a new epoch, so that a fork that was made of the old journal is
 -- rejected.
-UPDATE perdure_run SET key = NULL, parked = NULL, error = NULL, epoch = epoch + 1 WHERE id = :run_id
+UPDATE perdure_run SET key = NULL, parked = NULL, error = NULL, slot = NULL, epoch = epoch + 1 WHERE id = :run_id
 
 -- name: retain_erased
 -- Commits: the receipt of a run that stays in the store. Objects of it are still to be deleted.

@@ -30,6 +30,8 @@
 --   perdure_publication  up to which entry each run is published to a bus          key: bus, run, replay
 --   perdure_dead_letter  events that a bus refused                                   key: bus, run, seq
 --   perdure_retained   what stays of runs that were erased, archived or purged       key: run
+--   perdure_token      who may use the HTTP API                                     key: id
+--   perdure_audit      what was asked over the HTTP API, and by whom                 key: id
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Writers. Only the owner of a run writes its row, its events and its ledger, under the fence (epoch, seq, semaphore),
@@ -102,15 +104,11 @@ CREATE TABLE perdure_run (
     slot          TEXT
 ) STRICT, WITHOUT ROWID;
 
--- Open runs of a host, and unowned runs.
-CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
 -- The runs of a chain, the last one last.
 CREATE INDEX perdure_run_chain ON perdure_run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX perdure_run_key ON perdure_run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
--- For which programs there are runs without an owner.
-CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX perdure_run_place ON perdure_run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -123,6 +121,10 @@ CREATE INDEX perdure_run_forks ON perdure_run (forked_from, id) WHERE forked_fro
 CREATE INDEX perdure_run_error ON perdure_run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX perdure_run_parked ON perdure_run (id) WHERE parked IS NOT NULL;
+-- Open runs of a host, and unowned runs.
+CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+-- For which programs there are runs without an owner.
+CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
 -- Runs that hold slots of limits.
 CREATE INDEX perdure_run_slot ON perdure_run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
@@ -549,7 +551,8 @@ CREATE TABLE perdure_publication (
     PRIMARY KEY (bus, run_id, replay)
 ) STRICT, WITHOUT ROWID;
 
--- bus, run_id, seq  the event that the bus refused
+-- bus, run_id     which bus refused an event of which run
+-- seq             the entry of the event
 -- type            of the event
 -- reason          what the bus said last
 -- tries           how often it was tried
@@ -662,6 +665,7 @@ SELECT known.name, known.slot ->> '$[1]' AS scope, known.slot ->> '$[2]' AS key,
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure_limit_key AS known
 LEFT JOIN perdure_limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
+
 -- run_id          a run that was erased, archived or purged
 -- scope, program, status, created_at_ms, closed_at_ms  as its row had them
 -- entries, head   length and last hash of its journal: an archive is verified against them
@@ -698,3 +702,41 @@ CREATE INDEX perdure_retained_forks ON perdure_retained (forked_from) WHERE arch
 CREATE INDEX perdure_retained_chain ON perdure_retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
 -- Runs with objects that are still to be deleted.
 CREATE INDEX perdure_retained_unfinished ON perdure_retained (run_id) WHERE is_unfinished = 1;
+-- id              the public part of a token
+-- hash            SHA-256 of its secret part, which the store never has
+-- label           what it is for
+-- role            what its bearer may do: viewer, operator, engineer, admin
+-- scope           whose runs: this scope and those below it; NULL for all
+-- created_at_ms   when it was made
+-- expires_at_ms   from when on it is refused; NULL for never
+-- revoked_at_ms   when it was revoked; NULL if it was not
+CREATE TABLE perdure_token (
+    id            TEXT NOT NULL PRIMARY KEY,
+    hash          BLOB NOT NULL,
+    label         TEXT NOT NULL,
+    role          TEXT NOT NULL,
+    scope         TEXT,
+    created_at_ms INTEGER NOT NULL,
+    expires_at_ms INTEGER,
+    revoked_at_ms INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- id              16 hex digits of the time, then random ones: later records sort later
+-- at_ms           when it was asked for
+-- actor, role     who asked: the label of a token and its role, or the user of a command
+-- action          an act, or a change of schedules or tokens, such as 'PAUSE' or 'token.create'
+-- target          what it was about: a run, a schedule, a token
+-- scope           that of the target
+-- reason          as the actor gave it
+-- outcome         'accepted', or the code of the refusal
+CREATE TABLE perdure_audit (
+    id      TEXT NOT NULL PRIMARY KEY,
+    at_ms   INTEGER NOT NULL,
+    actor   TEXT NOT NULL,
+    role    TEXT NOT NULL,
+    action  TEXT NOT NULL,
+    target  TEXT NOT NULL,
+    scope   TEXT NOT NULL,
+    reason  TEXT NOT NULL,
+    outcome TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

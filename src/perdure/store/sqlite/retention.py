@@ -79,6 +79,7 @@ class SqliteRetention:
                 return None
             rows = [(each.body, each.erased, order.run_id, each.seq) for each in order.changed]
             connection.executemany(_SQL["erase_entry"], rows)
+            connection.execute(_SQL["erase_slot"], one)
             connection.execute(_SQL["erase_run"], one)
             connection.execute(_SQL["retain_erased"], one | {"receipt": order.receipt})
             return _delete(connection, ERASED_TABLES, [order.run_id])

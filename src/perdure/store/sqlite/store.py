@@ -45,6 +45,7 @@ from perdure.store.rows.runs import (
 )
 from perdure.store.rows.values import require_storable_values
 from perdure.store.schema import require_known
+from perdure.store.sqlite.access import SqliteAccess
 from perdure.store.sqlite.admission import SqliteAdmission
 from perdure.store.sqlite.buses import SqliteBuses
 from perdure.store.sqlite.connections.damage import (
@@ -133,6 +134,10 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator, SqliteWork):
     @property
     def admission(self) -> SqliteAdmission:
         return SqliteAdmission(self._change_by, self._read)
+
+    @property
+    def access(self) -> SqliteAccess:
+        return SqliteAccess(self._change_by, self._read)
 
     def operations(self, lock_timeout_s: float) -> SqliteOperations:
         return SqliteOperations(self._change_by, self._read, lock_timeout_s)

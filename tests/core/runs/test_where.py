@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure import InputError
-from perdure.cli.runs.where import merged, parse_where
+from perdure.core.runs.where import merged, parse_where
 
 NOW_MS = 1_800_000_000_000
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)

@@ -1,0 +1,1 @@
+"""Routes of runs: lists, one run, its books, acts."""

@@ -1,0 +1,1 @@
+"""Routes of what belongs to the whole store: programs, queues, hosts, schedules."""
