@@ -22,7 +22,14 @@ from tests.paths import ROOT
 @contextmanager
 def served_process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`perdure serve` in a process of its own, and its address."""
-    command = [sys.executable, "-c", "from perdure.cli import main; raise SystemExit(main())", "serve", "--port", "0"]
+    command = [
+        sys.executable,
+        "-c",
+        "from perdure.cli import main; raise SystemExit(main())",
+        "serve",
+        "--port",
+        "0",
+    ]
     process = subprocess.Popen(
         [*command, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ
     )
@@ -91,7 +98,7 @@ def test_killing_the_server_loses_no_acknowledged_start(sqlite_url: str) -> None
 async def completed(url: str) -> set[str]:
     """All runs of the store, each of them completed by another host."""
     async with Engine(url) as engine:
-        found = set()
+        found: set[str] = set()
         async for run in engine.iterate_runs(program="api.big"):
             await engine.handle(run.run_id).result(60)
             found.add(run.run_id)
@@ -144,7 +151,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def test_a_thousand_followers_of_one_run_cost_one_read(address: str) -> None:
-    assert programs.decide
+    assert programs.decide.name
     async with httpx2.AsyncClient(base_url=address, timeout=120) as client:
         item = {"input": {"item": {"name": "hat", "price": 1}}}
         started = await client.post("/v1/programs/api.decide/runs", json=item)

@@ -220,6 +220,13 @@ TABLES: Final = (
     "schedule",
     "tick",
     *("token", "audit"),
+    "pending",
+    "limit_key",
+    "limit_setting",
+    "bus",
+    "publication",
+    "dead_letter",
+    "retained",
 )
 
 
