@@ -13,7 +13,6 @@ import httpx2
 import pytest
 
 from perdure import Engine
-from tests.api import programs
 from tests.api.servers import serving
 from tests.cli import orders
 from tests.paths import ROOT
@@ -151,7 +150,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def test_a_thousand_followers_of_one_run_cost_one_read(address: str) -> None:
-    assert programs.decide.name
     async with httpx2.AsyncClient(base_url=address, timeout=120) as client:
         item = {"input": {"item": {"name": "hat", "price": 1}}}
         started = await client.post("/v1/programs/api.decide/runs", json=item)

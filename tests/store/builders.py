@@ -219,7 +219,6 @@ TABLES: Final = (
     "operation_log",
     "schedule",
     "tick",
-    *("token", "audit"),
     "pending",
     "limit_key",
     "limit_setting",
@@ -227,6 +226,7 @@ TABLES: Final = (
     "publication",
     "dead_letter",
     "retained",
+    *("token", "audit"),
 )
 
 

@@ -56,8 +56,6 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "operation_log": 0,
         "schedule": 0,
         "tick": 0,
-        "token": 0,
-        "audit": 0,
         "pending": 0,
         "limit_key": 0,
         "limit_setting": 0,
@@ -65,6 +63,8 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "publication": 0,
         "dead_letter": 0,
         "retained": 0,
+        "token": 0,
+        "audit": 0,
     }
 
 

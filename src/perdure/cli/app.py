@@ -26,7 +26,8 @@ COMMANDS = (
     ("init:init", "Make a small project that runs."),
     ("demo:demo", "Kill a worker in the middle of a step and watch its run resume."),
     ("worker.command:worker", "Run an engine in one or more processes and restart them if they fail."),
-    ("serve:serve", "Serve the HTTP API of a store."),
+    ("serve:serve", "Serve the dashboard and the HTTP API of a store."),
+    ("tokens:audit_log", "List what was asked over the HTTP API, and by whom."),
     ("runs.starting:run_program", "Run a workflow in this process and print its result."),
     ("runs.acting:send", "Send a signal to a topic and key."),
     ("explain:explain_command", "Why does a run not move? What happens next, and what moves it?"),
@@ -42,9 +43,13 @@ COMMANDS = (
     ("doctor:doctor", "Check this installation, and the store if one is named."),
 )  # fmt: skip
 for _where, _help in COMMANDS:
-    app.command(
-        f"perdure.cli.{_where}", name=_where.rpartition(":")[2].partition("_")[0], help=_help
+    _name = (
+        _where.rpartition(":")[2]
+        .removesuffix("_command")
+        .removesuffix("_program")
+        .replace("_", "-")
     )
+    app.command(f"perdure.cli.{_where}", name=_name, help=_help)
 
 GROUPS = (
     (
@@ -113,17 +118,6 @@ GROUPS = (
         ),
     ),
     (
-        "token",
-        "Make, list and revoke tokens of the HTTP API.",
-        "tokens",
-        (
-            ("create", "create", "Make a token, and print it."),
-            ("list", "list_tokens", "List the tokens."),
-            ("revoke", "revoke", "Revoke a token."),
-            ("log", "audit_log", "List what was asked over the HTTP API, and by whom."),
-        ),
-    ),
-    (
         "bus",
         "Look at event buses, and publish events again.",
         "buses.bus",
@@ -154,6 +148,16 @@ GROUPS = (
             ("show", "show", "Show a limit in each scope and for each key."),
             ("set", "set_", "Replace numbers of a limit until they are reset."),
             ("reset", "reset", "Let the numbers of the code hold again."),
+        ),
+    ),
+    (
+        "token",
+        "Make, list and revoke tokens of the HTTP API.",
+        "tokens",
+        (
+            ("create", "create", "Make a token, and print it."),
+            ("list", "list_tokens", "List the tokens."),
+            ("revoke", "revoke", "Revoke a token."),
         ),
     ),
     (

@@ -23,6 +23,7 @@ from perdure.store.rows.runs import entry_from, message_from
 MOST_GROUPED: Final = 10_000
 """Failed runs, and parked steps, that are grouped by their errors."""
 
+
 _QUEUES = msgspec.json.Decoder(tuple[str, ...])
 
 

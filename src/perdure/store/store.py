@@ -58,11 +58,6 @@ class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
         ...
 
     @property
-    def access(self) -> AccessTable:
-        """The tokens of the HTTP API, and its audit log."""
-        ...
-
-    @property
     def admission(self) -> AdmissionTable:
         """Starts that wait, and limits."""
         ...
@@ -75,6 +70,11 @@ class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
     @property
     def retention(self) -> RetentionTable:
         """Runs that leave this store, or lose their data."""
+        ...
+
+    @property
+    def access(self) -> AccessTable:
+        """The tokens of the HTTP API, and its audit log."""
         ...
 
     def operations(self, lock_timeout_s: float) -> OperationTable:

@@ -384,25 +384,32 @@ def test_the_sync_engine_has_limits(engine_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "what"),
+    ("options", "what"),
     [
-        (lambda: Limit("", running=1), "the name of a limit"),
-        (lambda: Limit("x"), "limits nothing"),
-        (lambda: Limit("x", running=-1), "running is -1"),
-        (lambda: Limit("x", running=True), "running is True"),
-        (lambda: Limit("x", running=1, over="wait"), "over is 'wait'"),
-        (lambda: Limit("x", running=1, queued="many"), "queued is 'many'"),
-        (lambda: Limit("x", running=1, by=3), "by is 3"),
-        (lambda: Limit("x", rate=5), "rate is 5"),
-        (lambda: Limit("x", running=1, spans_scopes=1), "spans_scopes is 1"),
-        (lambda: Rate(0, per=1), "the count of a rate is 0"),
-        (lambda: Rate(1, per=0), "per is 0"),
-        (lambda: workflow(limit=3)(one.fn), "limit is 3"),
+        ({"name": "", "running": 1}, "the name of a limit"),
+        ({}, "limits nothing"),
+        ({"running": -1}, "running is -1"),
+        ({"running": True}, "running is True"),
+        ({"running": 1, "over": "wait"}, "over is 'wait'"),
+        ({"running": 1, "queued": "many"}, "queued is 'many'"),
+        ({"running": 1, "by": 3}, "by is 3"),
+        ({"rate": 5}, "rate is 5"),
+        ({"running": 1, "spans_scopes": 1}, "spans_scopes is 1"),
     ],
 )
-def test_bad_limits_are_refused(make: Any, what: str) -> None:
+def test_bad_limits_are_refused(options: dict[str, Any], what: str) -> None:
     with pytest.raises(InputError, match=what):
-        make()
+        Limit(**{"name": "x", **options})
+
+
+def test_bad_rates_and_what_is_no_limit_are_refused() -> None:
+    anything: Any = 3
+    with pytest.raises(InputError, match="the count of a rate is 0"):
+        Rate(0, per=1)
+    with pytest.raises(InputError, match="per is 0"):
+        Rate(1, per=0)
+    with pytest.raises(InputError, match="limit is 3"):
+        workflow(limit=anything)(one.fn)
 
 
 async def test_by_must_return_a_text_or_a_whole_number(engine: Engine) -> None:

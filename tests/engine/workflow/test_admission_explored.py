@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from perdure import Actor, GraphProgram, Handle, Limit, load_graph, task, workflow
-from perdure.host.runs.batch import NO_TERMS
+from perdure.authoring.program import Program
+from perdure.host.runs.batch import NO_TERMS, RunStart
 from perdure.testing import workflows
 from perdure.testing.workflows import MODES, explore_workflow
 from tests.engine.catching import Record
@@ -46,11 +47,12 @@ CALLS: dict[str, Callable[[], Any]] = {
 @pytest.fixture
 def needing_approval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Explored starts need approval."""
-    usual = workflows.RunStart
     terms = NO_TERMS._replace(needs_approval=True)
-    monkeypatch.setattr(
-        workflows, "RunStart", lambda *args, **more: usual(*args, **more, terms=terms)
-    )
+
+    def asking(program: Program[..., Any], payload: bytes, key: str) -> RunStart:
+        return RunStart(program, payload, key, terms=terms)
+
+    monkeypatch.setattr(workflows, "RunStart", asking)
 
 
 async def approve(handle: Handle[Any]) -> None:

@@ -164,7 +164,7 @@ DOORS: tuple[Endpoint, ...] = (
         summary="What was asked over the API, and by whom; the newest first.",
         query=audit.AuditQuery,
         reply=audit.AuditLog,
-        command="perdure token log",
+        command="perdure audit-log",
         **_ADMIN,
     ),
 )

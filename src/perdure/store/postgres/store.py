@@ -149,12 +149,12 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator, PostgresWor
         return PostgresSchedules(self._use)
 
     @property
-    def access(self) -> PostgresAccess:
-        return PostgresAccess(self._use)
-
-    @property
     def admission(self) -> PostgresAdmission:
         return PostgresAdmission(self._use)
+
+    @property
+    def access(self) -> PostgresAccess:
+        return PostgresAccess(self._use)
 
     def operations(self, lock_timeout_s: float) -> PostgresOperations:
         return PostgresOperations(self._use, lock_timeout_s)

@@ -42,6 +42,17 @@ SELECT current_setting('server_version'), current_setting('fsync'), current_sett
        pg_backend_pid(), (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
        current_setting('max_connections')::integer
 
+-- name: select_decisions
+-- The decisions on acts in the journal of one run, as entries. Reads the whole journal.
+SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
+WHERE run_id = $1 AND (body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%')
+ORDER BY seq
+
+-- name: select_acts_set_aside
+-- The acts that one run has taken in without an entry, and why.
+SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, reason FROM perdure.message
+WHERE run_id = $1 AND kind LIKE 'act:%' AND state = 'dead' ORDER BY arrival, guid
+
 -- name: select_listed_run
 -- One run as lists show it. $1: its id.
 SELECT run.id, run.scope, run.program, run.version, run.key, run.status, run.parked, run.owner, run.parent,
@@ -79,14 +90,3 @@ UNION ALL
 SELECT run_id, step, 'operator', task, NULL, since_ms, error FROM perdure.parked_step
 WHERE run_id IN (SELECT json_array_elements_text($1::json) COLLATE "C")
 ORDER BY 1 DESC, 2
-
--- name: select_decisions
--- The decisions on acts in the journal of one run, as entries. Reads the whole journal.
-SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
-WHERE run_id = $1 AND (body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%')
-ORDER BY seq
-
--- name: select_acts_set_aside
--- The acts that one run has taken in without an entry, and why.
-SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, reason FROM perdure.message
-WHERE run_id = $1 AND kind LIKE 'act:%' AND state = 'dead' ORDER BY arrival, guid

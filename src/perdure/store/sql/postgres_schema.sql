@@ -23,8 +23,6 @@
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure.schedule   when runs start by themselves                                 key: scope, name
 --   perdure.tick       what became of the ticks of schedules                         key: scope, name, number
---   perdure.token      who may use the HTTP API                                     key: id
---   perdure.audit      what was asked over the HTTP API, and by whom                 key: id
 --   perdure.pending    runs that wait to be admitted, and their places in line       key: run
 --   perdure.limit_key  limits, each with one row per scope and key, which admission locks  key: slot
 --   perdure.limit_setting  what operators have set for limits                         key: kind, name
@@ -32,6 +30,8 @@
 --   perdure.publication  up to which entry each run is published to a bus          key: bus, run, replay
 --   perdure.dead_letter  events that a bus refused                                   key: bus, run, seq
 --   perdure.retained   what stays of runs that were erased, archived or purged       key: run
+--   perdure.token      who may use the HTTP API                                     key: id
+--   perdure.audit      what was asked over the HTTP API, and by whom                 key: id
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
 --   perdure.meta       what the store knows of itself: the schema version            key: name
 --
@@ -720,7 +720,6 @@ CREATE INDEX retained_forks ON perdure.retained (forked_from) WHERE archive IS N
 CREATE INDEX retained_chain ON perdure.retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
 -- Runs with objects that are still to be deleted.
 CREATE INDEX retained_unfinished ON perdure.retained (run_id) WHERE is_unfinished = 1;
-
 -- id              the public part of a token
 -- hash            SHA-256 of its secret part, which the store never has
 -- label           what it is for

@@ -36,6 +36,17 @@ SELECT queue,
                 THEN available_at_ms + (available_at_ms < :now_ms - :long_ago_ms / 2) * :long_ago_ms END)
 FROM perdure_work GROUP BY queue ORDER BY queue
 
+-- name: select_decisions
+-- The decisions on acts in the journal of one run, as entries. Reads the whole journal.
+SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
+WHERE run_id = :run_id AND (body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%')
+ORDER BY seq
+
+-- name: select_acts_set_aside
+-- The acts that one run has taken in without an entry, and why.
+SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, reason FROM perdure_message
+WHERE run_id = :run_id AND kind LIKE 'act:%' AND state = 'dead' ORDER BY arrival, guid
+
 -- name: select_listed_run
 -- One run as lists show it.
 SELECT run.id, run.scope, run.program, run.version, run.key, run.status, run.parked, run.owner, run.parent,
@@ -73,14 +84,3 @@ UNION ALL
 SELECT run_id, step, 'operator', task, NULL, since_ms, error FROM perdure_parked_step
 WHERE run_id IN (SELECT value FROM json_each(:run_ids))
 ORDER BY 1 DESC, 2
-
--- name: select_decisions
--- The decisions on acts in the journal of one run, as entries. Reads the whole journal.
-SELECT seq, at_ms, body, prev, sealed, erased FROM perdure_event
-WHERE run_id = :run_id AND (body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%')
-ORDER BY seq
-
--- name: select_acts_set_aside
--- The acts that one run has taken in without an entry, and why.
-SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, reason FROM perdure_message
-WHERE run_id = :run_id AND kind LIKE 'act:%' AND state = 'dead' ORDER BY arrival, guid

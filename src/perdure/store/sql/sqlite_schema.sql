@@ -23,8 +23,6 @@
 --   perdure_operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure_schedule   when runs start by themselves                                 key: scope, name
 --   perdure_tick       what became of the ticks of schedules                         key: scope, name, number
---   perdure_token      who may use the HTTP API                                     key: id
---   perdure_audit      what was asked over the HTTP API, and by whom                 key: id
 --   perdure_pending    runs that wait to be admitted, and their places in line       key: run
 --   perdure_limit_key  limits, each with one row per scope and key, which admission locks  key: slot
 --   perdure_limit_setting  what operators have set for limits                         key: kind, name
@@ -32,6 +30,8 @@
 --   perdure_publication  up to which entry each run is published to a bus          key: bus, run, replay
 --   perdure_dead_letter  events that a bus refused                                   key: bus, run, seq
 --   perdure_retained   what stays of runs that were erased, archived or purged       key: run
+--   perdure_token      who may use the HTTP API                                     key: id
+--   perdure_audit      what was asked over the HTTP API, and by whom                 key: id
 --   perdure_meta       what the store knows of itself: the schema version            key: name
 --
 -- Writers. Only the owner of a run writes its row, its events and its ledger, under the fence (epoch, seq, semaphore),
@@ -702,7 +702,6 @@ CREATE INDEX perdure_retained_forks ON perdure_retained (forked_from) WHERE arch
 CREATE INDEX perdure_retained_chain ON perdure_retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
 -- Runs with objects that are still to be deleted.
 CREATE INDEX perdure_retained_unfinished ON perdure_retained (run_id) WHERE is_unfinished = 1;
-
 -- id              the public part of a token
 -- hash            SHA-256 of its secret part, which the store never has
 -- label           what it is for

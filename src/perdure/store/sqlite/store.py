@@ -132,12 +132,12 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator, SqliteWork):
         return SqliteSchedules(self._change_by, self._read)
 
     @property
-    def access(self) -> SqliteAccess:
-        return SqliteAccess(self._change_by, self._read)
-
-    @property
     def admission(self) -> SqliteAdmission:
         return SqliteAdmission(self._change_by, self._read)
+
+    @property
+    def access(self) -> SqliteAccess:
+        return SqliteAccess(self._change_by, self._read)
 
     def operations(self, lock_timeout_s: float) -> SqliteOperations:
         return SqliteOperations(self._change_by, self._read, lock_timeout_s)
