@@ -114,11 +114,6 @@ class Engine(RunLists, Schedules, Buses, GraphDeployments):
         return self._hosts
 
     @property
-    def is_open(self) -> bool:
-        """Whether `open` has begun and `close` has not."""
-        return self._host is not None
-
-    @property
     def clock_skew(self) -> float:
         """How many seconds this machine's clock is ahead of the store's clock, which decides timers and leases.
 
